@@ -1,0 +1,264 @@
+"""Slim records of the Kubernetes objects this program looks at, projected from plain JSON at once.
+
+Every node watches every claim and volume of the cluster, so a record keeps what a rule reads and nothing else. The one
+exception is `Claim.whole`: claims are written by PUT (upstream's role grants `update`, not `patch`), so a claim that this
+node may write is kept complete, as compact JSON text, until it is bound or belongs to another node.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from sidecar.model import names
+from sidecar.model.quantity import BadQuantity, parse_bytes
+from sidecar.model.topology import Term, terms_of
+
+Json = dict[str, Any]
+
+LATE = "WaitForFirstConsumer"
+IMMEDIATE = "Immediate"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a claim wants to be filled from: a snapshot, another claim, or something a populator knows."""
+
+    kind: str
+    group: str
+    name: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim of our driver that is not bound yet."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    provisioner: str
+    class_name: str
+    selected_node: str
+    volume_name: str
+    deleting: bool
+    requested: int | None
+    """Whole bytes; None when the object carries something that is no quantity."""
+    volume_mode: str
+    access_modes: tuple[str, ...]
+    has_selector: bool
+    source: Source | None
+    attributes_class: str
+    whole: bytes = field(default=b"", repr=False, compare=False)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def block(self) -> bool:
+        return self.volume_mode == "Block"
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any], *, keep_whole: bool = False) -> "Claim":
+        meta, spec = obj["metadata"], obj.get("spec") or {}
+        notes = meta.get("annotations") or {}
+        return cls(
+            uid=meta["uid"],
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            resource_version=meta.get("resourceVersion", ""),
+            provisioner=claim_provisioner(obj),
+            class_name=notes.get(names.STORAGE_CLASS_BETA, spec.get("storageClassName") or ""),
+            selected_node=notes.get(names.SELECTED_NODE, ""),
+            volume_name=spec.get("volumeName") or "",
+            deleting="deletionTimestamp" in meta,
+            requested=_requested(spec),
+            volume_mode=spec.get("volumeMode") or "",
+            access_modes=tuple(spec.get("accessModes") or ()),
+            has_selector=spec.get("selector") is not None,
+            source=_source(spec, meta.get("namespace", "")),
+            attributes_class=spec.get("volumeAttributesClassName") or "",
+            whole=_compact(obj) if keep_whole else b"",
+        )
+
+
+def claim_provisioner(obj: Mapping[str, Any]) -> str:
+    """Who is asked to provision this claim: the annotation, or where that is absent its beta form."""
+    notes = obj["metadata"].get("annotations") or {}
+    return str(notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, "")))
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A StorageClass of our driver."""
+
+    name: str
+    uid: str
+    provisioner: str
+    parameters: Mapping[str, str]
+    reclaim_policy: str
+    binding_mode: str
+    """Empty when the object has none: that counts as late for capacity and as not Immediate for ownership, as upstream."""
+    mount_options: tuple[str, ...]
+    allowed: tuple[Mapping[str, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Class":
+        meta = obj["metadata"]
+        return cls(
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            provisioner=obj.get("provisioner", ""),
+            parameters=MappingProxyType(dict(obj.get("parameters") or {})),
+            reclaim_policy=obj.get("reclaimPolicy") or "",
+            binding_mode=obj.get("volumeBindingMode") or "",
+            mount_options=tuple(obj.get("mountOptions") or ()),
+            allowed=tuple(
+                MappingProxyType({item["key"]: tuple(item.get("values") or ()) for item in term.get("matchLabelExpressions") or ()})
+                for term in obj.get("allowedTopologies") or ()
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """Which claim a volume is for."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolume of our driver."""
+
+    name: str
+    uid: str
+    resource_version: str
+    driver: str
+    handle: str
+    phase: str
+    reclaim_policy: str
+    class_name: str
+    deleting: bool
+    finalizers: tuple[str, ...]
+    claim: ClaimRef | None
+    provisioned_by: str
+    affinity: tuple[Term, ...] | None
+    """None when the volume has no node affinity at all, which is not the same as one that matches nothing."""
+    deletion_secret: tuple[str, str] | None
+    """(namespace, name) from the annotations; ("", "") when they say there is none; None when they are absent."""
+    identity: str
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Volume":
+        meta, spec = obj["metadata"], obj.get("spec") or {}
+        notes, csi = meta.get("annotations") or {}, spec.get("csi") or {}
+        required = (spec.get("nodeAffinity") or {}).get("required")
+        return cls(
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            resource_version=meta.get("resourceVersion", ""),
+            driver=csi.get("driver", ""),
+            handle=csi.get("volumeHandle", ""),
+            phase=(obj.get("status") or {}).get("phase", ""),
+            reclaim_policy=spec.get("persistentVolumeReclaimPolicy") or "",
+            class_name=notes.get(names.STORAGE_CLASS_BETA, spec.get("storageClassName") or ""),
+            deleting="deletionTimestamp" in meta,
+            finalizers=tuple(meta.get("finalizers") or ()),
+            claim=_claim_ref(spec.get("claimRef")),
+            provisioned_by=notes.get(names.PROVISIONED_BY, ""),
+            affinity=None if required is None else terms_of(required),
+            deletion_secret=_deletion_secret(notes),
+            identity=(csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One ownerReference."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+    @classmethod
+    def of(cls, ref: Mapping[str, Any]) -> "Owner":
+        return cls(ref.get("apiVersion", ""), ref.get("kind", ""), ref.get("name", ""), ref.get("uid", ""), bool(ref.get("controller")))
+
+    def as_json(self) -> Json:
+        ref: Json = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
+        return ref | {"controller": True} if self.controller else ref
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRecord:
+    """A published CSIStorageCapacity."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str]
+    owners: tuple[Owner, ...]
+    class_name: str
+    node_topology: Mapping[str, str] | None
+    """matchLabels of the selector; None when it also has expressions, which this program never writes."""
+    capacity: int | None
+    maximum: int | None
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "CapacityRecord":
+        meta, selector = obj["metadata"], obj.get("nodeTopology") or {}
+        return cls(
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            resource_version=meta.get("resourceVersion", ""),
+            labels=MappingProxyType(dict(meta.get("labels") or {})),
+            owners=tuple(Owner.of(ref) for ref in meta.get("ownerReferences") or ()),
+            class_name=obj.get("storageClassName", ""),
+            node_topology=None if selector.get("matchExpressions") else MappingProxyType(dict(selector.get("matchLabels") or {})),
+            capacity=_bytes_or_none(obj.get("capacity")),
+            maximum=_bytes_or_none(obj.get("maximumVolumeSize")),
+        )
+
+
+def _requested(spec: Mapping[str, Any]) -> int | None:
+    return _bytes_or_none(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def _bytes_or_none(value: Any) -> int | None:
+    try:
+        return None if value is None else parse_bytes(value)
+    except BadQuantity:
+        return None
+
+
+def _source(spec: Mapping[str, Any], namespace: str) -> Source | None:
+    ref = spec.get("dataSource") or spec.get("dataSourceRef")
+    if not ref:
+        return None
+    return Source(ref.get("kind", ""), ref.get("apiGroup") or "", ref.get("name", ""), ref.get("namespace") or namespace)
+
+
+def _claim_ref(ref: Mapping[str, Any] | None) -> ClaimRef | None:
+    return None if not ref else ClaimRef(ref.get("uid", ""), ref.get("namespace", ""), ref.get("name", ""))
+
+
+def _deletion_secret(notes: Mapping[str, str]) -> tuple[str, str] | None:
+    if names.DELETION_SECRET_NAME not in notes or names.DELETION_SECRET_NAMESPACE not in notes:
+        return None
+    return notes[names.DELETION_SECRET_NAMESPACE], notes[names.DELETION_SECRET_NAME]
+
+
+def _compact(obj: Mapping[str, Any]) -> bytes:
+    """The object as it must be sent back in a PUT. The server keeps the managed fields of a write that has none."""
+    meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return json.dumps({**obj, "metadata": meta}, separators=(",", ":")).encode()

@@ -1,0 +1,37 @@
+"""Kubernetes quantities: "10Gi" to bytes and back. Rounding is always up to whole bytes, so nobody gets less than asked."""
+
+import re
+from decimal import ROUND_CEILING, Decimal
+from typing import Final
+
+_SUFFIXES: Final = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
+    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12), "P": Decimal(10**15), "E": Decimal(10**18),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+}  # fmt: skip
+_FORM: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+class BadQuantity(ValueError):
+    """The text is no quantity."""
+
+
+def parse_bytes(text: str | int | float) -> int:
+    """Whole bytes, rounded up."""
+    match = _FORM.fullmatch(str(text))
+    if match is None:
+        raise BadQuantity(f"{text!r} is not a quantity such as 10Gi, 500M or 1073741824")
+    number, exponent, suffix = match.groups()
+    value = Decimal(number + (exponent or "")) * _SUFFIXES[suffix or ""]
+    return int(value.to_integral_value(rounding=ROUND_CEILING))
+
+
+def format_bytes(count: int) -> str:
+    """The canonical form the API server gives a quantity in binary notation: the largest suffix that divides evenly."""
+    for suffix in _BINARY:
+        unit = int(_SUFFIXES[suffix])
+        if count and count % unit == 0:
+            return f"{count // unit}{suffix}"
+    return str(count)

@@ -1,0 +1,99 @@
+"""Segment: where a volume can be reached from, as sorted pairs. Two segments with equal pairs are equal, whatever order they came in."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """Sorted (key, value) pairs. An empty one is no topology at all and matches nothing."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> "Segment":
+        return cls(tuple(sorted(labels.items())))
+
+    def labels(self) -> dict[str, str]:
+        return dict(self.pairs)
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def __str__(self) -> str:
+        return ",".join(f"{key}={value}" for key, value in self.pairs) or "(none)"
+
+    def within(self, other: "Segment") -> bool:
+        """Every pair of this one is also a pair of the other."""
+        return set(self.pairs) <= set(other.pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One match expression of a node selector term."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return _compares(self.operator, value, self.values)
+            case _:
+                return False
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Requirements that must all hold. A term without any, or one that asks for node fields, matches no node known by labels alone."""
+
+    requirements: tuple[Requirement, ...]
+    has_fields: bool = False
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        return bool(self.requirements) and not self.has_fields and all(item.holds(labels) for item in self.requirements)
+
+
+def terms_of(selector: Mapping[str, Any] | None) -> tuple[Term, ...]:
+    """The terms of `nodeAffinity.required`, from plain JSON."""
+    return tuple(
+        Term(tuple(_requirement(item) for item in term.get("matchExpressions") or ()), bool(term.get("matchFields")))
+        for term in (selector or {}).get("nodeSelectorTerms") or ()
+    )
+
+
+def accessible(terms: Iterable[Term], segment: Segment) -> bool:
+    """Terms are alternatives: one that holds is enough, none at all is never enough."""
+    labels = segment.labels()
+    return any(term.holds(labels) for term in terms)
+
+
+def allows(allowed: Iterable[Mapping[str, tuple[str, ...]]], segment: Segment) -> bool:
+    """A class's allowedTopologies against one node: some term whose every key has one of the node's values."""
+    labels = segment.labels()
+    return any(term and all(labels.get(key) in values for key, values in term.items()) for term in allowed)
+
+
+def _requirement(item: Mapping[str, Any]) -> Requirement:
+    return Requirement(str(item.get("key", "")), str(item.get("operator", "")), tuple(item.get("values") or ()))
+
+
+def _compares(operator: str, value: str | None, bounds: tuple[str, ...]) -> bool:
+    try:
+        left, right = int(value or ""), int(bounds[0]) if len(bounds) == 1 else None
+    except ValueError:
+        return False
+    if right is None:
+        return False
+    return left > right if operator == "Gt" else left < right
