@@ -1,0 +1,83 @@
+"""What a gRPC status of CreateVolume means for the claim, as a table."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from sidecar.csi.api import CreatedVolume
+from sidecar.errors import SidecarError
+
+
+class Code(Enum):
+    """The gRPC status codes. The values are the names Go prints, which appear in events and metric labels."""
+
+    OK = "OK"
+    CANCELLED = "Canceled"
+    UNKNOWN = "Unknown"
+    INVALID_ARGUMENT = "InvalidArgument"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    NOT_FOUND = "NotFound"
+    ALREADY_EXISTS = "AlreadyExists"
+    PERMISSION_DENIED = "PermissionDenied"
+    RESOURCE_EXHAUSTED = "ResourceExhausted"
+    FAILED_PRECONDITION = "FailedPrecondition"
+    ABORTED = "Aborted"
+    OUT_OF_RANGE = "OutOfRange"
+    UNIMPLEMENTED = "Unimplemented"
+    INTERNAL = "Internal"
+    UNAVAILABLE = "Unavailable"
+    DATA_LOSS = "DataLoss"
+    UNAUTHENTICATED = "Unauthenticated"
+
+
+class DriverError(SidecarError):
+    """The driver did not answer OK. The text is what upstream writes into events for the same status."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"rpc error: code = {code.value} desc = {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The volume exists."""
+
+    volume: CreatedVolume
+
+
+@dataclass(frozen=True, slots=True)
+class MaybeRunning:
+    """The driver may still be working on it, or may have finished without our hearing of it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoSpaceHere:
+    """Nothing was created because this node has no room; another node may have."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The verdict is final for this attempt: nothing was created and nothing is running."""
+
+    why: str
+    infeasible: bool = False
+    """Asking again with the same arguments is pointless for a long while."""
+
+
+Outcome = Done | MaybeRunning | NoSpaceHere | Refused
+
+_MAY_BE_RUNNING: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
+
+
+def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | NoSpaceHere | Refused:
+    """`may_reschedule`: there is topology and a selected node, so giving the claim back can lead it elsewhere."""
+    if error.code in _MAY_BE_RUNNING:
+        return MaybeRunning(str(error))
+    if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
+        return NoSpaceHere(str(error))
+    return Refused(str(error), infeasible=error.code is Code.INVALID_ARGUMENT)
