@@ -53,11 +53,11 @@ class CreateRequest:
     name: str
     required_bytes: int
     capabilities: tuple[Capability, ...]
-    parameters: Mapping[str, str] = NOTHING
+    parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     requisite: tuple[Segment, ...] = ()
     preferred: tuple[Segment, ...] = ()
     """Both empty: no accessibility requirements are sent at all."""
-    mutable_parameters: Mapping[str, str] = NOTHING
+    mutable_parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     source_snapshot: str = ""
     source_volume: str = ""
 
@@ -68,7 +68,7 @@ class CreatedVolume:
 
     volume_id: str
     capacity_bytes: int = 0
-    context: Mapping[str, str] = field(default=NOTHING)
+    context: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     topologies: tuple[Segment, ...] = ()
     """As the driver listed them; one without any pair is an empty Segment."""
     has_source: bool = False
@@ -78,7 +78,7 @@ class CreatedVolume:
 class CapacityQuery:
     """GetCapacity. A segment of None asks without accessible_topology."""
 
-    parameters: Mapping[str, str] = NOTHING
+    parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     segment: Segment | None = None
     capabilities: tuple[Capability, ...] = ()
 

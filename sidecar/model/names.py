@@ -51,13 +51,13 @@ def capacity_manager(node: str, base: str = _MANAGER) -> str:
 
     A label value holds 63 characters; a long node name keeps its own characters and the base is shortened to a hash.
     """
-    full = f"{base}-{node}"
+    full = f"{base}-{node}" if base else node
     if len(full) <= _LABEL_LIMIT:
         return full
     keep = _LABEL_LIMIT - 10 - len(node)
     if keep >= 1:
         return f"{base[:keep]}-{_fnv1a(base)}-{node}"
-    return f"{base}-{_fnv1a(full)}"
+    return f"{base}-{_fnv1a(full)}" if base else _fnv1a(full)
 
 
 def _fnv1a(text: str) -> str:

@@ -179,6 +179,20 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A VolumeAttachment: as long as it exists, its volume may be in use on that node."""
+
+    name: str
+    volume: str
+    node: str
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Attachment":
+        spec = obj.get("spec") or {}
+        return cls(obj["metadata"]["name"], (spec.get("source") or {}).get("persistentVolumeName") or "", spec.get("nodeName") or "")
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """One ownerReference."""
 

@@ -1,0 +1,71 @@
+"""Projection from plain JSON: what is kept, what is dropped, what odd objects do."""
+
+import json
+
+from sidecar.model.objects import CapacityRecord, Claim, Class, Source, Volume
+from tests import samples
+
+
+def test_a_claim_keeps_what_rules_read() -> None:
+    claim = samples.claim(selected="foo", volumeMode="Block", accessModes=["ReadWriteOnce", "ReadOnlyMany"])
+    assert (claim.uid, claim.full_name, claim.resource_version) == ("testid", "fake-ns/fake-pvc", "7")
+    assert (claim.selected_node, claim.block, claim.access_modes) == ("foo", True, ("ReadWriteOnce", "ReadOnlyMany"))
+    assert claim.requested == 100
+
+
+def test_M5_the_newer_provisioner_annotation_wins() -> None:
+    assert samples.claim(annotations={"volume.kubernetes.io/storage-provisioner": "other"}).provisioner == "other"
+    assert samples.claim().provisioner == samples.DRIVER
+
+
+def test_M7_the_class_annotation_wins_over_the_field() -> None:
+    assert samples.claim(annotations={"volume.beta.kubernetes.io/storage-class": "beta"}).class_name == "beta"
+    assert samples.claim().class_name == "fake-class"
+
+
+def test_the_whole_claim_is_kept_only_when_asked_for_and_without_managed_fields() -> None:
+    assert Claim.of(samples.claim_json()).whole == b""
+    body = json.loads(samples.claim().whole)
+    assert "managedFields" not in body["metadata"]
+    assert body["spec"] == samples.claim_json()["spec"]
+
+
+def test_two_views_of_one_claim_are_equal_whether_or_not_they_hold_it_whole() -> None:
+    assert Claim.of(samples.claim_json()) == samples.claim()
+
+
+def test_sources() -> None:
+    assert samples.claim(dataSource={"kind": "PersistentVolumeClaim", "name": "a"}).source == Source(
+        "PersistentVolumeClaim", "", "a", "fake-ns"
+    )
+    ref = {"kind": "VolumeSnapshot", "apiGroup": "snapshot.storage.k8s.io", "name": "s", "namespace": "far"}
+    assert samples.claim(dataSourceRef=ref).source == Source("VolumeSnapshot", "snapshot.storage.k8s.io", "s", "far")
+
+
+def test_odd_claims_do_not_raise() -> None:
+    bare = Claim.of({"metadata": {"name": "n", "uid": "u"}})
+    assert (bare.requested, bare.class_name, bare.access_modes) == (0, "", ())
+    assert samples.claim(resources={"requests": {"storage": "lots"}}).requested is None
+
+
+def test_a_volume_without_affinity_is_told_from_one_that_matches_nothing() -> None:
+    assert samples.volume(spec={"nodeAffinity": None}).affinity is None
+    assert samples.volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}).affinity == ()
+
+
+def test_deletion_secret_annotations() -> None:
+    assert samples.volume().deletion_secret == ("", "")
+    assert Volume.of({"metadata": {"name": "n"}}).deletion_secret is None
+
+
+def test_a_class_reads_allowed_topologies() -> None:
+    allowed = [{"matchLabelExpressions": [{"key": "zone", "values": ["1", "2"]}]}]
+    assert samples.class_(allowedTopologies=allowed).allowed == ({"zone": ("1", "2")},)
+    assert Class.of({"metadata": {"name": "n"}}).binding_mode == ""
+
+
+def test_a_capacity_object_without_figures_is_read_as_such() -> None:
+    record = CapacityRecord.of({"metadata": {"name": "n"}, "storageClassName": "c", "nodeTopology": {"matchLabels": {"k": "v"}}})
+    assert (record.capacity, record.maximum, record.node_topology) == (None, None, {"k": "v"})
+    odd = CapacityRecord.of({"metadata": {"name": "n"}, "nodeTopology": {"matchExpressions": [{"key": "k", "operator": "Exists"}]}})
+    assert odd.node_topology is None

@@ -1,0 +1,161 @@
+"""One look at the race. Upstream's table is in the cases (N1 …); here also what must hold for any number of nodes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.csi.api import CapacityAnswer
+from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Unmeasured, Wait, after_conflict, decide
+from tests import samples
+
+TIB = CapacityAnswer(2**40)
+DUE = Race(0, 0.0)
+
+
+def view(**changes: Any) -> OwnershipView:
+    base = OwnershipView(
+        now=100.0,
+        node=samples.NODE,
+        segment=samples.info().segment,
+        with_topology=True,
+        bids=True,
+        placement=RandomDelay(20.0, 60.0),
+        chance=0.25,
+        claim=samples.claim(),
+        class_=samples.class_(volumeBindingMode="Immediate"),
+        race=None,
+        free=None,
+    )
+    return replace(base, **changes)
+
+
+def test_N1_late_binding_with_this_node_selected_is_ours() -> None:
+    assert decide(view(claim=samples.claim(selected="foo"), class_=samples.class_())) == Ours()
+
+
+def test_N2_late_binding_without_a_node_is_not_for_us() -> None:
+    assert isinstance(decide(view(class_=samples.class_())), NotForUs)
+
+
+def test_N3_another_node_is_selected() -> None:
+    assert decide(view(claim=samples.claim(selected="bar"))) == LostTo("bar")
+
+
+def test_the_first_look_draws_a_delay_and_keeps_it() -> None:
+    first = decide(view())
+    assert first == Wait(115.0, Race(0, 115.0), first.why)
+    again = decide(view(now=110.0, race=first.race, chance=0.9))
+    assert isinstance(again, Wait) and again.race == first.race
+
+
+def test_N5_after_the_delay_free_space_is_measured_and_then_the_claim_is_taken() -> None:
+    assert decide(view(race=DUE)) == Measure()
+    assert isinstance(decide(view(race=DUE, free=TIB)), Bid)
+
+
+def test_N6_without_enough_space_the_claim_is_left_and_the_next_delay_is_longer() -> None:
+    decision = decide(view(race=DUE, free=CapacityAnswer(99)))
+    assert isinstance(decision, Wait)
+    assert decision.race == Race(1, 100.0 + 40.0 - 5.0)
+    assert "100 bytes needed, 99 free" in decision.why
+
+
+def test_N7_exactly_enough_is_enough() -> None:
+    assert isinstance(decide(view(race=DUE, free=CapacityAnswer(100))), Bid)
+
+
+def test_N9_a_class_without_binding_mode_is_not_immediate() -> None:
+    assert isinstance(decide(view(class_=samples.class_(volumeBindingMode=None))), NotForUs)
+
+
+@pytest.mark.parametrize(("node", "taken"), [("foo", True), ("bar", False)])
+def test_N10_allowed_topologies(node: str, taken: bool) -> None:
+    allowed = [{"matchLabelExpressions": [{"key": samples.KEY, "values": [node]}]}]
+    decision = decide(view(race=DUE, class_=samples.class_(volumeBindingMode="Immediate", allowedTopologies=allowed)))
+    assert isinstance(decision, Measure if taken else NotForUs)
+
+
+def test_N11_a_driver_that_cannot_say_how_much_is_free_does_not_leave_the_claim_without_an_owner() -> None:
+    decision = decide(view(race=DUE, free=Unmeasured("rpc error: code = Internal")))
+    assert isinstance(decision, Bid) and "Internal" in decision.why
+
+
+def test_N13_a_claim_of_nothing_is_taken_without_measuring() -> None:
+    claim = samples.claim(resources={"requests": {"storage": "0"}})
+    assert isinstance(decide(view(race=DUE, claim=claim)), Bid)
+
+
+def test_N16_after_a_conflict_the_winner_ends_it() -> None:
+    wait = after_conflict(view(race=DUE))
+    assert wait.race.attempt == 1
+    assert decide(view(race=wait.race, claim=samples.claim(selected="bar"))) == LostTo("bar")
+
+
+def test_N17_after_a_conflict_without_a_winner_the_delay_is_longer() -> None:
+    wait = after_conflict(view(race=DUE))
+    assert wait.until == 100.0 + 40.0 - 5.0
+    assert decide(view(now=wait.until, race=wait.race)) == Measure()
+
+
+def test_N30_larger_than_the_largest_volume_is_left() -> None:
+    assert isinstance(decide(view(race=DUE, free=CapacityAnswer(1000, maximum=99))), Wait)
+
+
+def test_a_node_that_does_not_bid_leaves_claims_alone() -> None:
+    assert isinstance(decide(view(bids=False)), NotForUs)
+
+
+def test_a_class_that_is_gone_leaves_the_claim_to_its_return() -> None:
+    assert isinstance(decide(view(class_=None)), NotForUs)
+
+
+def test_without_a_delay_the_first_look_measures_and_a_full_node_does_not_spin() -> None:
+    eager = RandomDelay(0.0, 0.0)
+    assert decide(view(placement=eager)) == Measure()
+    full = decide(view(placement=eager, free=CapacityAnswer(0)))
+    assert isinstance(full, Wait) and full.until >= 101.0
+
+
+@given(
+    room=st.lists(st.sampled_from([TIB, CapacityAnswer(0), Unmeasured("?")]), min_size=1, max_size=6),
+    chances=st.lists(st.floats(min_value=0, max_value=1, exclude_max=True), min_size=1, max_size=20),
+    lag=st.floats(min_value=0.0, max_value=30.0),
+)
+def test_nodes_that_play_against_each_other_never_share_a_claim_and_one_with_room_gets_it(
+    room: list[CapacityAnswer | Unmeasured], chances: list[float], lag: float
+) -> None:
+    """Each node sees the owner `lag` seconds late; a write with an old version loses, as on the API server."""
+    owner, owned_at, version = "", 0.0, 7
+    due: dict[int, tuple[float, Race | None]] = dict.fromkeys(range(len(room)), (0.0, None))
+    for step in range(200):
+        node = min(due, key=lambda item: due[item][0])
+        now, race = due.pop(node)
+        seen = owner if owner and now >= owned_at + lag else ""
+        name = f"n{node}"
+        look = view(now=now, node=name, race=race, claim=samples.claim(selected=seen), chance=chances[step % len(chances)])
+        decision = decide(look)
+        if isinstance(decision, Measure):
+            decision = decide(replace(look, free=room[node]))
+        match decision:
+            case Wait(until, next_race):
+                due[node] = (until, next_race)
+            case Bid() if owner and version != 7:
+                conflict = after_conflict(look)
+                due[node] = (conflict.until, conflict.race)
+            case Bid():
+                assert not owner
+                owner, owned_at, version = name, now, 8
+            case LostTo(winner):
+                assert winner == owner
+        if not due:
+            break
+        if owner and now > owned_at + lag + 200:
+            break
+    someone_bids = any(not isinstance(answer, CapacityAnswer) or answer.available for answer in room)
+    assert bool(owner) == someone_bids
+    if owner:
+        assert room[int(owner[1:])] != CapacityAnswer(0)
