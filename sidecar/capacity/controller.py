@@ -1,0 +1,132 @@
+"""Performs what `rules` decided: the only file of this room that waits for the driver or the API server."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, assert_never
+
+from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, eligible
+from sidecar.capacity.view import CapacityView, Publisher, Unmeasured
+from sidecar.csi.api import CapacityAnswer, CapacityQuery, Driver
+from sidecar.csi.outcome import DriverError
+from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.kube.api import CAPACITIES, KubeApi
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.store import Store as Cache
+from sidecar.model.objects import CapacityRecord, Class
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.narrator import Narrator
+
+log = logging.getLogger(__name__)
+
+ROOM = "capacity"
+
+# How long a created object may take to appear in the watch before it is taken for lost.
+_SETTLE: Final = 10.0
+
+
+class CapacityPublisher:
+    """`handle` is given to the loop, with the class's name as the key; it returns when to look again."""
+
+    def __init__(
+        self,
+        *,
+        publisher: Publisher,
+        namespace: str,
+        kube: KubeApi,
+        driver: Driver,
+        classes: Cache[Class],
+        records: Cache[CapacityRecord],
+        metrics: Metrics,
+        narrator: Narrator,
+        retry: Backoff,
+        clock: Callable[[], float],
+        dry_run: bool = False,
+    ) -> None:
+        self._publisher = publisher
+        self._namespace = namespace
+        self._kube = kube
+        self._driver = driver
+        self._classes = classes
+        self._records = records
+        self._metrics = metrics
+        self._narrator = narrator
+        self._retry = retry
+        self._clock = clock
+        self._dry_run = dry_run
+        self._settling: dict[str, float] = {}
+        self.attempts: Attempts[str] = Attempts()
+
+    def class_names(self) -> set[str]:
+        """Every class that has, or should have, an object: what to look at when everything may have changed."""
+        return {class_.name for class_ in self._classes.values()} | {record.class_name for record in self._records.values()}
+
+    def view(self, class_name: str) -> CapacityView:
+        """The picture of one class. Nothing here waits, so it is one consistent moment."""
+        return CapacityView(
+            now=self._clock(),
+            publisher=self._publisher,
+            class_name=class_name,
+            class_=self._classes.get(class_name),
+            records=tuple(self._records.by_index("class", class_name)),
+            settling_until=self._settling.get(class_name, 0.0),
+        )
+
+    async def handle(self, class_name: str) -> float | None:
+        """One look at a class and at most one write."""
+        view = self.view(class_name)
+        if view.records:
+            self._settling.pop(class_name, None)
+        decision = decide(view)
+        if isinstance(decision, Measure):
+            view = replace(self.view(class_name), answer=await self._measure(decision.query))
+            decision = decide(view)
+        self._narrator.note(ROOM, class_name, class_name, decision)
+        self._count()
+        if self._dry_run and not isinstance(decision, Rest | Retry):
+            return self._clock() + self._publisher.poll_interval
+        try:
+            return await self._perform(class_name, decision)
+        except NotFound:
+            return self._later(class_name)
+        except ApiError as error:
+            log.warning("Publishing capacity failed", extra={"fields": {"class": class_name, "err": str(error)}})
+            return self._later(class_name)
+
+    async def _perform(self, class_name: str, decision: Decision) -> float | None:
+        match decision:
+            case Rest(until):
+                self.attempts.forget(class_name)
+                return until
+            case Retry(why):
+                log.warning("The driver does not say how much is free", extra={"fields": {"class": class_name, "err": why}})
+                return self._later(class_name)
+            case Publish(body):
+                await self._kube.create(CAPACITIES, body, namespace=self._namespace)
+                self._settling[class_name] = self._clock() + _SETTLE
+                return self._settling[class_name]
+            case Update(record, body):
+                await self._kube.replace(CAPACITIES, body, name=record.name, namespace=record.namespace)
+                return self._clock() + self._publisher.poll_interval
+            case Withdraw(record):
+                await self._kube.delete(CAPACITIES, record.name, namespace=record.namespace, uid=record.uid)
+                return self._clock() + _SETTLE
+            case Measure():
+                raise AssertionError("a rule that was given the answer asked again")
+            case _:
+                assert_never(decision)
+
+    async def _measure(self, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
+        try:
+            return await self._driver.get_capacity(query)
+        except DriverError as error:
+            return Unmeasured(str(error))
+
+    def _count(self) -> None:
+        wanted = {class_.name for class_ in self._classes.values() if eligible(class_, for_immediate=self._publisher.for_immediate)}
+        segment = self._publisher.segment.labels()
+        right = {record.class_name for record in self._records.values() if record.node_topology == segment} & wanted
+        self._metrics.capacities(goal=len(wanted), current=len(right), obsolete=len(self._records.values()) - len(right))
+
+    def _later(self, class_name: str) -> float:
+        return self._clock() + self._retry.delay(self.attempts.next(class_name))

@@ -1,0 +1,43 @@
+"""The frozen picture of one class: what should be published for it, and what is."""
+
+from dataclasses import dataclass
+
+from sidecar.csi.api import CapacityAnswer
+from sidecar.model.objects import CapacityRecord, Class, Owner
+from sidecar.model.topology import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """The driver did not say how much is free."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Who publishes, and for where. The same for every object of this process."""
+
+    driver: str
+    manager: str
+    segment: Segment
+    with_topology: bool
+    owner: Owner | None
+    for_immediate: bool
+    poll_interval: float
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityView:
+    """One class at one moment."""
+
+    now: float
+    publisher: Publisher
+    class_name: str
+    class_: Class | None
+    records: tuple[CapacityRecord, ...]
+    """Objects with this program's labels for this class, whatever segment they are for."""
+    answer: CapacityAnswer | Unmeasured | None = None
+    """None: not asked yet in this look."""
+    settling_until: float = 0.0
+    """An object was created a moment ago and the watch may not have brought it yet."""

@@ -1,0 +1,400 @@
+"""Performs what `rules` decided: the only file of this room that waits for the driver or the API server.
+
+Progress that outlives one look (a race, a creation that may still be running, a volume whose object is not stored yet)
+is a value per claim, never a stack frame: a worker that is done with a look holds nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from sidecar.csi.api import CapacityAnswer, CapacityQuery, Driver
+from sidecar.csi.outcome import Done, DriverError, Outcome, of_failure
+from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from sidecar.kube.recorder import ObjectRef, Recorder
+from sidecar.kube.store import Store as Cache
+from sidecar.model import names
+from sidecar.model.objects import Attachment, Claim, Class, Json, Volume
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.narrator import Narrator
+from sidecar.ownership.rules import Race, Unmeasured, after_conflict
+from sidecar.provisioning import volume as volumes
+from sidecar.provisioning.rules import (
+    Bid,
+    ClaimDecision,
+    Conclusion,
+    Create,
+    Empty,
+    Hold,
+    Ignore,
+    Measure,
+    Refuse,
+    Remember,
+    Remove,
+    Reschedule,
+    Retry,
+    Store,
+    Undo,
+    Unfinalize,
+    VolumeDecision,
+    Wait,
+    conclude,
+    decide,
+    decide_volume,
+)
+from sidecar.provisioning.view import ClaimView, Here, VolumeView
+
+log = logging.getLogger(__name__)
+
+ROOM = "provisioning"
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What the watches have brought, by kind."""
+
+    claims: Cache[Claim]
+    classes: Cache[Class]
+    volumes: Cache[Volume]
+    attachments: Cache[Attachment]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What this process knows of a claim beyond the cache."""
+
+    race: Race | None = None
+    remembered: Claim | None = None
+    unsaved: Json | None = None
+    stored: bool = False
+    in_hand: bool = False
+    began: float | None = None
+
+
+class Provisioner:
+    """One instance per process. `handle_claim` and `handle_volume` are given to the loops; they return when to look again."""
+
+    def __init__(
+        self,
+        *,
+        here: Callable[[], Here],
+        kube: KubeApi,
+        driver: Driver,
+        caches: Caches,
+        recorder: Recorder,
+        metrics: Metrics,
+        narrator: Narrator,
+        retry: Backoff,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        nudge_capacity: Callable[[], None],
+        dry_run: bool = False,
+    ) -> None:
+        self._here = here
+        self._kube = kube
+        self._driver = driver
+        self._caches = caches
+        self._recorder = recorder
+        self._metrics = metrics
+        self._narrator = narrator
+        self._retry = retry
+        self._clock = clock
+        self._chance = chance
+        self._nudge_capacity = nudge_capacity
+        self._dry_run = dry_run
+        self._progress: dict[str, Progress] = {}
+        self._emptied: set[str] = set()
+        self.claim_attempts: Attempts[str] = Attempts()
+        self.volume_attempts: Attempts[str] = Attempts()
+
+    def concerns(self, uid: str) -> bool:
+        """Whether a claim must stay in the cache although another node has it, or a volume does: something here is under way."""
+        progress = self._progress.get(uid)
+        return progress is not None and (progress.in_hand or progress.remembered is not None or progress.unsaved is not None)
+
+    def in_progress(self) -> int:
+        """Claims whose creation may still be running in the driver."""
+        return sum(progress.remembered is not None for progress in self._progress.values())
+
+    def unsaved(self) -> int:
+        """Volumes that exist and whose PersistentVolume the API server has not taken yet."""
+        return sum(progress.unsaved is not None for progress in self._progress.values())
+
+    def claim_view(self, uid: str) -> ClaimView:
+        """The picture of one claim. Nothing here waits, so it is one consistent moment."""
+        progress = self._progress.get(uid, Progress())
+        here, cached = self._here(), self._caches.claims.get(uid)
+        claim = cached or progress.remembered
+        name = claim and names.volume_name(here.options.volume_name_prefix, claim.uid, here.options.volume_name_uuid_length)
+        return ClaimView(
+            now=self._clock(),
+            here=here,
+            chance=self._chance(),
+            claim=claim,
+            class_=self._caches.classes.get(claim.class_name) if claim else None,
+            volume=self._caches.volumes.get(name) if name else None,
+            race=progress.race,
+            remembered=progress.remembered is not None,
+            unsaved=progress.unsaved,
+            stored=progress.stored,
+        )
+
+    def volume_view(self, name: str) -> VolumeView:
+        """The picture of one volume."""
+        volume = self._caches.volumes.get(name)
+        return VolumeView(
+            here=self._here(),
+            volume=volume,
+            class_=self._caches.classes.get(volume.class_name) if volume else None,
+            emptied=volume is not None and volume.uid in self._emptied,
+            attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
+        )
+
+    async def handle_claim(self, uid: str) -> float | None:
+        """One look at a claim and at most two effects."""
+        view = self.claim_view(uid)
+        decision = decide(view)
+        if isinstance(decision, Measure):
+            self._note(uid, view.claim, decision)
+            view = replace(view, free=await self._measure(decision.query))
+            decision = decide(view)
+        self._note(uid, view.claim, decision)
+        if self._dry_run and not isinstance(decision, Ignore | Wait):
+            return None
+        return await self._perform(uid, view, decision)
+
+    async def handle_volume(self, name: str) -> float | None:
+        """One look at a volume and at most two effects."""
+        view = self.volume_view(name)
+        decision = decide_volume(view)
+        self._narrator.note(ROOM, name, name, decision)
+        if self._dry_run and not isinstance(decision, Ignore):
+            return None
+        try:
+            return await self._perform_on_volume(name, decision)
+        except NotFound:
+            return None
+        except ApiError as error:
+            log.warning("Request for a volume failed", extra={"fields": {"volume": name, "err": str(error)}})
+            return self._volume_later(name)
+
+    async def _perform(self, uid: str, view: ClaimView, decision: ClaimDecision) -> float | None:
+        match decision:
+            case Ignore():
+                self._settle(uid, view)
+                return None
+            case Wait(until, race):
+                self._of(uid).race = race
+                return until
+            case Bid():
+                return await self._bid(uid, view, decision)
+            case Refuse(claim, why):
+                return self._failed(uid, claim, why)
+            case Create():
+                return await self._create(uid, view, decision)
+            case Store():
+                return await self._store(uid, decision)
+            case Measure():
+                raise AssertionError("a rule that was given the answer asked again")
+            case _:
+                assert_never(decision)
+
+    async def _measure(self, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
+        try:
+            return await self._driver.get_capacity(query)
+        except DriverError as error:
+            return Unmeasured(str(error))
+
+    async def _bid(self, uid: str, view: ClaimView, bid: Bid) -> float | None:
+        try:
+            await self._kube.replace(CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace)
+        except Conflict:
+            wait = after_conflict(view.race_view(bid.claim))
+            self._note(uid, bid.claim, wait)
+            self._of(uid).race = wait.race
+            return wait.until
+        except NotFound:
+            self._progress.pop(uid, None)
+            return None
+        except ApiError as error:
+            return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
+        self._of(uid).race = None
+        return None
+
+    async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
+        progress = self._of(uid)
+        progress.began = self._clock() if progress.began is None else progress.began
+        progress.in_hand = True
+        try:
+            self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
+            outcome = await self._ask_driver(view, attempt)
+            conclusion = conclude(view, attempt, outcome)
+            self._note(uid, attempt.claim, conclusion)
+            progress.remembered = None
+            return await self._follow(uid, conclusion)
+        finally:
+            progress.in_hand = False
+            self._nudge_capacity()
+
+    async def _ask_driver(self, view: ClaimView, attempt: Create) -> Outcome:
+        try:
+            return Done(await self._driver.create_volume(attempt.request))
+        except DriverError as error:
+            return of_failure(error, may_reschedule=view.here.with_topology and bool(attempt.claim.selected_node))
+
+    async def _follow(self, uid: str, conclusion: Conclusion) -> float | None:
+        match conclusion:
+            case Store(_, body):
+                self._of(uid).unsaved = body
+                return await self._store(uid, conclusion)
+            case Undo(claim, volume_id, why):
+                return self._failed(uid, claim, await self._undo(uid, claim, volume_id, why))
+            case Retry(claim, why, infeasible):
+                until = self._failed(uid, claim, why)
+                return self._clock() + self._retry.cap if infeasible else until
+            case Remember(claim, why):
+                self._of(uid).remembered = claim
+                return self._failed(uid, claim, why)
+            case Reschedule():
+                return await self._reschedule(uid, conclusion)
+            case _:
+                assert_never(conclusion)
+
+    async def _undo(self, uid: str, claim: Claim, volume_id: str, why: str) -> str:
+        try:
+            await self._driver.delete_volume(volume_id)
+        except DriverError as error:
+            self._of(uid).remembered = claim
+            return f"{why}; deleting it failed, so it is left behind for now: {error}"
+        return f"{why}; it was deleted again"
+
+    async def _reschedule(self, uid: str, decision: Reschedule) -> float | None:
+        claim = decision.claim
+        self._failed(uid, claim, decision.why)
+        try:
+            await self._kube.replace(CLAIMS, decision.body, name=claim.name, namespace=claim.namespace)
+        except NotFound:
+            pass
+        except ApiError as error:
+            log.warning("Giving a claim back failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
+            return self._later(uid)
+        self._progress.pop(uid, None)
+        return None
+
+    async def _store(self, uid: str, decision: Store) -> float | None:
+        """The volume exists from here on, so this is retried until the object is stored, whatever the answer."""
+        claim, body, name = decision.claim, decision.body, decision.body["metadata"]["name"]
+        try:
+            await self._kube.create(VOLUMES, body)
+        except AlreadyExists:
+            if problem := await self._not_ours(body):
+                return self._failed(uid, claim, problem)
+        except ApiError as error:
+            return self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
+        self._succeeded(uid, claim, name)
+        return None
+
+    async def _not_ours(self, body: Json) -> str:
+        """Why the PersistentVolume that has the name is not the one to store; empty when it is."""
+        name = body["metadata"]["name"]
+        try:
+            found = Volume.of(await self._kube.get(VOLUMES, name))
+        except ApiError as error:
+            return f"PersistentVolume {name} exists already and cannot be looked at: {error}"
+        if volumes.is_ours(found, body):
+            return ""
+        return f"PersistentVolume {name} exists already for another claim or volume; it must go before this one can be stored"
+
+    async def _perform_on_volume(self, name: str, decision: VolumeDecision) -> float | None:
+        match decision:
+            case Ignore():
+                self._forget_volume(name)
+                return None
+            case Hold(volume, why):
+                return self._not_deleted(volume, why)
+            case Empty(volume):
+                return await self._empty(volume)
+            case Remove(volume):
+                await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
+                return None
+            case Unfinalize(volume):
+                await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
+                return None
+            case _:
+                assert_never(decision)
+
+    async def _empty(self, volume: Volume) -> float | None:
+        began = self._clock()
+        try:
+            await self._driver.delete_volume(volume.handle)
+        except DriverError as error:
+            return self._not_deleted(volume, str(error))
+        finally:
+            self._nudge_capacity()
+        self._emptied.add(volume.uid)
+        self._metrics.deleted(volume.class_name, self._clock() - began)
+        log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
+        return self._clock()
+
+    def _forget_volume(self, name: str) -> None:
+        if self._caches.volumes.get(name) is None and self._emptied:
+            self._emptied &= {volume.uid for volume in self._caches.volumes.values()}
+
+    def _settle(self, uid: str, view: ClaimView) -> None:
+        """Nothing is to be done. What was remembered goes, unless the cache has yet to show what this process did."""
+        progress = self._progress.get(uid)
+        if progress is None or (progress.stored and view.claim is not None and not view.claim.volume_name):
+            return
+        if progress.remembered is not None and view.claim is not None:
+            fields = {"claim": view.claim.full_name, "uid": uid, "node": view.claim.selected_node}
+            log.warning("A creation that may still be running is given up: the claim went elsewhere", extra={"fields": fields})
+        del self._progress[uid]
+
+    def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
+        progress = self._of(uid)
+        progress.unsaved, progress.stored = None, True
+        seconds = self._clock() - progress.began if progress.began is not None else 0.0
+        self._metrics.provisioned(claim.class_name, claim.source.kind if claim.source else "", seconds)
+        self._tell(claim, "Normal", names.PROVISIONING_SUCCEEDED, f"Successfully provisioned volume {volume}")
+        log.info("Claim provisioned", extra={"fields": {"claim": claim.full_name, "uid": uid, "volume": volume}})
+
+    def _failed(self, uid: str, claim: Claim, why: str) -> float:
+        self._metrics.provision_failed(claim.class_name, claim.source.kind if claim.source else "")
+        self._tell(claim, "Warning", names.PROVISIONING_FAILED, why)
+        log.warning("Provisioning failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": why}})
+        return self._later(uid)
+
+    def _not_deleted(self, volume: Volume, why: str) -> float:
+        self._metrics.delete_failed(volume.class_name)
+        ref = ObjectRef("v1", "PersistentVolume", "", volume.name, volume.uid, volume.resource_version)
+        self._recorder.record(ref, "Warning", names.VOLUME_FAILED_DELETE, why)
+        log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
+        return self._volume_later(volume.name)
+
+    def _later(self, uid: str) -> float:
+        return self._clock() + self._retry.delay(self.claim_attempts.next(uid))
+
+    def _volume_later(self, name: str) -> float:
+        return self._clock() + self._retry.delay(self.volume_attempts.next(name))
+
+    def _of(self, uid: str) -> Progress:
+        return self._progress.setdefault(uid, Progress())
+
+    def _note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion) -> None:
+        self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
+
+    def _tell(self, claim: Claim, type_: str, reason: str, message: str) -> None:
+        ref = ObjectRef("v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.uid, claim.resource_version)
+        self._recorder.record(ref, type_, reason, message)
+
+
+def _is_provisioning(claim: Claim) -> str:
+    return f'External provisioner is provisioning volume for claim "{claim.full_name}"'
+
+
+def _without_finalizer(volume: Volume) -> Json:
+    """Takes one finalizer off the list and leaves the others; the uid keeps a namesake safe."""
+    return {"metadata": {"uid": volume.uid, "$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]}}

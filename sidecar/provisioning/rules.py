@@ -1,0 +1,295 @@
+"""What to do with a claim or a volume next: one look, one decision; and what to conclude from how it went.
+
+A decision is a value. Its class name is the metric label, its `why` is what log, event and `explain` say, its other fields
+are the effect, which `controller` performs. Waiting for anything is a decision too; it holds no worker.
+"""
+
+from dataclasses import dataclass, field
+
+from sidecar.csi.api import CapacityQuery, CreatedVolume, CreateRequest
+from sidecar.csi.outcome import Done, MaybeRunning, NoSpaceHere, Outcome, Refused
+from sidecar.model import names
+from sidecar.model.objects import Claim, Class, Json, Volume
+from sidecar.model.topology import accessible
+from sidecar.ownership import rules as ownership
+from sidecar.ownership.claim_write import with_selected_node, without_selected_node
+from sidecar.ownership.rules import Race, Unmeasured
+from sidecar.provisioning import request as requests
+from sidecar.provisioning import volume as volumes
+from sidecar.provisioning.request import Unfit
+from sidecar.provisioning.view import ClaimView, Here, VolumeView
+from sidecar.provisioning.volume import Unusable
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Nothing to do, now or later; the next change of the object asks again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again at that time, or earlier when something changes."""
+
+    until: float
+    race: Race
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Ask the driver for free space and decide again with the answer."""
+
+    query: CapacityQuery
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """Write this node into the claim, guarded by its resourceVersion."""
+
+    claim: Claim
+    body: bytes = field(repr=False)
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The claim cannot be provisioned as it is. Its user is told; it is tried again with back-off."""
+
+    claim: Claim
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Call the driver."""
+
+    claim: Claim
+    class_: Class = field(repr=False)
+    request: CreateRequest
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The volume exists: write its PersistentVolume."""
+
+    claim: Claim
+    body: Json = field(repr=False)
+    why: str
+
+
+ClaimDecision = Ignore | Wait | Measure | Bid | Refuse | Create | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The driver made a volume that nobody can use: delete it, then try again."""
+
+    claim: Claim
+    volume_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Nothing is running and nothing was made: try again with back-off."""
+
+    claim: Claim
+    why: str
+    infeasible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """The creation may still be running: keep asking, even if the claim is deleted meanwhile."""
+
+    claim: Claim
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reschedule:
+    """Give the claim back, so that another node is chosen."""
+
+    claim: Claim
+    body: bytes = field(repr=False)
+    why: str
+
+
+Conclusion = Store | Undo | Retry | Remember | Reschedule
+
+
+def decide(view: ClaimView) -> ClaimDecision:
+    """What to do with a claim next."""
+    claim = view.claim
+    if claim is None:
+        return Ignore("the claim is gone, bound, or another node's")
+    if view.unsaved is not None:
+        return Store(claim, view.unsaved, "the volume exists and its PersistentVolume is not stored yet")
+    if done := _done(view, claim):
+        return done
+    if view.remembered and claim.selected_node == view.here.node:
+        return _create(view, claim, "an earlier attempt may still be running in the driver")
+    return _by_owner(view, claim)
+
+
+def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
+    """What the driver's answer to CreateVolume means."""
+    claim = attempt.claim
+    match outcome:
+        case Done(created):
+            return _judge(view, attempt, created)
+        case MaybeRunning(why):
+            return Remember(claim, why)
+        case NoSpaceHere(why):
+            return Reschedule(claim, without_selected_node(claim.whole), why)
+        case Refused(why, infeasible):
+            return Retry(claim, why, infeasible=infeasible)
+
+
+def _done(view: ClaimView, claim: Claim) -> Ignore | None:
+    if claim.volume_name:
+        return Ignore(f"bound to volume {claim.volume_name}")
+    if view.stored:
+        return Ignore("its PersistentVolume is stored; binding it is the volume controller's work")
+    if view.volume is not None and view.volume.claim is not None and view.volume.claim.uid == claim.uid:
+        return Ignore(f"volume {view.volume.name} exists for it")
+    return None
+
+
+def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
+    match ownership.decide(view.race_view(claim)):
+        case ownership.NotForUs(why):
+            return Ignore(why)
+        case ownership.LostTo() as lost:
+            return Ignore(lost.why)
+        case ownership.Wait(until, race, why):
+            return Wait(until, race, why)
+        case ownership.Measure(why):
+            return _measure(view, claim, why)
+        case ownership.Bid(why):
+            return Bid(claim, with_selected_node(claim.whole, view.here.node), why)
+        case ownership.Ours(why):
+            return _create(view, claim, why)
+
+
+def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
+    """A claim that cannot be asked about is taken all the same: somebody must own it to tell its user what is wrong."""
+    request = requests.build(view.here, claim, view.class_) if view.class_ else Unfit(f"StorageClass {claim.class_name!r} does not exist")
+    if isinstance(request, Unfit):
+        return Bid(claim, with_selected_node(claim.whole, view.here.node), str(Unmeasured(request.why).why))
+    return Measure(requests.capacity_query(view.here, request), why)
+
+
+def _create(view: ClaimView, claim: Claim, why: str) -> Create | Refuse | Ignore:
+    class_ = view.class_
+    if class_ is None:
+        return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {view.here.driver.name}")
+    request = requests.build(view.here, claim, class_)
+    if isinstance(request, Unfit):
+        return Refuse(claim, request.why)
+    return Create(claim, class_, request, why)
+
+
+def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | Undo:
+    body = volumes.build(view.here, attempt.claim, attempt.class_, attempt.request, created)
+    if isinstance(body, Unusable):
+        return Undo(attempt.claim, created.volume_id, body.why)
+    return Store(attempt.claim, body, f"the driver created volume {created.volume_id!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The volume must not go yet. Tried again with back-off."""
+
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Have the driver delete what is behind the volume."""
+
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete the PersistentVolume: nothing is behind it any more."""
+
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinalize:
+    """Take our finalizer off, so that the PersistentVolume can go."""
+
+    volume: Volume
+    why: str
+
+
+VolumeDecision = Ignore | Hold | Empty | Remove | Unfinalize
+
+
+def decide_volume(view: VolumeView) -> VolumeDecision:
+    """What to do with a volume next."""
+    volume = view.volume
+    if volume is None:
+        return Ignore("the volume is gone or another node's")
+    if excluded := _not_deletable(view.here, volume):
+        return excluded
+    if view.emptied:
+        return _leave(volume)
+    return _blocked(view, volume) or Empty(volume, f"released by {_claim_of(volume)}, reclaim policy Delete")
+
+
+def _not_deletable(here: Here, volume: Volume) -> Ignore | None:
+    if (volume.provisioned_by or volume.driver) != here.driver.name or volume.driver != here.driver.name:
+        return Ignore("another driver's volume")
+    if not lies_here(here, volume):
+        return Ignore("not demonstrably on this node: its node affinity does not match, or it has none and another instance made it")
+    if volume.deleting and names.VOLUME_FINALIZER not in volume.finalizers:
+        return Ignore("being deleted, and this program's finalizer is gone")
+    if volume.phase != "Released":
+        return Ignore(f"phase is {volume.phase or 'not set'}, not Released")
+    if volume.reclaim_policy != "Delete":
+        return Ignore(f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete")
+    return None
+
+
+def lies_here(here: Here, volume: Volume) -> bool:
+    """Drivers answer OK when asked to delete a volume they do not know, so only the node that has it may ask.
+
+    Without node affinity the identity says who made it: `<time>-<random>-<driver>-<node>`.
+    """
+    if volume.affinity is not None and here.with_topology:
+        return accessible(volume.affinity, here.segment)
+    return volume.identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+
+
+def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
+    if view.attached_to:
+        return Hold(volume, f"still attached to node {', '.join(view.attached_to)}")
+    if not volume.handle:
+        return Hold(volume, "the volume has no handle, so the driver cannot be asked to delete it")
+    if any(volume.deletion_secret or ()):
+        return Hold(volume, "deleting it needs a secret, which is not supported yet")
+    class_secrets = volume.deletion_secret is None and view.class_ is not None and requests.secret_parameters(view.class_)
+    if class_secrets:
+        return Hold(volume, f"StorageClass {volume.class_name!r} uses secrets for deletion, which is not supported yet")
+    return None
+
+
+def _leave(volume: Volume) -> Remove | Unfinalize:
+    if volume.deleting:
+        return Unfinalize(volume, "the driver has deleted what was behind it")
+    return Remove(volume, "the driver has deleted what was behind it")
+
+
+def _claim_of(volume: Volume) -> str:
+    return f"claim {volume.claim.namespace}/{volume.claim.name}" if volume.claim else "its claim"

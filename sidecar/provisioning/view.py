@@ -1,0 +1,94 @@
+"""The frozen pictures that rules decide on: one for a claim, one for a volume, each with its own now."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.csi.api import TOPOLOGY, CapacityAnswer, DriverInfo
+from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.topology import Segment
+from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership.rules import OwnershipView, Race, Unmeasured
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says about provisioning."""
+
+    volume_name_prefix: str = "pvc"
+    volume_name_uuid_length: int = -1
+    default_fstype: str = ""
+    extra_create_metadata: bool = False
+    strict_topology: bool = False
+    topology_gate: bool = True
+    controller_publish_readonly: bool = False
+    bids: bool = True
+    placement: RandomDelay = field(default_factory=lambda: RandomDelay(20.0, 60.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """This node and its driver."""
+
+    node: str
+    driver: DriverInfo
+    options: Options
+    identity: str
+    """Written into each volume: which process made it. New at every start."""
+
+    @property
+    def with_topology(self) -> bool:
+        return self.options.topology_gate and TOPOLOGY in self.driver.plugin
+
+    @property
+    def segment(self) -> Segment:
+        return self.driver.segment if self.with_topology else Segment()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """One claim, as this node sees it at one moment."""
+
+    now: float
+    here: Here
+    chance: float
+    claim: Claim | None
+    """From the cache; or, when a creation may still be running for a claim that was deleted, as it was remembered."""
+    class_: Class | None = None
+    volume: Volume | None = None
+    """The volume that bears the claim's volume name, if the cache has one."""
+    race: Race | None = None
+    free: CapacityAnswer | Unmeasured | None = None
+    remembered: bool = False
+    """An earlier attempt may still be running in the driver."""
+    unsaved: dict[str, Any] | None = None
+    """A PersistentVolume whose volume exists but that the API server has not taken yet."""
+    stored: bool = False
+    """This process has seen the claim's PersistentVolume stored; the watch only has to say so too."""
+
+    def race_view(self, claim: Claim) -> OwnershipView:
+        return OwnershipView(
+            now=self.now,
+            node=self.here.node,
+            segment=self.here.segment,
+            with_topology=self.here.with_topology,
+            bids=self.here.options.bids,
+            placement=self.here.options.placement,
+            chance=self.chance,
+            claim=claim,
+            class_=self.class_,
+            race=self.race,
+            free=self.free,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeView:
+    """One volume, as this node sees it at one moment."""
+
+    here: Here
+    volume: Volume | None
+    class_: Class | None = None
+    emptied: bool = False
+    """This process has the driver's word that the volume behind it is gone."""
+    attached_to: tuple[str, ...] = ()
+    """Nodes named by VolumeAttachments of this volume, whatever their state."""

@@ -1,0 +1,96 @@
+"""From claim, request and the driver's answer to the PersistentVolume, field by field."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.csi.api import CreatedVolume, CreateRequest
+from sidecar.model import names
+from sidecar.model.objects import Claim, ClaimRef, Class, Json, Volume
+from sidecar.model.quantity import format_bytes
+from sidecar.model.topology import Segment
+from sidecar.provisioning.request import fs_type
+from sidecar.provisioning.view import Here
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The volume exists, but no claim can be given it; `why` names what the driver did."""
+
+    why: str
+
+
+def build(here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume) -> Json | Unusable:
+    """The object to store; or why the volume behind it must go again."""
+    if 0 < created.capacity_bytes < request.required_bytes:
+        return Unusable(
+            f"CSI driver {here.driver.name} created volume {created.volume_id!r} with {created.capacity_bytes} bytes,"
+            f" less than the {request.required_bytes} bytes asked for"
+        )
+    spec: Json = {
+        "accessModes": list(claim.access_modes),
+        "capacity": {"storage": format_bytes(created.capacity_bytes or request.required_bytes)},
+        "claimRef": _claim_ref(claim),
+        "csi": _csi(here, claim, class_, request, created),
+        "storageClassName": claim.class_name,
+    }
+    optional = {
+        "mountOptions": list(class_.mount_options),
+        "nodeAffinity": _affinity(here, created.topologies),
+        "persistentVolumeReclaimPolicy": class_.reclaim_policy,
+        "volumeMode": claim.volume_mode,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {
+            "name": request.name,
+            "annotations": {
+                names.PROVISIONED_BY: class_.provisioner,
+                names.DELETION_SECRET_NAME: "",
+                names.DELETION_SECRET_NAMESPACE: "",
+            },
+            "finalizers": [names.VOLUME_FINALIZER],
+        },
+        "spec": spec | {key: value for key, value in optional.items() if value},
+    }
+
+
+def is_ours(found: Volume, wanted: Json) -> bool:
+    """Whether a PersistentVolume of that name is the one we meant to store: same claim, same volume behind it."""
+    claim, csi = wanted["spec"]["claimRef"], wanted["spec"]["csi"]
+    same_claim = found.claim == ClaimRef(claim["uid"], claim["namespace"], claim["name"])
+    return same_claim and (found.driver, found.handle) == (csi["driver"], csi["volumeHandle"])
+
+
+def _claim_ref(claim: Claim) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+        "resourceVersion": claim.resource_version,
+    }
+
+
+def _csi(here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume) -> Json:
+    csi: Json = {
+        "driver": here.driver.name,
+        "volumeHandle": created.volume_id,
+        "volumeAttributes": {names.PROVISIONER_IDENTITY: here.identity, **created.context},
+    }
+    if fs := fs_type(here, claim, class_):
+        csi["fsType"] = fs
+    if here.options.controller_publish_readonly and [item.access_mode for item in request.capabilities] == ["MULTI_NODE_READER_ONLY"]:
+        csi["readOnly"] = True
+    return csi
+
+
+def _affinity(here: Here, topologies: tuple[Segment, ...]) -> dict[str, Any] | None:
+    """One term per topology of the answer. Empty ones say nothing; without any left there is no affinity at all."""
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in segment.pairs]}
+        for segment in topologies
+        if segment
+    ]
+    return {"required": {"nodeSelectorTerms": terms}} if here.with_topology and terms else None
