@@ -1,0 +1,187 @@
+"""Applied again and again, the rule ends in exactly one right object per eligible class."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, is_managed, selector
+from sidecar.capacity.view import CapacityView, Publisher, Unmeasured
+from sidecar.csi.api import CapacityAnswer
+from sidecar.model.objects import CapacityRecord, Owner
+from sidecar.model.topology import Segment
+from tests import samples
+
+SEGMENT = Segment.of({samples.KEY: "foo"})
+POD = Owner("v1", "Pod", "pod-1", "pod-uid", controller=True)
+PUBLISHER = Publisher(
+    driver=samples.DRIVER,
+    manager="external-provisioner-foo",
+    segment=SEGMENT,
+    with_topology=True,
+    owner=POD,
+    for_immediate=False,
+    poll_interval=60.0,
+)
+LABELS = {"csi.storage.k8s.io/drivername": samples.DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner-foo"}
+
+
+def record(name: str = "csisc-1", *, capacity: int | None = 2**30, maximum: int | None = None, **changes: Any) -> CapacityRecord:
+    base = CapacityRecord("ns", name, f"uid-{name}", "5", LABELS, (POD,), "fake-class", SEGMENT.labels(), capacity, maximum)
+    return replace(base, **changes)
+
+
+def view(*records: CapacityRecord, answer: CapacityAnswer | Unmeasured | None = None, **changes: Any) -> CapacityView:
+    base = CapacityView(100.0, PUBLISHER, "fake-class", samples.class_(), records, answer)
+    return replace(base, **changes)
+
+
+def test_the_driver_is_asked_before_anything_is_written() -> None:
+    decision = decide(view())
+    assert isinstance(decision, Measure)
+    assert decision.query.segment == SEGMENT and decision.query.capabilities == ()
+
+
+def test_C2_the_object() -> None:
+    decision = decide(view(answer=CapacityAnswer(2**30)))
+    assert isinstance(decision, Publish)
+    assert decision.body == {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"generateName": "csisc-", "labels": LABELS, "ownerReferences": [POD.as_json()]},
+        "storageClassName": "fake-class",
+        "nodeTopology": {"matchLabels": {samples.KEY: "foo"}},
+        "capacity": "1Gi",
+    }
+
+
+def test_C3_the_largest_volume_is_published_and_a_change_of_it_alone_is_an_update() -> None:
+    published = decide(view(answer=CapacityAnswer(2**30, maximum=2**20)))
+    assert isinstance(published, Publish) and published.body["maximumVolumeSize"] == "1Mi"
+    changed = decide(view(record(maximum=2**20), answer=CapacityAnswer(2**30, maximum=2**21)))
+    assert isinstance(changed, Update) and changed.body["maximumVolumeSize"] == "2Mi"
+    dropped = decide(view(record(maximum=2**20), answer=CapacityAnswer(2**30)))
+    assert isinstance(dropped, Update) and "maximumVolumeSize" not in dropped.body
+
+
+def test_C4_immediate_classes_only_behind_their_flag() -> None:
+    immediate = samples.class_(volumeBindingMode="Immediate")
+    assert isinstance(decide(view(class_=immediate)), Rest)
+    assert isinstance(decide(view(class_=immediate, publisher=replace(PUBLISHER, for_immediate=True))), Measure)
+    assert isinstance(decide(view(class_=samples.class_(volumeBindingMode=None))), Measure)
+
+
+def test_C5_an_equal_object_is_not_written_and_a_different_one_keeps_its_name() -> None:
+    same = decide(view(record(), answer=CapacityAnswer(2**30)))
+    assert same == Rest(160.0, same.why)
+    other = decide(view(record(), answer=CapacityAnswer(5)))
+    assert isinstance(other, Update)
+    assert other.body["capacity"] == "5"
+    assert {key: other.body["metadata"][key] for key in ("name", "uid", "resourceVersion", "namespace")} == {
+        "name": "csisc-1",
+        "uid": "uid-csisc-1",
+        "resourceVersion": "5",
+        "namespace": "ns",
+    }
+
+
+def test_C6_owners() -> None:
+    added = decide(view(record(owners=()), answer=CapacityAnswer(2**30)))
+    assert isinstance(added, Update) and added.body["metadata"]["ownerReferences"] == [POD.as_json()]
+    other = Owner("v1", "Node", "foo", "node-uid")
+    kept = decide(view(record(owners=(other,)), answer=CapacityAnswer(2**30)))
+    assert isinstance(kept, Update) and kept.body["metadata"]["ownerReferences"] == [other.as_json(), POD.as_json()]
+    nobody = replace(PUBLISHER, owner=None)
+    assert isinstance(decide(view(record(owners=(other,)), answer=CapacityAnswer(2**30), publisher=nobody)), Rest)
+
+
+def test_C7_objects_of_a_vanished_class_or_segment_go() -> None:
+    assert isinstance(decide(view(record(), class_=None)), Withdraw)
+    elsewhere = record(node_topology={samples.KEY: "bar"})
+    assert decide(view(elsewhere)) == Withdraw(elsewhere, decide(view(elsewhere)).why)
+
+
+def test_C10_of_two_equal_objects_one_goes() -> None:
+    decision = decide(view(record("csisc-1"), record("csisc-2")))
+    assert isinstance(decision, Withdraw) and decision.record.name == "csisc-2"
+
+
+def test_an_object_just_created_is_waited_for_and_not_created_again() -> None:
+    assert decide(view(settling_until=105.0)) == Rest(105.0, decide(view(settling_until=105.0)).why)
+    assert isinstance(decide(view(settling_until=99.0)), Measure)
+
+
+def test_a_driver_that_fails_leaves_what_is_published() -> None:
+    assert decide(view(record(), answer=Unmeasured("no"))) == Retry("no")
+
+
+def test_C20_reserved_parameters_are_not_sent() -> None:
+    decision = decide(view(class_=samples.class_(parameters={"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})))
+    assert isinstance(decision, Measure) and decision.query.parameters == {"pool": "fast"}
+
+
+def test_a_negative_answer_is_published_as_nothing_free() -> None:
+    decision = decide(view(answer=CapacityAnswer(-1)))
+    assert isinstance(decision, Publish) and decision.body["capacity"] == "0"
+    assert isinstance(decide(view(record(capacity=0), answer=CapacityAnswer(-1))), Rest)
+
+
+def test_a_foreign_object_without_a_figure_is_corrected() -> None:
+    assert isinstance(decide(view(record(capacity=None), answer=CapacityAnswer(0))), Update)
+
+
+def test_a_driver_without_topology_is_asked_without_a_segment() -> None:
+    publisher = replace(PUBLISHER, with_topology=False, segment=Segment())
+    decision = decide(view(publisher=publisher))
+    assert isinstance(decision, Measure) and decision.query.segment is None
+
+
+def test_C27_the_watch_is_limited_to_our_labels() -> None:
+    assert selector(PUBLISHER) == f"csi.storage.k8s.io/drivername={samples.DRIVER},csi.storage.k8s.io/managed-by=external-provisioner-foo"
+    assert is_managed(record(), PUBLISHER)
+    assert not is_managed(record(labels={}), PUBLISHER)
+
+
+figures = st.one_of(st.none(), st.integers(min_value=-5, max_value=2**60))
+records = st.lists(
+    st.builds(
+        record,
+        st.sampled_from(["a", "b", "c", "d"]),
+        capacity=st.one_of(st.none(), st.integers(0, 9)),
+        maximum=st.one_of(st.none(), st.integers(0, 9)),
+        owners=st.sampled_from([(), (POD,), (Owner("v1", "Node", "n", "u"),)]),
+        node_topology=st.sampled_from([SEGMENT.labels(), {samples.KEY: "bar"}, None, {}]),
+    ),
+    max_size=5,
+    unique_by=lambda item: item.name,
+)
+
+
+def apply(have: list[CapacityRecord], decision: Decision) -> list[CapacityRecord]:
+    """What the API server would hold afterwards."""
+    match decision:
+        case Publish(body):
+            return [*have, CapacityRecord.of({**body, "metadata": {**body["metadata"], "name": "new"}})]
+        case Update(old, body):
+            return [CapacityRecord.of(body) if item.name == old.name else item for item in have]
+        case Withdraw(gone):
+            return [item for item in have if item.name != gone.name]
+        case _:
+            return have
+
+
+@given(have=records, available=st.integers(-5, 2**60), maximum=st.one_of(st.none(), st.integers(0, 2**60)), exists=st.booleans())
+def test_it_ends_in_exactly_the_right_objects_and_then_rests(
+    have: list[CapacityRecord], available: int, maximum: int | None, exists: bool
+) -> None:
+    answer = CapacityAnswer(available, maximum)
+    class_ = samples.class_() if exists else None
+    for _ in range(len(have) + 3):
+        decision = decide(view(*have, answer=answer, class_=class_))
+        have = apply(have, decision)
+    assert isinstance(decide(view(*have, answer=answer, class_=class_)), Rest)
+    assert [(item.capacity, item.maximum, item.node_topology) for item in have] == (
+        [(max(available, 0), maximum, SEGMENT.labels())] if exists else []
+    )
+    assert all(POD in item.owners for item in have)
