@@ -1,0 +1,70 @@
+"""How long to stay away after a failure, and how often a key has failed in a row.
+
+Nothing here waits or draws a random number: the caller adds the delay to its own clock, and hands in its own rng.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+# 2.0 ** 1024 no longer fits a float. Long before this exponent every sensible cap has been reached.
+_LARGEST_EXPONENT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Doubling delays in seconds. A cap below the start is allowed, as it is upstream, and then wins from the first attempt."""
+
+    start: float
+    cap: float
+
+    def __post_init__(self) -> None:
+        if not (self.start > 0 and self.cap > 0):  # put this way round, NaN is refused too
+            raise ValueError(f"a back-off of {self.start} s up to {self.cap} s would not back off")
+
+    def delay(self, attempt: int) -> float:
+        """The delay after `attempt` failures that came before this one: 0 gives the start."""
+        if attempt < 0:
+            raise ValueError(f"attempt {attempt} is negative")
+        return min(self.start * 2.0 ** min(attempt, _LARGEST_EXPONENT), self.cap)
+
+
+def jittered(delay: float, rng: Callable[[], float], *, spread: float) -> float:
+    """The delay, stretched by up to `spread` of itself; `rng` gives numbers in [0, 1).
+
+    It only ever stretches, as in client-go: all nodes lose the API server at the same instant, and a jitter that also
+    shortens would let some of them come back before the server asked for.
+    """
+    return delay * (1.0 + spread * rng())
+
+
+class Attempts(Generic[K]):
+    """Failures in a row, per key: `backoff.delay(attempts.next(key))` after a failure, `forget(key)` after a success."""
+
+    def __init__(self) -> None:
+        self._counts: dict[K, int] = {}
+        self._total = 0
+
+    def next(self, key: K) -> int:
+        """How many failures this key had before the one being reported."""
+        before = self._counts.get(key, 0)
+        self._counts[key] = before + 1
+        self._total += 1
+        return before
+
+    def forget(self, key: K) -> None:
+        self._counts.pop(key, None)
+
+    def count(self, key: K) -> int:
+        return self._counts.get(key, 0)
+
+    @property
+    def total(self) -> int:
+        """All failures ever reported, forgotten ones included: a counter for metrics."""
+        return self._total
+
+    def __len__(self) -> int:
+        """Keys that have failed and were not forgotten."""
+        return len(self._counts)

@@ -1,0 +1,229 @@
+"""Workers over a queue: gives each due key to the handler, a bounded number at a time, each with a deadline.
+
+One dispatcher takes due keys while there is a free slot and starts one task for each. A slot that is not used is a number
+and not a task, so a hundred idle workers cost nothing. The dispatcher sleeps until something is added, something ends, or
+the earliest key becomes due; it never polls. A key that waits is a row in the queue and holds no slot.
+
+Everything is called on the event loop's thread. The loop does not know what a key means: a handler returns when to look
+again, and what a failure means is for the handler to decide. Only a handler that raises is retried from here.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Literal, Protocol, TypeVar
+
+from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.engine.queue import Counts, Row, WorkQueue
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+Ending = Literal["settled", "waits", "crashed", "overdue", "cancelled"]
+
+# Handlers get this long to tidy up once they were cancelled. One that ignores that must not hold up the end of the program.
+CANCEL_GRACE = 5.0
+
+
+class Observer(Protocol):
+    """What metrics want to hear. Called in passing, so it must not block and must not raise."""
+
+    def added(self, key: object) -> None:
+        """A key was asked for and did not melt into an earlier request."""
+
+    def started(self, key: object, *, queued: float) -> None:
+        """A worker took the key, `queued` seconds after it became due."""
+
+    def finished(self, key: object, *, worked: float, ending: Ending) -> None:
+        """The handler ended, `worked` seconds after it was started."""
+
+
+class Quiet:
+    """The observer of a loop that nobody observes."""
+
+    def added(self, key: object) -> None:
+        pass
+
+    def started(self, key: object, *, queued: float) -> None:
+        pass
+
+    def finished(self, key: object, *, worked: float, ending: Ending) -> None:
+        pass
+
+
+class Overdue(TimeoutError):
+    """The loop's own deadline, as opposed to a timeout that the handler met inside and let through."""
+
+
+class Loop(Generic[K]):
+    """Drives one queue. `handle` returns the time on `clock` at which its key must be looked at again, or None.
+
+    `attempts` is for the handlers' own failures (`backoff.delay(loop.attempts.next(key))`) and is forgotten when a handler
+    returns None. Crashes are counted apart, and forgotten as soon as the handler returns at all: a key that waits for ever
+    and crashes once a year must not crawl towards the longest back-off.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Callable[[K], Awaitable[float | None]],
+        *,
+        workers: int,
+        deadline: float,
+        backoff: Backoff,
+        queue: WorkQueue[K] | None = None,
+        attempts: Attempts[K] | None = None,
+        clock: Callable[[], float] | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        if workers < 1:
+            raise ValueError(f"loop {name} needs at least one worker, not {workers}")
+        self.name = name
+        self.queue: WorkQueue[K] = WorkQueue() if queue is None else queue
+        self.attempts: Attempts[K] = Attempts() if attempts is None else attempts
+        self._crashes: Attempts[K] = Attempts()
+        self._handle = handle
+        self._workers = workers
+        self._deadline = deadline
+        self._backoff = backoff
+        self._clock = clock if clock is not None else _loop_time
+        self._observer: Observer = observer if observer is not None else Quiet()
+        self._tasks: dict[asyncio.Task[float | None], K] = {}
+        self._wake = asyncio.Event()
+        self._taking = True
+        self._abandoned = False
+
+    def add(self, key: K, at: float | None = None) -> None:
+        """Have the key handled at `at`, or as soon as a worker is free. On the event loop's thread only."""
+        now = self._clock()
+        # A time in the past is now: it must not overtake what is already in line, nor count as time spent in the queue.
+        if self.queue.add(key, now if at is None else max(at, now)):
+            self._observer.added(key)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until `stop_taking`, and then until the last held key is done. Cancelled, it cancels the handlers that still run."""
+        try:
+            while self._taking or (self._tasks and not self._abandoned):
+                self._wake.clear()
+                self._dispatch()
+                await self._woken()
+        finally:
+            self._taking = False
+            await self._cancel_held()
+
+    def stop_taking(self) -> None:
+        """Start nothing new. Keys may still be added, and stay in the queue."""
+        self._taking = False
+        self._wake.set()
+
+    async def drain(self, timeout: float) -> bool:
+        """Stop taking and wait for what is held; cancel what is still held then. True if nothing had to be cancelled."""
+        self.stop_taking()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout)
+        in_time = not self._tasks
+        await self._cancel_held()
+        return in_time
+
+    def counts(self) -> Counts:
+        return self.queue.counts(self._clock())
+
+    @property
+    def retries(self) -> int:
+        """Failures so far, the handlers' own and crashes together: a counter for metrics. A wait is not a retry."""
+        return self.attempts.total + self._crashes.total
+
+    def snapshot(self) -> list[Row[K]]:
+        return self.queue.snapshot(self._clock(), attempts=lambda key: self.attempts.count(key) + self._crashes.count(key))
+
+    def _dispatch(self) -> None:
+        while self._has_slot() and (key := self.queue.take(self._clock())) is not None:
+            task = asyncio.create_task(self._bounded(key), name=f"{self.name} {key}")
+            self._tasks[task] = key
+            task.add_done_callback(self._conclude)
+
+    def _has_slot(self) -> bool:
+        return self._taking and len(self._tasks) < self._workers
+
+    async def _woken(self) -> None:
+        """Sleep until something happened, or until the next key is due and could be started."""
+        timer = None
+        if self._has_slot() and (at := self.queue.next_at()) is not None:
+            # The interval and not the time itself, because a clock that is handed in may count from elsewhere.
+            timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock()), self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _bounded(self, key: K) -> float | None:
+        self._observer.started(key, queued=self.queue.hold(key).queued)
+        limit = asyncio.timeout(self._deadline)
+        try:
+            async with limit:
+                until = await self._handle(key)
+        except TimeoutError as error:
+            if limit.expired():
+                raise Overdue(f"not done within {self._deadline:g} s") from error.__cause__  # which shows where it hung
+            raise
+        if until is not None and not math.isfinite(until):
+            raise ValueError(f"the handler returned {until} as the time to look again")
+        return until
+
+    def _conclude(self, task: asyncio.Task[float | None]) -> None:
+        """A done callback rather than the end of the task: the key is given back however the task came to its end."""
+        key = self._tasks.pop(task)
+        worked = self.queue.done(key, self._clock())
+        ending = self._file(key, task)
+        self._wake.set()
+        self._observer.finished(key, worked=worked, ending=ending)
+
+    def _file(self, key: K, task: asyncio.Task[float | None]) -> Ending:
+        """Put the key where its handler's end leads to."""
+        if task.cancelled():
+            if not self._taking:
+                return "cancelled"
+            # Nobody here cancelled it: the handler awaited something that was cancelled elsewhere.
+            return self._retry(key, asyncio.CancelledError())
+        error = task.exception()
+        if error is not None:
+            return self._retry(key, error)
+        self._crashes.forget(key)
+        until = task.result()
+        if until is None:
+            self.attempts.forget(key)
+            return "settled"
+        self.add(key, until)
+        return "waits"
+
+    def _retry(self, key: K, error: BaseException) -> Ending:
+        attempt = self._crashes.next(key)
+        delay = self._backoff.delay(attempt)
+        fields = {"loop": self.name, "key": str(key), "error": type(error).__name__, "attempt": attempt + 1, "retry_in": delay}
+        self.add(key, self._clock() + delay)
+        if isinstance(error, Overdue):
+            log.error("Handler exceeded its deadline and was cancelled", extra=fields, exc_info=error)
+            return "overdue"
+        log.error("Handler crashed", extra=fields, exc_info=error)
+        return "crashed"
+
+    async def _cancel_held(self) -> None:
+        if self._abandoned:
+            return
+        for task in self._tasks:
+            if not task.cancelling():  # a second cancel would break into the tidying up that the first one caused
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CANCEL_GRACE)
+        self._abandoned = True
+        self._wake.set()
+        for key in self._tasks.values():
+            log.error("Handler did not end although it was cancelled", extra={"loop": self.name, "key": str(key)})
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

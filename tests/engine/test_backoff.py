@@ -1,0 +1,61 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.engine.backoff import Attempts, Backoff, jittered
+
+
+def test_delays_double_up_to_the_cap():
+    backoff = Backoff(start=1.0, cap=300.0)
+    assert [backoff.delay(attempt) for attempt in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+
+@pytest.mark.parametrize("attempt", [1_000, 1_024, 10**9, 10**400])
+@pytest.mark.parametrize("start", [1e-9, 1.0, 1e300])
+def test_huge_attempts_end_at_the_cap(start, attempt):
+    assert Backoff(start=start, cap=300.0).delay(attempt) == 300.0
+
+
+def test_a_cap_below_the_start_wins():
+    assert Backoff(start=10.0, cap=2.0).delay(0) == 2.0
+
+
+def test_a_negative_attempt_is_a_mistake():
+    with pytest.raises(ValueError, match="negative"):
+        Backoff(start=1.0, cap=2.0).delay(-1)
+
+
+@pytest.mark.parametrize(("start", "cap"), [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.nan)])
+def test_what_would_not_back_off_is_refused(start, cap):
+    with pytest.raises(ValueError, match="would not back off"):
+        Backoff(start=start, cap=cap)
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.001, 1e6), st.integers(0, 5_000))
+def test_delays_never_shrink_and_never_pass_the_cap(start, cap, attempt):
+    backoff = Backoff(start=start, cap=cap)
+    assert 0 < backoff.delay(attempt) <= backoff.delay(attempt + 1) <= cap
+
+
+def test_jitter_stretches_by_at_most_its_spread():
+    assert jittered(10.0, lambda: 0.0, spread=0.5) == 10.0
+    assert jittered(10.0, lambda: 0.5, spread=0.5) == 12.5
+    assert jittered(10.0, lambda: 0.999999, spread=0.5) < 15.0
+
+
+def test_attempts_count_failures_in_a_row():
+    attempts = Attempts[str]()
+    assert [attempts.next("a"), attempts.next("a"), attempts.next("b")] == [0, 1, 0]
+    assert (attempts.count("a"), attempts.count("b"), attempts.count("never failed")) == (2, 1, 0)
+
+
+def test_a_forgotten_key_starts_again_but_stays_in_the_total():
+    attempts = Attempts[str]()
+    attempts.next("a")
+    attempts.forget("a")
+    attempts.forget("never failed")
+    assert (attempts.count("a"), len(attempts)) == (0, 0)
+    assert attempts.next("a") == 0
+    assert (attempts.total, len(attempts)) == (2, 1)

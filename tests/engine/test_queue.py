@@ -1,0 +1,212 @@
+import math
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sidecar.engine.queue import Counts, Row, WorkQueue
+
+KEYS = st.sampled_from("abcdef")
+MOMENTS = st.integers(-3, 12).map(float)  # whole numbers, so that equal times are common
+
+
+@dataclass
+class Wish:
+    """What the naive model knows of a key that somebody asked for."""
+
+    at: float
+    asked: int
+
+
+class QueueAgainstModel(RuleBasedStateMachine):
+    """The queue beside a model that has no heap: every answer is found by looking at everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = WorkQueue[str]()
+        self.now = 0.0
+        self.wishes: dict[str, Wish] = {}
+        self.held: dict[str, tuple[float, float]] = {}
+        self.asked = 0
+        self.adds = 0
+
+    def next_number(self) -> int:
+        self.asked += 1
+        return self.asked
+
+    @initialize(crowd=st.booleans())
+    def start(self, crowd: bool) -> None:
+        """Sometimes with so many stale entries that the heap has been tidied."""
+        if crowd:
+            for at in range(500, 0, -1):
+                self.queue.add("a", 100.0 + at)
+            self.wishes["a"] = Wish(101.0, self.next_number())
+            self.adds = 1
+
+    @rule(key=KEYS, offset=MOMENTS)
+    def add(self, key: str, offset: float) -> None:
+        at = self.now + offset
+        wish = self.wishes.get(key)
+        assert self.queue.add(key, at) == (wish is None)
+        self.adds += wish is None
+        if wish is None or at < wish.at:
+            self.wishes[key] = Wish(at, self.next_number())
+
+    @rule()
+    def take(self) -> None:
+        due = [(wish.at, wish.asked, key) for key, wish in self.wishes.items() if key not in self.held and wish.at <= self.now]
+        key = self.queue.take(self.now)
+        assert key == (min(due)[2] if due else None)
+        if key is not None:
+            assert key not in self.held, "two holders"
+            self.held[key] = (self.wishes.pop(key).at, self.now)
+            hold = self.queue.hold(key)
+            assert (hold.due, hold.since) == self.held[key]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.held)))
+        _, since = self.held.pop(key)
+        assert self.queue.done(key, self.now) == self.now - since
+        if key in self.wishes:  # it joins the line now, behind those that want the same time
+            self.wishes[key].asked = self.next_number()
+
+    @rule(key=KEYS)
+    def discard(self, key: str) -> None:
+        self.queue.discard(key)
+        self.wishes.pop(key, None)
+
+    @rule(seconds=st.integers(0, 5))
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds
+
+    @invariant()
+    def says_when_to_come_back(self) -> None:
+        assert self.queue.next_at() == min((wish.at for key, wish in self.wishes.items() if key not in self.held), default=None)
+
+    @invariant()
+    def counts_as_the_model_does(self) -> None:
+        takeable = [wish.at for key, wish in self.wishes.items() if key not in self.held]
+        ages = [self.now - since for _, since in self.held.values()]
+        assert self.queue.ready(self.now) == sum(at <= self.now for at in takeable)
+        assert (self.queue.waiting, self.queue.held) == (len(takeable), len(ages))
+        assert self.queue.counts(self.now) == Counts(
+            depth=sum(wish.at <= self.now for wish in self.wishes.values()),
+            delayed=sum(at > self.now for at in takeable),
+            held=len(ages),
+            adds=self.adds,
+            unfinished_seconds=sum(ages),
+            longest_seconds=max(ages, default=0.0),
+        )
+
+    @invariant()
+    def shows_every_key_once(self) -> None:
+        rows = self.queue.snapshot(self.now)
+        assert sorted(row.key for row in rows) == sorted(self.held.keys() | self.wishes.keys())
+        assert {row.key for row in rows if row.state == "held"} == self.held.keys()
+
+    def teardown(self) -> None:
+        """Nothing is lost: let go of everything, wait long enough, and every wish is granted once."""
+        for key in list(self.held):
+            self.queue.done(key, self.now)
+        given = iter(lambda: self.queue.take(math.inf), None)
+        assert sorted(given) == sorted(self.wishes)
+
+
+QueueAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestQueueAgainstModel = QueueAgainstModel.TestCase
+
+
+def test_a_held_key_is_given_again_only_after_done():
+    queue = WorkQueue[str]()
+    queue.add("a", 0.0)
+    assert queue.take(0.0) == "a"
+    queue.add("a", 1.0)
+    assert (queue.take(5.0), queue.next_at()) == (None, None)
+    assert queue.done("a", 5.0) == 5.0
+    assert queue.take(5.0) == "a"
+
+
+@pytest.mark.parametrize("event_first", [True, False])
+def test_an_event_during_the_work_beats_the_wait_that_the_work_returns(event_first):
+    queue = WorkQueue[str]()
+    queue.add("a", 0.0)
+    queue.take(0.0)
+    for at in (1.0, 60.0) if event_first else (60.0, 1.0):
+        queue.add("a", at)
+    queue.done("a", 2.0)
+    assert queue.next_at() == 1.0
+
+
+def test_a_wait_that_was_overtaken_leaves_nothing_behind():
+    queue = WorkQueue[str]()
+    queue.add("a", 60.0)
+    queue.add("a", 1.0)
+    assert queue.take(1.0) == "a"
+    queue.done("a", 1.0)
+    assert (queue.take(100.0), queue.next_at(), queue.waiting) == (None, None, 0)
+
+
+def test_time_in_the_queue_counts_from_being_due():
+    queue = WorkQueue[str]()
+    queue.add("a", 10.0)
+    queue.take(12.5)
+    assert queue.hold("a").queued == 2.5
+
+
+def test_keys_need_no_order_among_themselves():
+    queue = WorkQueue[object]()
+    first, second = object(), object()
+    queue.add(first, 1.0)
+    queue.add(second, 1.0)
+    assert [queue.take(1.0), queue.take(1.0)] == [first, second]
+
+
+@pytest.mark.parametrize("at", [math.inf, -math.inf, math.nan])
+def test_a_time_that_never_comes_is_refused(at):
+    with pytest.raises(ValueError, match="is no time"):
+        WorkQueue[str]().add("a", at)
+
+
+def test_giving_back_what_nobody_holds_is_a_mistake():
+    with pytest.raises(KeyError):
+        WorkQueue[str]().done("a", 0.0)
+
+
+def test_the_heap_stays_in_proportion_to_what_waits():
+    queue = WorkQueue[int]()
+    for round in range(1_000, 0, -1):
+        for key in range(50):
+            queue.add(key, float(round))
+    assert queue.waiting == 50
+    assert len(queue._heap) <= 2 * 50 + 64 + 1
+    assert [queue.take(1.0) for _ in range(51)] == [*range(50), None]
+
+
+def test_tidying_the_heap_loses_nobody():
+    queue = WorkQueue[str]()
+    for at, key in enumerate("abc"):
+        queue.add(key, float(at))
+    for at in range(1_000, 2, -1):
+        queue.add("restless", float(at))
+    assert [queue.take(10.0) for _ in range(5)] == ["a", "b", "c", "restless", None]
+
+
+def test_the_snapshot_reads_as_the_order_of_events():
+    queue = WorkQueue[str]()
+    for key, at in [("held longest", 0.0), ("held", 1.0), ("held and due again", 1.5)]:
+        queue.add(key, at)
+        queue.take(at)
+    queue.add("held and due again", 4.0)
+    queue.add("later", 60.0)
+    queue.add("due", 3.0)
+    assert queue.snapshot(5.0, attempts=lambda key: 3 if key == "later" else 0) == [
+        Row("held longest", "held", None, 5.0, 0),
+        Row("held", "held", None, 4.0, 0),
+        Row("held and due again", "held", -1.0, 3.5, 0),
+        Row("due", "ready", -2.0, None, 0),
+        Row("later", "delayed", 55.0, None, 3),
+    ]

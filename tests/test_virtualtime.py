@@ -1,0 +1,88 @@
+import asyncio
+import itertools
+import socket
+import time
+
+import pytest
+
+from tests.virtualtime import Deadlock, Runaway, run_virtual
+
+
+async def sleep_and_tell(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return asyncio.get_running_loop().time()
+
+
+def test_an_hour_passes_at_once():
+    started = time.monotonic()
+    assert run_virtual(sleep_and_tell(3600.0)) == 3600.0
+    assert time.monotonic() - started < 5.0
+
+
+def test_sleepers_wake_in_the_order_of_their_times():
+    woken = []
+
+    async def sleeper(seconds: float) -> None:
+        woken.append(await sleep_and_tell(seconds))
+
+    async def main() -> None:
+        await asyncio.gather(sleeper(0.3), sleeper(0.1), sleeper(0.2))
+
+    run_virtual(main())
+    assert woken == [0.1, 0.2, 0.3]
+
+
+def test_a_timer_that_was_cancelled_takes_no_time():
+    async def main() -> float:
+        asyncio.get_running_loop().call_later(1.0, lambda: None).cancel()
+        return await sleep_and_tell(5.0)
+
+    assert run_virtual(main()) == 5.0
+
+
+def test_a_deadlock_says_who_waits_and_where():
+    async def main() -> None:
+        asyncio.current_task().set_name("the sleeper")
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock, match=r"at 0 s .* the sleeper at .*:\d+"):
+        run_virtual(main())
+
+
+def test_what_never_ends_is_given_up():
+    async def ticks() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(1.0)
+
+    with pytest.raises(Runaway, match="past the limit of 60 s"):
+        run_virtual(ticks(), limit=60.0)
+
+
+def test_time_that_stands_still_is_noticed(monkeypatch):
+    monkeypatch.setattr("tests.virtualtime.MAX_ROUNDS_PER_INSTANT", 100)
+
+    async def spins() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(0)
+
+    with pytest.raises(Runaway, match="stands still at 0 s"):
+        run_virtual(spins())
+
+
+def test_threads_are_refused():
+    async def main() -> None:
+        await asyncio.to_thread(print)
+
+    with pytest.raises(RuntimeError, match="threads"):
+        run_virtual(main())
+
+
+def test_sockets_are_refused():
+    async def main() -> None:
+        left, right = socket.socketpair()
+        with left, right:
+            left.setblocking(False)
+            await asyncio.get_running_loop().sock_recv(left, 1)
+
+    with pytest.raises(RuntimeError, match="do not mix"):
+        run_virtual(main())

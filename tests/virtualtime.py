@@ -1,0 +1,91 @@
+"""An event loop whose clock jumps: when nothing can run, it is at once the time of the next timer.
+
+    elapsed = run_virtual(main())      # main() may sleep for an hour; this takes a millisecond
+
+A test can then assert how much time passed, exactly, on `asyncio.get_running_loop().time()`, which starts at 0. What can
+never happen is refused instead of waited for: `Deadlock` when nothing is left that could wake anybody, `Runaway` when time
+stands still for ever or runs past the limit. Sockets and threads live in real time, where a jump leaps past every
+deadline, so they are refused too.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# Rounds of the event loop at one instant. A test that needs more is running in a circle.
+MAX_ROUNDS_PER_INSTANT = 500_000
+
+
+class Deadlock(RuntimeError):
+    """Everybody waits, and nothing is scheduled."""
+
+
+class Runaway(RuntimeError):
+    """The test would never end."""
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    def __init__(self, *, limit: float) -> None:
+        self._virtual_now = 0.0
+        self._limit = limit
+        self._rounds = 0
+        super().__init__(_NoWaiting(self))
+
+    def time(self) -> float:
+        return self._virtual_now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        raise RuntimeError(f"virtual time does not wait for threads: run_in_executor({func!r})")
+
+    def pass_time(self, timeout: float | None) -> None:
+        """Called by asyncio when it would sleep: 0 means that callbacks are ready, None that no timer is set."""
+        if timeout is None:
+            raise Deadlock(f"at {self._virtual_now:g} s everybody waits and nothing is scheduled; waiting: {self._waiting()}")
+        if timeout > 0:
+            # The timer's own time and not now + timeout, whose rounding would spoil exact comparisons.
+            self._virtual_now = max(self._virtual_now, self._scheduled[0].when())
+            self._rounds = 0
+        self._rounds += 1
+        if self._virtual_now > self._limit:
+            raise self._runaway(f"virtual time went past the limit of {self._limit:g} s; waiting: {self._waiting()}")
+        if self._rounds > MAX_ROUNDS_PER_INSTANT:
+            raise self._runaway(f"time stands still at {self._virtual_now:g} s while callbacks keep each other busy")
+
+    def _runaway(self, why: str) -> Runaway:
+        self._limit, self._rounds = 2 * self._virtual_now + 60.0, 0  # asyncio now cancels all tasks, which takes time too
+        return Runaway(why)
+
+    def _waiting(self) -> str:
+        return ", ".join(sorted(_whereabouts(task) for task in asyncio.all_tasks(self))) or "no task"
+
+
+class _NoWaiting(selectors.DefaultSelector):  # type: ignore[valid-type, misc]
+    """Never sleeps: it hands the request to sleep to the clock. Knows no file but asyncio's own wake-up pipe."""
+
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self.get_map():
+            raise RuntimeError(f"virtual time and real files do not mix: {fileobj!r}")
+        return super().register(fileobj, events, data)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop.pass_time(timeout)
+        return []
+
+
+def _whereabouts(task: "asyncio.Task[Any]") -> str:
+    stack = task.get_stack(limit=1)
+    place = f"{stack[0].f_code.co_filename}:{stack[0].f_lineno}" if stack else "not started"
+    return f"{task.get_name()} at {place}"
+
+
+def run_virtual(main: Coroutine[Any, Any, T], *, limit: float = 7 * 86_400.0) -> T:
+    """`asyncio.run` in virtual time. `limit` is the virtual time at which the test is given up."""
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(limit=limit)) as runner:
+        return runner.run(main)
