@@ -1,0 +1,373 @@
+"""Go's texts become the values Go reads, everything else becomes a UsageError, and the line is taken apart as by pflag."""
+
+import math
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sidecar import flags
+from sidecar.flags import BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, TEXT, UINT, Given, UsageError, scan
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("+0", 0),
+        ("-0", 0),
+        ("0s", 0),
+        ("10s", 10),
+        ("1m30s", 90),
+        ("1h1m1s", 3661),
+        ("1.5h", 5400),
+        (".5s", 0.5),
+        ("1.s", 1),
+        ("300ms", 0.3),
+        ("1us", 1e-6),
+        ("1\u00b5s", 1e-6),
+        ("1\u03bcs", 1e-6),
+        ("1ns", 1e-9),
+        ("-5s", -5),
+        ("+5s", 5),
+        ("0.4ns", 0),
+        ("0000000000000000000000001s", 1),
+        ("0.33333333333333333333333333h", 1200),
+        ("2562047h47m16.854775807s", 2**63 / 10**9),
+        ("-9223372036854775808ns", -(2**63) / 10**9),
+    ],
+)
+def test_durations_of_go(text, seconds):
+    assert flags.read_duration(text) == pytest.approx(seconds, rel=1e-9, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "+",
+        "-",
+        "s",
+        ".",
+        ".s",
+        "-.s",
+        "10",
+        "1.5",
+        "1d",
+        "1m30",
+        "1 s",
+        " 1s",
+        "1s ",
+        "1s\n",
+        "--1s",
+        "1S",
+        "1e3s",
+        "0x1s",
+        "1_0s",
+        "٣s",
+        "00",
+        "9223372036854775808ns",
+        "-9223372036854775809ns",
+        "2562048h",
+        "9" * 5000 + "h",
+    ],
+)
+def test_what_go_does_not_take_for_a_duration(text):
+    with pytest.raises(UsageError):
+        flags.read_duration(text)
+
+
+def test_a_duration_without_unit_is_told_which_one_was_probably_meant():
+    with pytest.raises(UsageError, match=r'its unit is missing, did you mean "10s"\?'):
+        flags.read_duration("10")
+
+
+READERS = (flags.read_duration, flags.read_int, flags.read_uint, flags.read_level, flags.read_float, flags.read_float32, flags.read_bool)
+
+
+@pytest.mark.parametrize("read", [*READERS, flags.read_address, flags.split_address], ids=lambda read: read.__name__)
+@given(text=st.text() | st.text("0123456789+-._exXbBoOpPsmhnuµ:[]%aAfF", max_size=12))
+@example(text="0x1p999999")
+@example(text="1e999")
+@example(text="9" * 5000)
+@example(text="1." + "9" * 5000 + "h")
+@example(text="[::1]:80")
+def test_readers_raise_nothing_but_usage_errors(read, text):
+    try:
+        value = read(text)
+    except UsageError as refused:
+        assert refused.messages
+    else:
+        assert not isinstance(value, float) or math.isfinite(value)
+
+
+@given(st.integers(-(2**53) + 1, 2**53 - 1))
+def test_durations_survive_being_shown(nanoseconds):
+    seconds = nanoseconds / 10**9
+    assert flags.read_duration(flags.show_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (1e-9, "1ns"),
+        (1.5e-6, "1.5us"),
+        (0.3, "300ms"),
+        (1, "1s"),
+        (1.5, "1.5s"),
+        (60, "1m0s"),
+        (300, "5m0s"),
+        (7200, "2h0m0s"),
+        (-90, "-1m30s"),
+    ],
+)
+def test_durations_look_as_in_go(seconds, text):
+    assert flags.show_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("-0", 0),
+        ("7", 7),
+        ("+7", 7),
+        ("-7", -7),
+        ("0x10", 16),
+        ("-0X1f", -31),
+        ("0b101", 5),
+        ("0o17", 15),
+        ("017", 15),
+        ("00", 0),
+        ("1_000", 1000),
+        ("0x_ff", 255),
+        ("0_7", 7),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+    ],
+)
+def test_whole_numbers_of_go(text, value):
+    assert flags.read_int(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "+",
+        "-",
+        "--1",
+        "08",
+        "1_",
+        "_1",
+        "1__0",
+        "0x",
+        "0b2",
+        "1.0",
+        "1e3",
+        " 1",
+        "1\n",
+        "٣",
+        "9223372036854775808",
+        "-9223372036854775809",
+    ],
+)
+def test_what_go_does_not_take_for_a_whole_number(text):
+    with pytest.raises(UsageError):
+        flags.read_int(text)
+
+
+@pytest.mark.parametrize("text", ["-1", "+1", "-0", "18446744073709551616"])
+def test_unsigned_numbers_take_no_sign_and_64_bits(text):
+    with pytest.raises(UsageError):
+        flags.read_uint(text)
+    assert flags.read_uint("18446744073709551615") == 2**64 - 1
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0x5", "2147483648", "h", "vv", "1_0"])
+def test_log_levels_are_plain_decimals_of_31_bits(text):
+    with pytest.raises(UsageError):
+        flags.read_level(text)
+    assert flags.read_level("007") == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("1e2", 100),
+        (".5", 0.5),
+        ("5.", 5),
+        ("-1", -1),
+        ("+2.5E-1", 0.25),
+        ("0x1p-2", 0.25),
+        ("0x1.8p1", 3),
+        ("1_0.5", 10.5),
+        ("0x_1p1_0", 1024),
+        ("1e-400", 0),
+    ],
+)
+def test_numbers_of_go(text, value):
+    assert flags.read_float(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "inf", "+Inf", "nan", "1e999", "-1e999", "0x1p99999", "0x10", "1_", "1__0", "1,5", "five", "1 ", "."])
+def test_what_is_no_number(text):
+    with pytest.raises(UsageError):
+        flags.read_float(text)
+
+
+def test_small_floats_are_32_bits_wide():
+    assert flags.read_float32("3e38") == 3e38
+    with pytest.raises(UsageError, match="32-bit"):
+        flags.read_float32("1e39")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_survive_being_shown(value):
+    assert flags.read_float(flags.show_float(value)) == value
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_true_in_all_its_spellings(text):
+    assert flags.read_bool(text) is True
+
+
+@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
+def test_false_in_all_its_spellings(text):
+    assert flags.read_bool(text) is False
+
+
+@pytest.mark.parametrize("text", ["", "yes", "on", "tRUE", "2", " true"])
+def test_what_is_no_boolean(text):
+    with pytest.raises(UsageError, match="write true or false"):
+        flags.read_bool(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":8080", "", 8080),
+        ("0.0.0.0:0", "0.0.0.0", 0),
+        ("localhost:65535", "localhost", 65535),
+        ("[::1]:80", "::1", 80),
+        ("[fe80::1%eth0]:80", "fe80::1%eth0", 80),
+    ],
+)
+def test_listen_addresses(text, host, port):
+    assert flags.split_address(text) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["8080", ":", "host:", ":http", ":65536", ":-1", "::1:80", "[::1]", "http://host:80", "host:80/metrics", " :80", ":80\n", ":٨٠"]
+)
+def test_what_is_no_listen_address(text):
+    with pytest.raises(UsageError, match="is not host:port"):
+        flags.read_address(text)
+
+
+# ---- the line ----
+
+KINDS = {
+    "csi-address": TEXT,
+    "timeout": DURATION,
+    "strict-topology": BOOL,
+    "threads": UINT,
+    "v": LEVEL,
+    "level": INT,
+    "qps": FLOAT,
+    "small": FLOAT32,
+    "help": BOOL,
+}
+SHORT = {"v": "v", "h": "help"}
+
+
+def read(*argv: str):
+    return scan(argv, KINDS, SHORT)
+
+
+@pytest.mark.parametrize("argv", [["--timeout=5s"], ["--timeout", "5s"]])
+def test_a_value_stands_behind_an_equals_sign_or_in_the_next_word(argv):
+    assert read(*argv).given == (Given("timeout", "5s"),)
+
+
+def test_only_the_first_equals_sign_separates():
+    assert read("--csi-address=a=b").given == (Given("csi-address", "a=b"),)
+
+
+def test_an_empty_value_is_a_value():
+    assert read("--csi-address=").given == (Given("csi-address", ""),)
+
+
+@pytest.mark.parametrize("argv", [["-v=5"], ["-v", "5"], ["-v5"], ["--v=5"], ["--v", "5"]])
+def test_the_level_in_all_its_spellings(argv):
+    assert read(*argv).given == (Given("v", "5"),)
+
+
+def test_a_boolean_never_eats_the_next_word():
+    line = read("--strict-topology", "false")
+    assert line.given == (Given("strict-topology", "true"),)
+    assert line.positional == ("false",)
+
+
+def test_a_flag_that_needs_a_value_eats_even_what_looks_like_a_flag():
+    assert read("--csi-address", "--timeout=5s").given == (Given("csi-address", "--timeout=5s"),)
+    assert read("--csi-address", "--").given == (Given("csi-address", "--"),)
+
+
+def test_two_dashes_end_the_flags():
+    line = read("a", "--timeout=1s", "-", "--", "--timeout=2s", "-x")
+    assert line.given == (Given("timeout", "1s"),)
+    assert line.positional == ("a", "-", "--timeout=2s", "-x")
+    assert not line.mistakes
+
+
+@pytest.mark.parametrize("argv", [["--timeout"], ["-v"]])
+def test_a_missing_value_is_a_mistake(argv):
+    (mistake,) = read(*argv).mistakes
+    assert mistake.startswith(f"{argv[0]}: a value is missing")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("--tiemout=5s", "did you mean --timeout?"),
+        ("--csi_address=/x", "did you mean --csi-address?"),
+        ("--Strict-Topology", "did you mean --strict-topology?"),
+        ("--zzzzzzzzzzzz", "--help lists all flags"),
+        ("-csi-address=/x", "long flags take two dashes, did you mean --csi-address?"),
+        ("-x", "--help lists all flags"),
+        ("---timeout=5s", "write --name=value"),
+        ("--=5s", "write --name=value"),
+    ],
+)
+def test_what_is_not_a_flag_names_the_closest_one(word, hint):
+    (mistake,) = read(word).mistakes
+    assert mistake.startswith(f"{word}: ")
+    assert mistake.endswith(hint)
+
+
+def test_all_mistakes_are_found():
+    assert len(read("--nope", "--timeout=5s", "-x", "--threads").mistakes) == 3
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "--help=false"])
+def test_nothing_behind_a_call_for_help_is_looked_at(word):
+    line = read("--timeout=5s", word, "--nope")
+    assert line.help
+    assert line.given == (Given("timeout", "5s"),)
+    assert not line.mistakes
+
+
+@given(st.lists(st.text(max_size=12) | st.sampled_from(["--", "-", "-v", "--timeout", "--strict-topology=", "-h", "--help"])))
+def test_any_line_can_be_taken_apart(argv):
+    line = scan(argv, KINDS, SHORT)
+    assert all(one.flag in KINDS for one in line.given)
+
+
+def test_messages_of_a_usage_error_are_its_text():
+    error = UsageError(["first", "second"])
+    assert (error.messages, error.exit_code) == (("first", "second"), 2)
+    assert re.fullmatch("first\nsecond", str(error))
