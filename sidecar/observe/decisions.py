@@ -1,0 +1,100 @@
+"""The last few hundred decisions, for whoever asks "why did it do that?" a minute later.
+
+A ring of plain rows: nothing in it keeps an object of the cluster alive. A decision that is made again unchanged for the
+same key is counted up and moves to the end, so that one busy key cannot push the history of all others out.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+from sidecar.observe.plain import Limits, Plain, clipped, plain
+
+CAPACITY = 400
+
+# A row is read by a person; the whole of a long error text is in the log.
+_LIMITS = Limits(text=500, items=20, depth=3)
+
+
+class Told(NamedTuple):
+    """What a decision says of itself."""
+
+    decision: str
+    why: str
+    fields: dict[str, Plain]
+
+
+def told(decision: object) -> Told:
+    """Class name, `why`, and the other fields: the metric label, the reason and the effect of a decision, whatever its union."""
+    fields: dict[str, Plain] = {}
+    if dataclasses.is_dataclass(decision) and not isinstance(decision, type):
+        for item in dataclasses.fields(decision):
+            if item.repr and item.name != "why":
+                fields[item.name] = plain(getattr(decision, item.name), _LIMITS)
+    return Told(type(decision).__name__, clipped(str(getattr(decision, "why", "")), _LIMITS.text), fields)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One decision, made `count` times in a row for its key. Times are wall-clock seconds."""
+
+    room: str
+    key: str
+    name: str
+    told: Told
+    first: float
+    last: float
+    count: int = 1
+
+    def row(self) -> dict[str, Plain]:
+        return {
+            "time": self.last,
+            "since": self.first,
+            "count": self.count,
+            "room": self.room,
+            "key": self.key,
+            "name": self.name,
+            "decision": self.told.decision,
+            "why": self.told.why,
+            "fields": self.told.fields,
+        }
+
+
+class Decisions:
+    """`note` from any room; `rows` for the debug page. On the event loop's thread only."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError(f"a memory of {capacity} decisions would remember none")
+        self._capacity = capacity
+        self._entries: OrderedDict[int, Entry] = OrderedDict()
+        self._newest: dict[tuple[str, str], int] = {}
+        self._number = 0
+
+    def note(self, decision: object, *, at: float, room: str, key: object, name: str = "") -> Told:
+        """Remember it. Returns what it says of itself, which is also what a log line about it should say."""
+        said = told(decision)
+        place = (room, str(key))
+        number = self._newest.get(place)
+        if number is not None and (known := self._entries[number]).told == said:
+            self._entries[number] = dataclasses.replace(known, name=name, last=at, count=known.count + 1)
+            self._entries.move_to_end(number)
+        else:
+            self._add(place, Entry(room, place[1], name, said, first=at, last=at))
+        return said
+
+    def rows(self, key: str | None = None) -> list[dict[str, Plain]]:
+        """The latest last, as in a log. `key` is matched against both the key and the object's name."""
+        return [entry.row() for entry in self._entries.values() if key is None or key in (entry.key, entry.name)]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _add(self, place: tuple[str, str], entry: Entry) -> None:
+        self._number += 1
+        self._entries[self._number] = entry
+        self._newest[place] = self._number
+        if len(self._entries) > self._capacity:
+            number, oldest = self._entries.popitem(last=False)
+            if self._newest[oldest.room, oldest.key] == number:
+                del self._newest[oldest.room, oldest.key]

@@ -1,0 +1,251 @@
+"""Log lines as klog writes them, as text or as JSON, on stderr.
+
+The convention for all rooms: `logging.getLogger("sidecar.<room>")`, a constant message, and everything that varies in
+`extra={"fields": {...}}`. klog's V(n) is the level `V(n)`; V(0) is INFO. One record is one line, whatever its values hold;
+only a traceback adds lines, each indented so that none of them can pass for a record.
+
+A traceback is shown for bugs. An exception of the `errors` tree was foreseen, and its text says all there is to say.
+
+    I1121 08:23:28.564675       1 controller.py:137] "Volume created" claim="default/data" seconds=0.21
+    {"ts":1763713408564.675,"caller":"controller.py:137","msg":"Volume created","v":0,"claim":"default/data","seconds":0.21}
+"""
+
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+from typing import Final, Literal, TextIO
+
+from sidecar.errors import SidecarError
+from sidecar.observe.plain import Plain, clipped, plain, quoted, to_json, visible
+
+Format = Literal["text", "json"]
+Wall = Callable[[], float]
+
+OUR_ROOT: Final = "sidecar"
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+# kubelet keeps no more of one container's termination message.
+_TERMINATION_LIMIT: Final = 4096
+_MOST_VERBOSE: Final = 19
+
+# What a JSON line says of itself.
+_RESERVED: Final = frozenset({"ts", "caller", "msg", "v", "severity", "stacktrace"})
+
+# What a LogRecord has of its own; anything else on it came in through `extra`.
+_OWN_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "fields"}
+
+
+def V(n: int) -> int:  # noqa: N802  klog's name for it
+    """The stdlib level of verbosity n: `log.log(V(5), …)`. `-v=5` shows V(0) to V(5)."""
+    return logging.INFO - min(max(n, 0), _MOST_VERBOSE)
+
+
+def setup(
+    format: Format = "text",
+    verbosity: int = 0,
+    *,
+    vmodule: Iterable[tuple[str, int]] = (),
+    stream: TextIO | None = None,
+    wall: Wall | None = None,
+) -> None:
+    """Send all records of the process to one stream. A second call replaces what the first one set up.
+
+    `vmodule` gives single files a higher verbosity: the pattern is matched against the file's stem, or with a slash in it
+    against room/stem, since several rooms have a `controller`. `wall` replaces the records' own time, for a simulation.
+    """
+    teardown()
+    modules = tuple(vmodule)
+    formatter = JsonFormatter(wall) if format == "json" else TextFormatter(wall)
+    handler = _Handler(sys.stderr if stream is None else stream)
+    handler.setFormatter(formatter)
+    handler.addFilter(_Verbosity(verbosity, modules))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    # Libraries narrate at INFO what is of use to their authors only.
+    root.setLevel(logging.WARNING)
+    logging.getLogger(OUR_ROOT).setLevel(V(max([verbosity, *(level for _, level in modules)])))
+    logging.captureWarnings(True)
+
+
+def teardown() -> None:
+    """Undo `setup`; nothing happens if there was none."""
+    root = logging.getLogger()
+    ours = [handler for handler in root.handlers if isinstance(handler, _Handler)]
+    for handler in ours:
+        root.removeHandler(handler)
+    if ours:
+        root.setLevel(logging.WARNING)
+        logging.getLogger(OUR_ROOT).setLevel(logging.NOTSET)
+        logging.captureWarnings(False)
+
+
+def parse_vmodule(text: str) -> tuple[tuple[str, int], ...]:
+    """`reflector=5,capacity/*=4` as pairs; ValueError says which part is malformed."""
+    pairs = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        pattern, _, level = part.partition("=")
+        if not pattern or not (level.isascii() and level.isdigit()):
+            raise ValueError(f"{part!r} is not of the form pattern=N")
+        pairs.append((pattern.removesuffix(".py"), int(level)))
+    return tuple(pairs)
+
+
+def write_termination_log(text: str, path: str = TERMINATION_LOG) -> None:
+    """Leave the text where `kubectl describe pod` shows it. Best effort: the process is ending and must not trip over this."""
+    cut = text.encode(errors="replace")[:_TERMINATION_LIMIT].decode(errors="ignore").encode()
+    try:
+        # Without O_CREAT: kubelet has put the file there, and where there is no kubelet nobody would read it.
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
+        try:
+            os.write(descriptor, cut)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError):
+        pass
+
+
+class TextFormatter(logging.Formatter):
+    """`Lmmdd hh:mm:ss.uuuuuu pid file:line] "msg" key=value`: text in quotes, everything else as JSON."""
+
+    def __init__(self, wall: Wall | None = None) -> None:
+        super().__init__()
+        self._wall = wall
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = _fields(record)
+        if record.levelno >= logging.ERROR and "err" in fields:
+            fields = {"err": fields["err"]} | fields  # where klog has it
+        shown = "".join(f" {_key(key)}={_text(value)}" for key, value in fields.items())
+        return f"{self._header(record)}] {quoted(_message(record))}{shown}{_indented(_traceback(record))}"
+
+    def _header(self, record: logging.LogRecord) -> str:
+        micros = round(_when(record, self._wall) * 1_000_000)
+        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(micros // 1_000_000))
+        return f"{_letter(record.levelno)}{stamp}.{micros % 1_000_000:06d} {record.process or 0:7d} {_caller(record)}"
+
+
+class JsonFormatter(logging.Formatter):
+    """klog's keys: ts in Unix milliseconds, caller, msg, v. Errors have no v, which is how klog's readers tell them.
+
+    klog cannot mark a warning in JSON at all; here it has a `severity` as well.
+    """
+
+    def __init__(self, wall: Wall | None = None) -> None:
+        super().__init__()
+        self._wall = wall
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Plain] = {
+            "ts": round(_when(record, self._wall) * 1000, 3),
+            "caller": _caller(record),
+            "msg": clipped(_message(record)),
+        }
+        if record.levelno < logging.ERROR:
+            line["v"] = max(0, logging.INFO - record.levelno)
+            if record.levelno >= logging.WARNING:
+                line["severity"] = "warning"
+        for key, value in _fields(record).items():
+            # A field must not be able to change what the line says of itself.
+            line[f"{key}_" if key in _RESERVED else key] = plain(value)
+        if trace := _traceback(record):
+            line["stacktrace"] = clipped(trace)
+        return to_json(line)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """The stream handler that `setup` recognises as its own."""
+
+
+class _Verbosity(logging.Filter):
+    """Lets through what `-v` or `--vmodule` asks for. As in klog, vmodule can only show more, and the first match counts."""
+
+    def __init__(self, verbosity: int, modules: tuple[tuple[str, int], ...]) -> None:
+        super().__init__()
+        self._verbosity = verbosity
+        self._modules = modules
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= V(self._verbosity) or record.levelno >= V(self._module_level(record.pathname))
+
+    def _module_level(self, pathname: str) -> int:
+        path = PurePath(pathname)
+        for pattern, level in self._modules:
+            subject = f"{path.parent.name}/{path.stem}" if "/" in pattern else path.stem
+            if fnmatchcase(subject, pattern):
+                return level
+        return 0
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    """What varies: `fields`, or for those who do not keep the convention, whatever `extra` has put on the record."""
+    shown: dict[str, object] = {}
+    if not _is_ours(record):
+        shown["logger"] = record.name  # base_events.py:1771 alone does not say who is talking
+    else:
+        shown |= {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
+    given = getattr(record, "fields", None)
+    if isinstance(given, Mapping):
+        shown |= {str(key): value for key, value in given.items()}
+    if (error := _exception(record)) is not None and "err" not in shown:
+        shown["err"] = str(error) if isinstance(error, SidecarError) else f"{type(error).__name__}: {plain(error)}"
+    return shown
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.name == OUR_ROOT or record.name.startswith(f"{OUR_ROOT}.")
+
+
+def _exception(record: logging.LogRecord) -> BaseException | None:
+    return record.exc_info[1] if record.exc_info else None
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    error = _exception(record)
+    if error is None or isinstance(error, SidecarError):
+        return ""
+    try:
+        return "".join(traceback.format_exception(error)).rstrip()
+    except Exception as failure:  # noqa: BLE001  an exception's own __str__ may raise anything
+        return f"<no traceback: {type(failure).__name__}>"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001  a library's arguments that do not fit its message must not cost the line
+        return str(plain(record.msg))
+
+
+def _when(record: logging.LogRecord, wall: Wall | None) -> float:
+    return record.created if wall is None else wall()
+
+
+def _caller(record: logging.LogRecord) -> str:
+    return f"{visible(record.filename)}:{record.lineno}"
+
+
+def _letter(level: int) -> str:
+    if level >= logging.CRITICAL:
+        return "F"
+    if level >= logging.ERROR:
+        return "E"
+    return "W" if level >= logging.WARNING else "I"
+
+
+def _key(key: str) -> str:
+    """A key bare, unless that would let it pass for something else."""
+    return key if key and key.isprintable() and not set(key) & set(' ="') else quoted(key)
+
+
+def _text(value: object) -> str:
+    shown = plain(value)
+    return quoted(shown) if isinstance(shown, str) else to_json(shown)
+
+
+def _indented(trace: str) -> str:
+    return "".join(f"\n\t{visible(line)}" for line in trace.splitlines())

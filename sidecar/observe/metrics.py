@@ -1,0 +1,332 @@
+"""Every metric, declared here only.
+
+Names, labels, types and buckets of the first part are upstream's, so dashboards and alerts carry over; what is ours as well
+begins with `csi_node_sidecar_`. Rooms call small named methods and never see a metric. What can be read at the moment of the
+scrape is read then (`watch_…`), because a gauge that is set on the side drifts from what it counts.
+
+Upstream counts claims and volumes that belong to other nodes as well; here the callers count only what this node attempted.
+All calls are made on the event loop's thread.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from sidecar.engine.health import OK, Row
+from sidecar.engine.loop import Ending
+from sidecar.engine.queue import Counts
+
+UNKNOWN_DRIVER: Final = "unknown-driver"
+UPSTREAM_QUEUES: Final = ("claims", "volumes", "unsavedpvs", "csistoragecapacity")
+
+CSI_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
+# The Go client's defaults. The Python client's have more bounds, which would not line up with upstream's series.
+GO_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+# 10 ns to 10 s, with the rounding errors of multiplying step by step that client-go's `le` labels show.
+QUEUE_BUCKETS: Final = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
+
+CAPACITY_GAUGES: Final = {
+    "desired_goal": "CSIStorageCapacity objects there should be.",
+    "desired_current": "CSIStorageCapacity objects there should be and are.",
+    "obsolete": "CSIStorageCapacity objects of ours that should not be there.",
+}
+
+_OURS: Final = "csi_node_sidecar_"
+
+
+class QueueNumbers(Protocol):
+    """What a queue is asked at a scrape; `engine.loop.Loop` answers it."""
+
+    def counts(self) -> Counts: ...
+
+    @property
+    def retries(self) -> int: ...
+
+
+class QueueObserver:
+    """Hears one queue for its `workqueue_…` series. Two loops may share a name, and with it this observer."""
+
+    def __init__(self, adds: Counter, queued: Histogram, worked: Histogram) -> None:
+        self._adds = adds
+        self._queued = queued
+        self._worked = worked
+        self.sources: list[QueueNumbers] = []
+
+    def watch(self, source: QueueNumbers) -> None:
+        """Read this queue at every scrape. The loop wants its observer first, so this comes as a second step."""
+        self.sources.append(source)
+
+    def added(self, key: object) -> None:
+        self._adds.inc()
+
+    def started(self, key: object, *, queued: float) -> None:
+        self._queued.observe(queued)
+
+    def finished(self, key: object, *, worked: float, ending: Ending) -> None:
+        self._worked.observe(worked)
+
+
+class Metrics:
+    """The registry of one process, or of one simulated node: nothing here is global."""
+
+    def __init__(self, version: str, *, wall: Callable[[], float] = time.time) -> None:
+        self._registry = CollectorRegistry()
+        self._wall = wall
+        self._driver = UNKNOWN_DRIVER
+        self._queues: dict[str, QueueObserver] = {}
+        self._capacity: dict[str, Gauge] = {}
+        self._declare_upstream()
+        self._declare_queues()
+        self._declare_ours()
+        self._declare_kube()
+        ProcessCollector(registry=self._registry)
+        self._gauge("build_info", "Always 1; the version is the label.", "version").labels(version).set(1)
+        for name in UPSTREAM_QUEUES:
+            self.queue(name)
+
+    # -- what upstream has too ----------------------------------------------------------------------------------------
+
+    def driver_name(self, name: str) -> None:
+        """From now on calls carry this name; those made before keep `unknown-driver`, as upstream's do."""
+        self._driver = name
+
+    def csi_call(self, method: str, code: str, seconds: float) -> None:
+        """`method` is the full gRPC path, `code` the status as Go prints it, or `unknown-non-grpc`."""
+        self._csi_seconds.labels(self._driver, method, code).observe(seconds)
+
+    def provisioned(self, class_: str, source: str, seconds: float) -> None:
+        """`source` is the kind of the claim's data source, or empty."""
+        self._provisioned.labels(class_, source).inc()
+        self._provision_seconds.labels(class_, source).observe(seconds)
+
+    def provision_failed(self, class_: str, source: str) -> None:
+        self._provision_failed.labels(class_, source).inc()
+
+    def deleted(self, class_: str, seconds: float) -> None:
+        self._deleted.labels(class_).inc()
+        self._delete_seconds.labels(class_).observe(seconds)
+
+    def delete_failed(self, class_: str) -> None:
+        self._delete_failed.labels(class_).inc()
+
+    def enable_capacity_metrics(self) -> None:
+        """Upstream registers these only with the capacity feature; where it is off, they are absent rather than 0."""
+        if not self._capacity:
+            for name, text in CAPACITY_GAUGES.items():
+                self._capacity[name] = Gauge(f"csistoragecapacities_{name}", text, registry=self._registry)
+
+    def capacities(self, *, goal: int, current: int, obsolete: int) -> None:
+        """How many objects there should be, how many of these there are, and how many of ours there should not be."""
+        self.enable_capacity_metrics()
+        for gauge, count in zip(self._capacity.values(), (goal, current, obsolete), strict=True):
+            gauge.set(count)
+
+    def queue(self, name: str) -> QueueObserver:
+        """The observer for a loop over the queue of this name; the same one for the same name."""
+        if name not in self._queues:
+            series = (self._queue_adds.labels(name), self._queue_queued.labels(name), self._queue_worked.labels(name))
+            self._queues[name] = QueueObserver(*series)
+        return self._queues[name]
+
+    # -- ours ---------------------------------------------------------------------------------------------------------
+
+    def decision(self, room: str, name: str) -> None:
+        """`name` is the decision's class name."""
+        self._decisions.labels(room, name).inc()
+
+    def race_bid(self) -> None:
+        """This node wrote itself, or tried to, as the owner of an Immediate claim."""
+        self._race_bids.inc()
+
+    def race_lost(self) -> None:
+        self._race_lost.inc()
+
+    def insufficient_capacity(self) -> None:
+        """A claim was left to others because this node has no room for it."""
+        self._insufficient.inc()
+
+    def driver_connected(self, connected: bool) -> None:
+        self._driver_connected.set(connected)
+
+    def watch_claims_in_progress(self, count: Callable[[], int]) -> None:
+        self._in_progress.set_function(count)
+
+    def watch_unsaved_volumes(self, count: Callable[[], int]) -> None:
+        self._unsaved.set_function(count)
+
+    def watch_health(self, rows: Callable[[], Iterable[Row]]) -> None:
+        """One series for each scope that gates readiness, so that their minimum is what /readyz says."""
+        self._registry.register(_Ready(rows))
+
+    def watch_cache(self, resource: str, count: Callable[[], int]) -> None:
+        self._cache_objects.labels(resource).set_function(count)
+
+    def reflector_attempt(self, resource: str) -> None:
+        """A list or a watch was asked for. Attempts that grow faster than relists and the usual ends of watches are failures."""
+        self._reflector_attempts.labels(resource).inc()
+
+    def reflector_relist(self, resource: str) -> None:
+        """A complete list arrived."""
+        self._reflector_relists.labels(resource).inc()
+        self._reflector_heard.labels(resource).set(self._wall())
+
+    def reflector_event(self, resource: str) -> None:
+        """A watch event arrived; bookmarks count too, they prove that the cache is fresh."""
+        self._reflector_events.labels(resource).inc()
+        self._reflector_heard.labels(resource).set(self._wall())
+
+    def api_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
+        """`resource` is the plural, never an object's name; status 0 is no answer, for which client-go says `<error>`."""
+        self._api_requests.labels(verb, resource, str(status) if status else "<error>").inc()
+        self._api_seconds.labels(verb, resource).observe(seconds)
+
+    def api_throttled(self, seconds: float) -> None:
+        """A request waited for the client-side limiter."""
+        self._api_throttled.inc(seconds)
+
+    # -- the page -----------------------------------------------------------------------------------------------------
+
+    def render(self) -> tuple[bytes, str]:
+        """The exposition and its content type. Counts itself as promhttp does: this scrape shows in the next."""
+        self._scrapes_in_flight.inc()
+        try:
+            page = generate_latest(_AsGoWritesIt(self._registry))
+        except Exception:
+            self._scrapes.labels("500").inc()
+            raise
+        finally:
+            self._scrapes_in_flight.dec()
+        self._scrapes.labels("200").inc()
+        return page, CONTENT_TYPE_PLAIN_0_0_4
+
+    # -- declarations -------------------------------------------------------------------------------------------------
+
+    def _declare_upstream(self) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=self._registry)
+
+        def seconds(name: str, text: str, *labels: str, buckets: tuple[float, ...] = GO_BUCKETS) -> Histogram:
+            return Histogram(name, text, labels, registry=self._registry, buckets=buckets)
+
+        csi_labels = ("driver_name", "method_name", "grpc_status_code")
+        self._csi_seconds = seconds(
+            "csi_sidecar_operations_seconds", "Duration of CSI calls by their gRPC status.", *csi_labels, buckets=CSI_BUCKETS
+        )
+        claim = "controller_persistentvolumeclaim_provision"
+        self._provisioned = counter(f"{claim}_total", "Volumes provisioned.", "class", "source")
+        self._provision_failed = counter(f"{claim}_failed_total", "Attempts to provision that failed.", "class", "source")
+        self._provision_seconds = seconds(f"{claim}_duration_seconds", "Duration of provisioning; successes only.", "class", "source")
+        volume = "controller_persistentvolume_delete"
+        self._deleted = counter(f"{volume}_total", "Volumes deleted.", "class")
+        self._delete_failed = counter(f"{volume}_failed_total", "Attempts to delete that failed.", "class")
+        self._delete_seconds = seconds(f"{volume}_duration_seconds", "Duration of deletion; successes only.", "class")
+        self._scrapes = counter("promhttp_metric_handler_requests_total", "Scrapes by HTTP status code.", "code")
+        for code in ("200", "500", "503"):
+            self._scrapes.labels(code)
+        self._scrapes_in_flight = Gauge("promhttp_metric_handler_requests_in_flight", "Scrapes being served.", registry=self._registry)
+
+    def _declare_queues(self) -> None:
+        def seconds(name: str, text: str) -> Histogram:
+            return Histogram(f"workqueue_{name}", text, ("name",), registry=self._registry, buckets=QUEUE_BUCKETS)
+
+        self._queue_adds = Counter("workqueue_adds_total", "Keys added.", ("name",), registry=self._registry)
+        self._queue_queued = seconds("queue_duration_seconds", "How long a key was due before it was taken.")
+        self._queue_worked = seconds("work_duration_seconds", "How long handling a key took.")
+        self._registry.register(_QueueGauges(self._queues))
+
+    def _declare_ours(self) -> None:
+        self._decisions = self._counter("decisions_total", "Decisions taken.", "room", "decision")
+        self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
+        self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
+        self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")
+        self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
+        self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")
+        self._unsaved = self._gauge("unsaved_volumes", "Volumes that exist and whose PersistentVolume is not stored yet.")
+
+    def _declare_kube(self) -> None:
+        self._reflector_attempts = self._counter("reflector_attempts_total", "Lists and watches asked for.", "resource")
+        self._reflector_relists = self._counter("reflector_relists_total", "Complete lists received.", "resource")
+        self._reflector_events = self._counter("reflector_events_total", "Watch events received, with bookmarks.", "resource")
+        self._reflector_heard = self._gauge(
+            "reflector_last_heard_timestamp_seconds", "When the API server last told something about this resource.", "resource"
+        )
+        self._cache_objects = self._gauge("cache_objects", "Objects held in memory.", "resource")
+        self._api_requests = self._counter("api_requests_total", "Requests to the API server.", "verb", "resource", "code")
+        self._api_seconds = Histogram(
+            f"{_OURS}api_request_duration_seconds",
+            "Duration of requests to the API server.",
+            ("verb", "resource"),
+            registry=self._registry,
+            buckets=GO_BUCKETS,
+        )
+        self._api_throttled = self._counter("api_throttle_seconds_total", "Time requests waited for the client-side limiter.")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{_OURS}{name}", text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{_OURS}{name}", text, labels, registry=self._registry)
+
+
+class _QueueGauges(Collector):
+    """What the queues say when they are asked. A name without a queue says 0: its series exist from the start."""
+
+    def __init__(self, queues: dict[str, QueueObserver]) -> None:
+        self._queues = queues
+
+    def collect(self) -> Iterator[Metric]:
+        depth = _family("depth", "Keys that wait for a worker.")
+        unfinished = _family("unfinished_work_seconds", "For how long the keys at work have been, summed up.")
+        longest = _family("longest_running_processor_seconds", "For how long the longest key at work has been.")
+        retries = CounterMetricFamily("workqueue_retries_total", "Failures after which a key was put back.", labels=["name"])
+        for name, queue in self._queues.items():
+            counts = [source.counts() for source in queue.sources]
+            depth.add_metric([name], sum(count.depth for count in counts))
+            unfinished.add_metric([name], sum(count.unfinished_seconds for count in counts))
+            longest.add_metric([name], max((count.longest_seconds for count in counts), default=0.0))
+            retries.add_metric([name], sum(source.retries for source in queue.sources))
+        yield from (depth, unfinished, longest, retries)
+
+
+class _Ready(Collector):
+    def __init__(self, rows: Callable[[], Iterable[Row]]) -> None:
+        self._rows = rows
+
+    def collect(self) -> Iterator[Metric]:
+        ready = GaugeMetricFamily(f"{_OURS}ready", "Whether this scope is OK.", labels=["scope"])
+        for row in self._rows():
+            if row.gates_ready:
+                ready.add_metric([row.path], isinstance(row.state, OK))
+        yield ready
+
+
+class _AsGoWritesIt(Collector):
+    """The registry in the dialect of Go's client: `le="1"` and not `le="1.0"`, no `_created` series, no family without any.
+
+    A dashboard that asks for `le="1"` finds nothing under `le="1.0"`. The Python client can leave out `_created` too, but
+    only for the whole process.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            created = f"{family.name}_created"
+            shown = Metric(family.name, family.documentation, family.type, family.unit)
+            for sample in family.samples:
+                if "le" in sample.labels:
+                    sample = sample._replace(labels={**sample.labels, "le": sample.labels["le"].removesuffix(".0")})
+                if sample.name != created:
+                    shown.samples.append(sample)
+            if shown.samples:
+                yield shown
+
+
+def _family(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"workqueue_{name}", text, labels=["name"])

@@ -1,0 +1,238 @@
+import asyncio
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar.engine.backoff import Backoff
+from sidecar.engine.health import OK, Degraded, Health
+from sidecar.engine.loop import Loop, Observer
+from sidecar.engine.queue import Counts
+from sidecar.observe.metrics import Metrics
+
+
+def families(metrics):
+    page, _ = metrics.render()
+    return {family.name: family for family in text_string_to_metric_families(page.decode())}
+
+
+def value(metrics, name, /, **labels):
+    found = [s.value for f in families(metrics).values() for s in f.samples if s.name == name and s.labels == labels]
+    assert len(found) <= 1, f"{name} {labels} appears {len(found)} times"
+    return found[0] if found else None
+
+
+class Numbers:
+    def __init__(self, *, depth=0, unfinished=0.0, longest=0.0, retries=0):
+        self._counts = Counts(depth=depth, delayed=0, held=0, adds=0, unfinished_seconds=unfinished, longest_seconds=longest)
+        self.retries = retries
+
+    def counts(self):
+        return self._counts
+
+
+def everything():
+    """Metrics on which everything has happened once."""
+    metrics = Metrics("1.2.3", wall=lambda: 1_000.0)
+    metrics.driver_name("test-driver")
+    metrics.csi_call("/csi.v1.Controller/CreateVolume", "OK", 0.2)
+    metrics.provisioned("fast", "", 1.0)
+    metrics.provision_failed("fast", "VolumeSnapshot")
+    metrics.deleted("fast", 1.0)
+    metrics.delete_failed("fast")
+    metrics.capacities(goal=3, current=2, obsolete=1)
+    metrics.decision("provisioning", "Create")
+    metrics.race_bid()
+    metrics.race_lost()
+    metrics.insufficient_capacity()
+    metrics.driver_connected(True)
+    metrics.watch_claims_in_progress(lambda: 2)
+    metrics.watch_unsaved_volumes(lambda: 1)
+    metrics.watch_cache("persistentvolumeclaims", lambda: 7)
+    metrics.reflector_attempt("persistentvolumeclaims")
+    metrics.reflector_relist("persistentvolumeclaims")
+    metrics.reflector_event("persistentvolumeclaims")
+    metrics.api_request("get", "persistentvolumeclaims", 200, 0.01)
+    metrics.api_request("get", "persistentvolumeclaims", 0, 0.01)
+    metrics.api_throttled(1.5)
+    health = Health()
+    health.scope("driver", gates_ready=True).report(OK())
+    health.scope("cache", gates_ready=True).report(Degraded("behind"))
+    health.scope("events").report(Degraded("dropped some"))
+    metrics.watch_health(health.rows)
+    return metrics
+
+
+OURS = "csi_node_sidecar_"
+ALL = {
+    "csi_sidecar_operations_seconds": ("histogram", {"driver_name", "method_name", "grpc_status_code"}),
+    "controller_persistentvolumeclaim_provision_total": ("counter", {"class", "source"}),
+    "controller_persistentvolumeclaim_provision_failed_total": ("counter", {"class", "source"}),
+    "controller_persistentvolumeclaim_provision_duration_seconds": ("histogram", {"class", "source"}),
+    "controller_persistentvolume_delete_total": ("counter", {"class"}),
+    "controller_persistentvolume_delete_failed_total": ("counter", {"class"}),
+    "controller_persistentvolume_delete_duration_seconds": ("histogram", {"class"}),
+    "csistoragecapacities_desired_goal": ("gauge", set()),
+    "csistoragecapacities_desired_current": ("gauge", set()),
+    "csistoragecapacities_obsolete": ("gauge", set()),
+    "workqueue_depth": ("gauge", {"name"}),
+    "workqueue_adds_total": ("counter", {"name"}),
+    "workqueue_queue_duration_seconds": ("histogram", {"name"}),
+    "workqueue_work_duration_seconds": ("histogram", {"name"}),
+    "workqueue_unfinished_work_seconds": ("gauge", {"name"}),
+    "workqueue_longest_running_processor_seconds": ("gauge", {"name"}),
+    "workqueue_retries_total": ("counter", {"name"}),
+    "promhttp_metric_handler_requests_total": ("counter", {"code"}),
+    "promhttp_metric_handler_requests_in_flight": ("gauge", set()),
+    "process_cpu_seconds_total": ("counter", set()),
+    "process_resident_memory_bytes": ("gauge", set()),
+    "process_virtual_memory_bytes": ("gauge", set()),
+    "process_start_time_seconds": ("gauge", set()),
+    "process_open_fds": ("gauge", set()),
+    "process_max_fds": ("gauge", set()),
+    f"{OURS}build_info": ("gauge", {"version"}),
+    f"{OURS}decisions_total": ("counter", {"room", "decision"}),
+    f"{OURS}ownership_bids_total": ("counter", set()),
+    f"{OURS}ownership_races_lost_total": ("counter", set()),
+    f"{OURS}insufficient_capacity_total": ("counter", set()),
+    f"{OURS}driver_connected": ("gauge", set()),
+    f"{OURS}claims_in_progress": ("gauge", set()),
+    f"{OURS}unsaved_volumes": ("gauge", set()),
+    f"{OURS}ready": ("gauge", {"scope"}),
+    f"{OURS}reflector_attempts_total": ("counter", {"resource"}),
+    f"{OURS}reflector_relists_total": ("counter", {"resource"}),
+    f"{OURS}reflector_events_total": ("counter", {"resource"}),
+    f"{OURS}reflector_last_heard_timestamp_seconds": ("gauge", {"resource"}),
+    f"{OURS}cache_objects": ("gauge", {"resource"}),
+    f"{OURS}api_requests_total": ("counter", {"verb", "resource", "code"}),
+    f"{OURS}api_request_duration_seconds": ("histogram", {"verb", "resource"}),
+    f"{OURS}api_throttle_seconds_total": ("counter", set()),
+}
+
+
+def test_the_page_has_these_names_types_and_labels_and_no_others():
+    page, content_type = everything().render()
+    assert content_type == "text/plain; version=0.0.4; charset=utf-8"
+    types = dict(line.split()[2:4] for line in page.decode().splitlines() if line.startswith("# TYPE"))
+    assert types == {name: kind for name, (kind, _) in ALL.items()}
+    metrics = everything()
+    for name, (kind, labels) in ALL.items():
+        sample = f"{name}_count" if kind == "histogram" else name
+        assert {frozenset(s.labels) for f in families(metrics).values() for s in f.samples if s.name == sample} == {frozenset(labels)}
+
+
+def test_values_arrive_where_they_belong():
+    metrics = everything()
+    assert value(metrics, f"{OURS}build_info", version="1.2.3") == 1
+    assert value(metrics, f"{OURS}decisions_total", room="provisioning", decision="Create") == 1
+    assert value(metrics, f"{OURS}claims_in_progress") == 2
+    assert value(metrics, f"{OURS}unsaved_volumes") == 1
+    assert value(metrics, f"{OURS}cache_objects", resource="persistentvolumeclaims") == 7
+    assert value(metrics, f"{OURS}reflector_last_heard_timestamp_seconds", resource="persistentvolumeclaims") == 1000
+    assert value(metrics, f"{OURS}api_requests_total", verb="get", resource="persistentvolumeclaims", code="200") == 1
+    assert value(metrics, f"{OURS}api_requests_total", verb="get", resource="persistentvolumeclaims", code="<error>") == 1
+    assert value(metrics, f"{OURS}api_request_duration_seconds_count", verb="get", resource="persistentvolumeclaims") == 2
+    assert value(metrics, f"{OURS}api_throttle_seconds_total") == 1.5
+    assert value(metrics, f"{OURS}driver_connected") == 1
+    metrics.driver_connected(False)
+    assert value(metrics, f"{OURS}driver_connected") == 0
+
+
+def test_calls_before_the_drivers_name_is_known_are_labelled_so():
+    metrics = Metrics("0")
+    metrics.csi_call("/csi.v1.Identity/Probe", "OK", 0.1)
+    metrics.driver_name("test-driver")
+    metrics.csi_call("/csi.v1.Identity/Probe", "OK", 0.1)
+    for driver in ("unknown-driver", "test-driver"):
+        labels = {"driver_name": driver, "method_name": "/csi.v1.Identity/Probe", "grpc_status_code": "OK"}
+        assert value(metrics, "csi_sidecar_operations_seconds_count", **labels) == 1
+
+
+def test_capacity_gauges_are_absent_until_the_feature_is_on():
+    metrics = Metrics("0")
+    assert not [name for name in families(metrics) if name.startswith("csistoragecapacities")]
+    metrics.enable_capacity_metrics()
+    metrics.enable_capacity_metrics()
+    assert value(metrics, "csistoragecapacities_desired_goal") == 0
+    metrics.capacities(goal=3, current=2, obsolete=1)
+    assert [value(metrics, f"csistoragecapacities_{name}") for name in ("desired_goal", "desired_current", "obsolete")] == [3, 2, 1]
+
+
+def test_only_scopes_that_gate_readiness_have_a_series():
+    metrics = everything()
+    assert value(metrics, f"{OURS}ready", scope="driver") == 1
+    assert value(metrics, f"{OURS}ready", scope="cache") == 0
+    assert value(metrics, f"{OURS}ready", scope="events") is None
+
+
+def test_bounds_are_written_as_go_writes_them():
+    page = everything().render()[0].decode()
+    assert 'le="1"' in page and 'le="+Inf"' in page and 'le="9.999999999999999e-06"' in page
+    assert 'le="1.0"' not in page
+
+
+def test_created_series_are_left_out_without_touching_the_process():
+    from prometheus_client import metrics as library
+
+    assert "_created" not in everything().render()[0].decode()
+    assert library._use_created
+
+
+def test_a_scrape_counts_itself_in_the_next():
+    metrics = Metrics("0")
+    assert value(metrics, "promhttp_metric_handler_requests_total", code="200") == 0
+    assert value(metrics, "promhttp_metric_handler_requests_total", code="200") == 1
+    assert value(metrics, "promhttp_metric_handler_requests_in_flight") == 1
+
+
+def test_a_scrape_that_fails_is_counted():
+    metrics = Metrics("0")
+    readings = iter([0])
+    metrics.watch_unsaved_volumes(lambda: 5 if next(readings, 1) else 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        metrics.render()
+    assert value(metrics, "promhttp_metric_handler_requests_total", code="500") == 1
+    assert value(metrics, "promhttp_metric_handler_requests_in_flight") == 1
+
+
+def test_two_queues_of_one_name_are_summed_up():
+    metrics = Metrics("0")
+    metrics.queue("claims").watch(Numbers(depth=2, unfinished=3.0, longest=2.0, retries=1))
+    metrics.queue("claims").watch(Numbers(depth=1, unfinished=4.0, longest=4.0, retries=2))
+    names = ("depth", "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total")
+    assert [value(metrics, f"workqueue_{name}", name="claims") for name in names] == [3, 7, 4, 3]
+    assert value(metrics, "workqueue_depth", name="volumes") == 0
+
+
+def test_a_loop_fits_the_observer():
+    metrics = Metrics("0")
+    observer: Observer = metrics.queue("drain")
+
+    async def run():
+        handled = []
+
+        async def handle(key):
+            handled.append(key)
+            if len(handled) == 1:
+                raise RuntimeError(key)
+            loop.stop_taking()
+
+        loop = Loop("drain", handle, workers=1, deadline=5.0, backoff=Backoff(0.001, 0.001), observer=observer)
+        metrics.queue("drain").watch(loop)
+        loop.add("a")
+        await loop.run()
+        names = ("adds_total", "queue_duration_seconds_count", "work_duration_seconds_count", "retries_total", "depth")
+        assert [value(metrics, f"workqueue_{name}", name="drain") for name in names] == [2, 2, 2, 1, 0]
+
+    asyncio.run(run())
+
+
+def test_two_registries_do_not_see_each_other():
+    one, other = Metrics("0"), Metrics("0")
+    one.race_bid()
+    assert value(other, f"{OURS}ownership_bids_total") == 0
+
+
+def test_a_family_in_which_nothing_happened_is_not_announced():
+    page = Metrics("0").render()[0].decode()
+    assert "controller_persistentvolume" not in page
+    assert "csi_sidecar_operations_seconds" not in page
