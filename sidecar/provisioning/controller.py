@@ -20,6 +20,7 @@ from sidecar.model import names
 from sidecar.model.objects import Attachment, Claim, Class, Json, Volume
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
+from sidecar.ownership import rules as ownership
 from sidecar.ownership.rules import Race, Unmeasured, after_conflict
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.rules import (
@@ -113,7 +114,9 @@ class Provisioner:
     def concerns(self, uid: str) -> bool:
         """Whether a claim must stay in the cache although another node has it, or a volume does: something here is under way."""
         progress = self._progress.get(uid)
-        return progress is not None and (progress.in_hand or progress.remembered is not None or progress.unsaved is not None)
+        if progress is None:
+            return False
+        return progress.in_hand or any(item is not None for item in (progress.race, progress.remembered, progress.unsaved))
 
     def in_progress(self) -> int:
         """Claims whose creation may still be running in the driver."""
@@ -161,6 +164,8 @@ class Provisioner:
             self._note(uid, view.claim, decision)
             view = replace(view, free=await self._measure(decision.query))
             decision = decide(view)
+            if isinstance(decision, Wait):
+                self._metrics.insufficient_capacity()
         self._note(uid, view.claim, decision)
         if self._dry_run and not isinstance(decision, Ignore | Wait):
             return None
@@ -209,6 +214,7 @@ class Provisioner:
             return Unmeasured(str(error))
 
     async def _bid(self, uid: str, view: ClaimView, bid: Bid) -> float | None:
+        self._metrics.race_bid()
         try:
             await self._kube.replace(CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace)
         except Conflict:
@@ -348,6 +354,8 @@ class Provisioner:
         progress = self._progress.get(uid)
         if progress is None or (progress.stored and view.claim is not None and not view.claim.volume_name):
             return
+        if progress.race is not None and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
+            self._metrics.race_lost()
         if progress.remembered is not None and view.claim is not None:
             fields = {"claim": view.claim.full_name, "uid": uid, "node": view.claim.selected_node}
             log.warning("A creation that may still be running is given up: the claim went elsewhere", extra={"fields": fields})
@@ -383,7 +391,7 @@ class Provisioner:
     def _of(self, uid: str) -> Progress:
         return self._progress.setdefault(uid, Progress())
 
-    def _note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion) -> None:
+    def _note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
 
     def _tell(self, claim: Claim, type_: str, reason: str, message: str) -> None:

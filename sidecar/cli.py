@@ -1,0 +1,77 @@
+"""The command line: `run` (also without a verb, as upstream is called), `explain`, `version`.
+
+Only words are handled here. What `run` does is `process`'s, what `explain` finds out is `explain`'s; both are imported late, so
+that `--help`, `--version` and a wrong flag answer at once.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from sidecar import __version__
+from sidecar.config import Parsed, Refused, ShowHelp, UsageError, help_text, parse
+
+PROGRAM = "csi-node-sidecar"
+
+VERBS = """Commands:
+  run                      work as a sidecar until stopped; also what happens without a command
+  explain pvc NS/NAME      say what this program would do with a claim, and why; writes nothing
+  version                  print name and version
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0 done, 1 it cannot work, 2 the command line is wrong."""
+    # As PID 1 of a container a process without a handler ignores SIGTERM; the real one takes over when the loop runs.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = words.pop(0) if words and not words[0].startswith("-") else "run"
+    try:
+        match verb:
+            case "run":
+                return _run(words)
+            case "explain":
+                return _explain(words)
+            case "version":
+                return _version()
+            case _:
+                return _say(f"{PROGRAM}: unknown command {verb!r}; run `{PROGRAM} --help`", 2)
+    except UsageError as error:
+        return _say("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), f"Run `{PROGRAM} --help` for all flags."]), 2)
+    except Refused as error:
+        return _say("\n".join(f"{PROGRAM}: {fault}" for fault in error.faults), 1)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(words: Sequence[str]) -> int:
+    parsed = parse(words, os.environ)
+    match parsed:
+        case ShowHelp():
+            print(help_text(PROGRAM) + "\n" + VERBS, end="")
+            return 0
+        case Parsed(config, warnings):
+            from sidecar import process
+            from sidecar.observe import logs
+
+            logs.setup("json" if config.logging_format == "json" else "text", config.verbosity)
+            return process.run(config, warnings)
+        case _:
+            return _version()
+
+
+def _explain(words: list[str]) -> int:
+    from sidecar.explain import run
+
+    return run(words, os.environ)
+
+
+def _version() -> int:
+    print(f"{PROGRAM} {__version__}")
+    return 0
+
+
+def _say(text: str, code: int) -> int:
+    print(text, file=sys.stderr)
+    return code

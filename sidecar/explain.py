@@ -1,0 +1,224 @@
+"""`explain pvc ns/name`: the same view and the same rule as the running program, on facts fetched just now. Writes nothing.
+
+Where the driver's socket can be reached, the driver is asked; elsewhere `--driver` and `--node` say whom to think of, and what
+only the driver knows is printed as not known from here.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sidecar.config import Config, Parsed, UsageError, parse
+from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
+from sidecar.csi.outcome import DriverError
+from sidecar.errors import Fatal, SidecarError
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, Resource
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.model import names
+from sidecar.model.objects import Claim, Class, Json, Volume
+from sidecar.model.topology import Segment
+from sidecar.observe.decisions import told
+from sidecar.observe.logs import setup
+from sidecar.observe.plain import plain, to_json
+from sidecar.ownership.rules import Unmeasured
+from sidecar.provisioning.rules import ClaimDecision, Measure, Wait, decide
+from sidecar.provisioning.view import ClaimView, Here
+from sidecar.wiring import Instruments, Opened, open_doors, options_of
+
+USAGE: Final = "usage: csi-node-sidecar explain pvc NAMESPACE/NAME [--node NODE] [--driver DRIVER] [-o table|json] [flags of run]"
+UNKNOWN: Final = "not known from here"
+_PATIENCE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked, and how the answer should look."""
+
+    namespace: str
+    name: str
+    node: str
+    driver: str
+    as_json: bool
+    flags: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Facts:
+    """What was found out, in the order it is printed."""
+
+    rows: dict[str, object] = field(default_factory=dict)
+
+    def add(self, name: str, value: object) -> None:
+        self.rows[name] = value
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Returns the exit code: 0 explained, 1 something needed could not be had, 2 the command line is wrong."""
+    question = read_question(words, environ)
+    parsed = parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
+    if not isinstance(parsed, Parsed):
+        print(USAGE)
+        return 0
+    setup("text")
+    try:
+        facts = asyncio.run(_explain(parsed.config, question))
+    except SidecarError as error:
+        print(f"csi-node-sidecar: {error}{_hint(error)}", file=sys.stderr)
+        return 1
+    print(render(facts, as_json=question.as_json))
+    return 0
+
+
+def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question:
+    """Takes out what is explain's own; the rest are the flags that `run` has too."""
+    own = {"--node": environ.get("NODE_NAME", ""), "--driver": "", "-o": "table", "--output": ""}
+    positional: list[str] = []
+    flags: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name in own:
+            own[name] = value if equals else next(rest, "")
+        elif word.startswith("-") or (flags and positional[1:]):
+            flags.append(word)
+        else:
+            positional.append(word)
+    output = own["--output"] or own["-o"]
+    if len(positional) != 2 or positional[0] not in ("pvc", "persistentvolumeclaim") or output not in ("table", "json"):
+        raise UsageError([USAGE])
+    namespace, slash, name = positional[1].rpartition("/")
+    return Question(namespace if slash else "default", name, own["--node"], own["--driver"], output == "json", tuple(flags))
+
+
+def render(facts: Facts, *, as_json: bool) -> str:
+    """A table for people, or JSON."""
+    if as_json:
+        return json.dumps(plain(facts.rows), indent=2)
+    width = max(len(name) for name in facts.rows)
+    return "\n".join(
+        f"{name.ljust(width)}  {value if isinstance(value, str) else to_json(plain(value))}" for name, value in facts.rows.items()
+    )
+
+
+async def _explain(config: Config, question: Question) -> Facts:
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    facts = Facts()
+    try:
+        async with _driver(doors) as info:
+            await _find_out(doors, config, question, info, facts)
+    finally:
+        await doors.close()
+    return facts
+
+
+@contextlib.asynccontextmanager
+async def _driver(doors: Opened) -> AsyncIterator[DriverInfo | None]:
+    """What the driver says of itself, if it can be reached within a few seconds."""
+    if not os.path.exists(doors.config.csi_address):  # noqa: ASYNC240, PTH110 - one look at a local path, before anything else runs
+        yield None
+        return
+    moving = asyncio.create_task(doors.connection.run())
+    try:
+        info: DriverInfo | None
+        try:
+            info = await asyncio.wait_for(doors.connection.first_ready(), _PATIENCE)
+        except (TimeoutError, Fatal):
+            info = None
+        yield info
+    finally:
+        moving.cancel()
+        await asyncio.gather(moving, return_exceptions=True)
+
+
+async def _find_out(doors: Opened, config: Config, question: Question, info: DriverInfo | None, facts: Facts) -> None:
+    kube = doors.kube
+    claim = Claim.of(await kube.get(CLAIMS, question.name, namespace=question.namespace), keep_whole=True)
+    facts.add("claim", f"{claim.full_name}, uid {claim.uid}")
+    facts.add("provisioner", claim.provisioner or "none yet: no provisioner has been asked (the annotation is missing)")
+    facts.add("selected node", claim.selected_node or "none")
+    name = info.name if info else question.driver
+    facts.add("driver", f"{name} {info.version}, asked on {config.csi_address}" if info else _unreachable(config, question))
+    if not name or claim.provisioner != name:
+        _conclude(facts, "Ignore", "the claim is not for this driver" if name else "without knowing the driver there is nothing to decide")
+        return
+    node = question.node or (info.node_id if info else "")
+    info = info or await _imagine(kube, name, node)
+    here = Here(node, info, options_of(config), identity="explain")
+    facts.add("node", f"{node or UNKNOWN}, segment {info.segment}")
+    view = await _view(kube, here, claim, facts)
+    decision = await _decide(doors.connection.driver, view, facts)
+    if isinstance(decision, Wait):
+        facts.add("race", "delays already drawn are known only to the running program")
+    said = told(decision)
+    _conclude(facts, said.decision, said.why, {key: value for key, value in said.fields.items() if key in ("request", "query")})
+
+
+async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimView:
+    options = here.options
+    class_json = await _get(kube, CLASSES, claim.class_name) if claim.class_name else None
+    class_ = Class.of(class_json) if class_json and class_json.get("provisioner") == here.driver.name else None
+    about = (
+        f"binding mode {class_.binding_mode or 'not set'}, reclaim policy {class_.reclaim_policy}"
+        if class_
+        else "not there, or another driver's"
+    )
+    facts.add("class", f"{claim.class_name or '(none)'}: {about}")
+    volume_name = names.volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
+    found = await _get(kube, VOLUMES, volume_name)
+    facts.add("volume", f"{volume_name}: {(found.get('status') or {}).get('phase', 'exists')}" if found else f"{volume_name}: not there")
+    return ClaimView(now=0.0, here=here, chance=0.5, claim=claim, class_=class_, volume=Volume.of(found) if found else None)
+
+
+async def _decide(driver: Driver, view: ClaimView, facts: Facts) -> ClaimDecision:
+    decision = decide(view)
+    if isinstance(decision, Measure):
+        answer: CapacityAnswer | Unmeasured
+        try:
+            answer = await driver.get_capacity(decision.query)
+            facts.add("free space", f"{answer.available} bytes")
+        except DriverError as error:
+            answer = Unmeasured(str(error))
+            facts.add("free space", UNKNOWN)
+        decision = decide(replace(view, free=answer))
+    return decision
+
+
+def _conclude(facts: Facts, decision: str, why: str, more: Mapping[str, object] | None = None) -> None:
+    facts.add("decision", decision)
+    facts.add("why", why)
+    for key, value in (more or {}).items():
+        facts.add(key, value)
+
+
+async def _imagine(kube: KubeApi, driver: str, node: str) -> DriverInfo:
+    """The driver as the cluster knows it, by the node's CSINode and labels; what it can do is taken to be the usual."""
+    csi_node = await _get(kube, CSI_NODES, node) if node else None
+    entry: Json = next((item for item in ((csi_node or {}).get("spec") or {}).get("drivers") or () if item.get("name") == driver), {})
+    keys = entry.get("topologyKeys") or ()
+    labels = ((await _get(kube, NODES, node) or {}).get("metadata") or {}).get("labels") or {} if keys else {}
+    segment = Segment.of({key: labels[key] for key in keys if key in labels})
+    plugin = frozenset({CONTROLLER_SERVICE, TOPOLOGY} if keys else {CONTROLLER_SERVICE})
+    return DriverInfo(driver, "", plugin, frozenset({CREATE_DELETE_VOLUME}), entry.get("nodeID", ""), segment)
+
+
+async def _get(kube: KubeApi, resource: Resource, name: str) -> Json | None:
+    try:
+        return await kube.get(resource, name)
+    except NotFound:
+        return None
+
+
+def _unreachable(config: Config, question: Question) -> str:
+    named = f"{question.driver}, as given; " if question.driver else ""
+    return f"{named}{UNKNOWN}: no ready driver at {config.csi_address}" + ("" if question.driver else "; name it with --driver")
+
+
+def _hint(error: SidecarError) -> str:
+    if isinstance(error, NotFound):
+        return "; check the namespace and the name"
+    return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

@@ -1,0 +1,159 @@
+"""One life of the process: what happens from the first log line to the exit code, and on SIGTERM.
+
+Signals, start-up order and shutdown belong here; what the program does in between is `wiring`'s.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import sidecar
+from sidecar.config import Config
+from sidecar.csi import link
+from sidecar.engine.health import OK
+from sidecar.errors import Fatal
+from sidecar.observe.logs import write_termination_log
+from sidecar.observe.server import ObserveServer
+from sidecar.wiring import Instruments, Opened, Sidecar, health_of_link, open_doors
+
+log = logging.getLogger(__name__)
+
+_HEARTBEAT: Final = 1.0
+# Later than this the event loop is not turning, and only a restart can help.
+_STALE_HEARTBEAT: Final = 30.0
+
+
+def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
+    """The whole life. Returns the exit code."""
+    return asyncio.run(_Life(config).run(warnings))
+
+
+class _Life:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._tools = Instruments()
+        self._stop = asyncio.Event()
+        self._sidecar: Sidecar | None = None
+        self._driver_scope = self._tools.health.scope("driver", gates_ready=True)
+        self._work_scope = self._tools.health.scope("work", gates_ready=True)
+
+    async def run(self, warnings: tuple[str, ...]) -> int:
+        self._listen_to_signals()
+        self._introduce(warnings)
+        fatal: Fatal | None = None
+        try:
+            async with self._open() as doors:
+                await self._live(doors)
+        except* Fatal as group:
+            fatal = _first(group)
+        if fatal is not None:
+            return _last_words(fatal)
+        log.info("Stopped")
+        return 0
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked_to_stop, number)
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        if self._stop.is_set():
+            log.warning("Stopping at once", extra={"fields": {"signal": number.name}})
+            logging.shutdown()
+            os._exit(1)
+        fields = {"signal": number.name, "limit": self._config.shutdown_timeout}
+        log.info("Stopping: no new work is taken, calls in flight may end; a second signal ends them", extra={"fields": fields})
+        self._stop.set()
+
+    def _introduce(self, warnings: tuple[str, ...]) -> None:
+        given = {name: f"{value} ({origin})" for name, value, origin in self._config.effective() if origin != "default"}
+        fields = {"version": sidecar.__version__, "node": self._config.node_name, "pid": os.getpid(), **given}
+        log.info("csi-node-sidecar starts", extra={"fields": fields})
+        for warning in warnings:
+            log.warning("Configuration", extra={"fields": {"warning": warning}})
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Opened]:
+        doors = await open_doors(self._config, self._tools, on_link=self._heard_of_driver)
+        server = self._make_server() if self._config.http_address else None
+        try:
+            if server is not None:
+                await server.start()
+            yield doors
+        finally:
+            if server is not None:
+                await server.stop()
+            await doors.close()
+
+    def _make_server(self) -> ObserveServer:
+        health, clock = self._tools.health, self._tools.clock
+        self._tools.metrics.watch_health(health.rows)
+        return ObserveServer(
+            self._config.http_address,
+            self._config.metrics_path,
+            metrics=self._tools.metrics,
+            live=lambda: health.live(clock(), stale_after=_STALE_HEARTBEAT),
+            ready=health.ready,
+            scopes=health.rows,
+            queues=lambda: self._sidecar.queues() if self._sidecar else {},
+            decisions=self._tools.decisions.rows,
+        )
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def _live(self, doors: Opened) -> None:
+        """Until asked to stop, or until something that cannot be lived without gives up."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._beat(), name="heartbeat"),
+                group.create_task(doors.connection.run(), name="driver link"),
+                group.create_task(self._work(doors), name="work"),
+            ]
+            await self._stop.wait()
+            if self._sidecar is not None and not await self._sidecar.drain(self._config.shutdown_timeout):
+                log.warning("Calls were still in flight at the end of --shutdown-timeout")
+            for task in tasks:
+                task.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            self._tools.health.heartbeat(self._tools.clock())
+            await asyncio.sleep(_HEARTBEAT)
+
+    async def _work(self, doors: Opened) -> None:
+        info = await doors.connection.first_ready()
+        self._tools.metrics.driver_name(info.name)
+        fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
+        log.info("Driver is ready", extra={"fields": fields})
+        self._sidecar = doors.join()
+        # What was imported and built by now lives as long as the process; the collector need not walk it ever again.
+        gc.freeze()
+        self._work_scope.report(OK())
+        await self._sidecar.run()
+
+    def _heard_of_driver(self, state: link.LinkState) -> None:
+        was_ready = isinstance(self._driver_scope.state, OK)
+        self._driver_scope.report(health_of_link(state))
+        ready = isinstance(state, link.Ready)
+        self._tools.metrics.driver_connected(ready)
+        if ready and not was_ready and self._sidecar is not None:
+            self._sidecar.wake_all()
+
+
+def _first(group: BaseExceptionGroup[Fatal]) -> Fatal:
+    """The one that ended the others; a group may hold groups."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _last_words(error: Fatal) -> int:
+    log.error("Fatal", extra={"fields": {"err": str(error)}})
+    write_termination_log(str(error))
+    return 1

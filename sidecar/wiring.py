@@ -1,0 +1,425 @@
+"""The composition root: opens the doors, hands each room what it needs, and says when everything starts and stops.
+
+The only file that knows all rooms. It decides nothing about claims or volumes; what it knows is which change wakes which key.
+"""
+
+import asyncio
+import logging
+import platform
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import sidecar
+from sidecar.capacity import rules as capacity_rules
+from sidecar.capacity.controller import CapacityPublisher
+from sidecar.capacity.owner import find_owner
+from sidecar.capacity.view import Publisher
+from sidecar.config import Config
+from sidecar.csi import link
+from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, Driver
+from sidecar.csi.driver import DriverConnection
+from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.engine.health import OK, Degraded, Health, State, Stopped
+from sidecar.engine.loop import Loop
+from sidecar.kube import reflector as reflectors
+from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CLASSES, VOLUMES, Change, KubeApi, Resource
+from sidecar.kube.client import KubeClient, Observer, open_client
+from sidecar.kube.errors import ApiError
+from sidecar.kube.recorder import EventRecorder
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.store import Store, by_name, by_uid
+from sidecar.model import names
+from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Owner, Volume, claim_provisioner
+from sidecar.observe.decisions import Decisions
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.narrator import Narrator
+from sidecar.ownership.placement import RandomDelay
+from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.rules import lies_here
+from sidecar.provisioning.view import Here, Options
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+# The second figure of an object is written at the earliest this long after the first, however many volumes come and go.
+_CAPACITY_PAUSE: Final = 1.0
+# Beside the driver's own deadline a look may take two requests and their limiter.
+_LOOK_SLACK: Final = 120.0
+_FLUSH_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What everybody reports to, and the clocks and dice that are handed in."""
+
+    metrics: Metrics = field(default_factory=lambda: Metrics(sidecar.__version__))
+    decisions: Decisions = field(default_factory=Decisions)
+    health: Health = field(default_factory=Health)
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    rng: Callable[[], float] = random.random
+
+    @property
+    def narrator(self) -> Narrator:
+        return Narrator(self.decisions, self.metrics, self.wall)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """The two doors as the rooms hold them. Capacity has a client of its own, with its own rate, as upstream."""
+
+    kube: KubeApi
+    capacity_kube: KubeApi
+    driver: Driver
+
+
+def options_of(config: Config) -> Options:
+    """What the provisioning room is told of the command line."""
+    return Options(
+        volume_name_prefix=config.volume_name_prefix,
+        volume_name_uuid_length=config.volume_name_uuid_length,
+        default_fstype=config.default_fstype,
+        extra_create_metadata=config.extra_create_metadata,
+        strict_topology=config.strict_topology,
+        topology_gate=config.gate("Topology"),
+        controller_publish_readonly=config.controller_publish_readonly,
+        bids=config.node_deployment_immediate_binding,
+        placement=RandomDelay(config.node_deployment_base_delay, config.node_deployment_max_delay),
+    )
+
+
+class Sidecar:
+    """The rooms, joined: caches fed by reflectors, queues woken by changes, loops that work them off.
+
+    Made when the driver has said who it is. `run` works until cancelled; `drain` lets what is in hand come to its end.
+    """
+
+    def __init__(self, config: Config, doors: Doors, instruments: Instruments, *, recorder: EventRecorder) -> None:
+        self._config = config
+        self._doors = doors
+        self._tools = instruments
+        self._recorder = recorder
+        self._retry = Backoff(config.retry_interval_start, max(config.retry_interval_max, config.retry_interval_start))
+        self._capacity: Loop[str] | None = None
+        self._capacity_classes: Callable[[], set[str]] = set
+        driver = doors.driver.info
+        options, identity = options_of(config), self._identity(driver.name)
+        self.here: Callable[[], Here] = lambda: Here(config.node_name, doors.driver.info, options, identity)
+        self.caches = Caches(
+            claims=Store({"class": lambda claim: (claim.class_name,)}),
+            classes=Store(),
+            volumes=Store(),
+            attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
+        )
+        self.records: Store[CapacityRecord] = Store({"class": lambda record: (record.class_name,)})
+        self.provisioner = self._make_provisioner()
+        self.claims = self._loop("claims", self.provisioner.handle_claim, config.worker_threads, self.provisioner.claim_attempts)
+        self.volumes = self._loop("volumes", self.provisioner.handle_volume, config.worker_threads, self.provisioner.volume_attempts)
+        self._caches_scope = instruments.health.scope("caches", gates_ready=False)
+        self._required: list[Reflector[Any]] = [self._watch_claims(), self._watch_volumes(), self._watch_classes()]
+        self._optional: list[Reflector[Any]] = [self._watch_attachments()] if PUBLISH_UNPUBLISH_VOLUME in driver.controller else []
+
+    async def run(self) -> None:
+        """Until cancelled: the caches first, then the work."""
+        async with asyncio.TaskGroup() as group:
+            for item in (*self._required, *self._optional):
+                group.create_task(item.run(), name=f"reflector {item.resource}")
+            group.create_task(self._recorder.run(), name="events")
+            for item in (*self._required, *self._optional):
+                await item.wait_synced()
+            log.info("Caches are complete", extra={"fields": {"claims": len(self.caches.claims), "volumes": len(self.caches.volumes)}})
+            group.create_task(self.claims.run(), name="claims")
+            group.create_task(self.volumes.run(), name="volumes")
+            if self._config.enable_capacity:
+                await self._run_capacity(group)
+
+    async def drain(self, limit: float) -> bool:
+        """Take no new work and let calls in flight end. Whether all did within the limit."""
+        loops = [loop for loop in (self.claims, self.volumes, self._capacity) if loop is not None]
+        ended = await asyncio.gather(*(loop.drain(limit) for loop in loops))
+        await self._recorder.flush(_FLUSH_SECONDS)
+        return all(ended)
+
+    def wake_all(self) -> None:
+        """The driver is back: what waited for it need not wait for the end of its back-off."""
+        for uid in self.caches.claims.keys():  # noqa: SIM118 - a Store is no dict
+            self.claims.add(uid)
+        for name in self.caches.volumes.keys():  # noqa: SIM118
+            self.volumes.add(name)
+        self._nudge_capacity(pause=0.0)
+
+    def queues(self) -> dict[str, object]:
+        """For /debug/queue."""
+        loops = [loop for loop in (self.claims, self.volumes, self._capacity) if loop is not None]
+        return {loop.name: loop.snapshot() for loop in loops}
+
+    # --- claims and volumes -------------------------------------------------------------------------------------------
+
+    def _identity(self, driver: str) -> str:
+        return f"{int(self._tools.wall() * 1000)}-{int(self._tools.rng() * 10000)}-{driver}-{self._config.node_name}"
+
+    def _make_provisioner(self) -> Provisioner:
+        provisioner = Provisioner(
+            here=self.here,
+            kube=self._doors.kube,
+            driver=self._doors.driver,
+            caches=self.caches,
+            recorder=self._recorder,
+            metrics=self._tools.metrics,
+            narrator=self._tools.narrator,
+            retry=self._retry,
+            clock=self._tools.clock,
+            chance=self._tools.rng,
+            nudge_capacity=self._nudge_capacity,
+            dry_run=self._config.dry_run,
+        )
+        self._tools.metrics.watch_claims_in_progress(provisioner.in_progress)
+        self._tools.metrics.watch_unsaved_volumes(provisioner.unsaved)
+        return provisioner
+
+    def _watch_claims(self) -> Reflector[Claim]:
+        here = self.here()
+
+        def project(obj: Json) -> Claim | None:
+            """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""
+            if claim_provisioner(obj) != here.driver.name:
+                return None
+            claim = Claim.of(obj)
+            if not claim.volume_name and claim.selected_node in ("", here.node):
+                return Claim.of(obj, keep_whole=True)
+            return claim if self.provisioner.concerns(claim.uid) else None
+
+        def changed(change: Change[Claim]) -> None:
+            self.claims.add(change.key)
+
+        return self._reflector(CLAIMS, project, self.caches.claims, changed, key_of=by_uid, required=True)
+
+    def _watch_volumes(self) -> Reflector[Volume]:
+        here = self.here()
+
+        def project(obj: Json) -> Volume | None:
+            """Volumes of other drivers and nodes are dropped."""
+            if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
+                return None
+            volume = Volume.of(obj)
+            return volume if lies_here(here, volume) else None
+
+        def changed(change: Change[Volume]) -> None:
+            self.volumes.add(change.key)
+
+        return self._reflector(VOLUMES, project, self.caches.volumes, changed, required=True)
+
+    def _watch_classes(self) -> Reflector[Class]:
+        name = self._doors.driver.info.name
+
+        def project(obj: Json) -> Class | None:
+            return Class.of(obj) if obj.get("provisioner") == name else None
+
+        def changed(change: Change[Class]) -> None:
+            for claim in self.caches.claims.by_index("class", change.key):
+                self.claims.add(claim.uid)
+            if self._capacity is not None:
+                self._capacity.add(change.key)
+
+        return self._reflector(CLASSES, project, self.caches.classes, changed, required=True)
+
+    def _watch_attachments(self) -> Reflector[Attachment]:
+        def changed(change: Change[Attachment]) -> None:
+            for attachment in (change.old, change.new):
+                if attachment is not None and attachment.volume in self.caches.volumes:
+                    self.volumes.add(attachment.volume)
+
+        return self._reflector(ATTACHMENTS, Attachment.of, self.caches.attachments, changed, optional=True)
+
+    # --- capacity -----------------------------------------------------------------------------------------------------
+
+    async def _run_capacity(self, group: asyncio.TaskGroup) -> None:
+        owner = await self._find_owner()
+        here = self.here()
+        if here.with_topology and not here.segment:
+            log.warning("The driver supports topology and reported none; capacity is published without a node selector")
+        publisher = Publisher(
+            driver=here.driver.name,
+            manager=names.capacity_manager(here.node),
+            segment=here.segment,
+            with_topology=here.with_topology,
+            owner=owner,
+            for_immediate=self._config.capacity_for_immediate_binding,
+            poll_interval=self._config.capacity_poll_interval,
+        )
+        records = self._watch_records(publisher)
+        room = CapacityPublisher(
+            publisher=publisher,
+            namespace=self._config.namespace,
+            kube=self._doors.capacity_kube,
+            driver=self._doors.driver,
+            classes=self.caches.classes,
+            records=self.records,
+            metrics=self._tools.metrics,
+            narrator=self._tools.narrator,
+            retry=self._retry,
+            clock=self._tools.clock,
+            dry_run=self._config.dry_run,
+        )
+        self._tools.metrics.enable_capacity_metrics()
+        loop = self._loop("csistoragecapacity", room.handle, self._config.capacity_threads, room.attempts)
+        group.create_task(records.run(), name=f"reflector {CAPACITIES}")
+        await records.wait_synced()
+        self._capacity, self._capacity_classes = loop, room.class_names
+        self._nudge_capacity(pause=0.0)
+        group.create_task(loop.run(), name="capacity")
+
+    async def _find_owner(self) -> Owner | None:
+        """Once per start. The answer decides what is written, so an API server that is away is waited for."""
+        config, attempt = self._config, 0
+        while True:
+            try:
+                return await find_owner(
+                    self._doors.capacity_kube, namespace=config.namespace, pod=config.pod_name, level=config.capacity_ownerref_level
+                )
+            except ApiError as error:
+                delay = self._retry.delay(attempt)
+                log.warning("Looking up the owner failed", extra={"fields": {"pod": config.pod_name, "err": str(error), "retry_in": delay}})
+                await asyncio.sleep(delay)
+                attempt += 1
+
+    def _watch_records(self, publisher: Publisher) -> Reflector[CapacityRecord]:
+        def project(obj: Json) -> CapacityRecord | None:
+            record = CapacityRecord.of(obj)
+            return record if capacity_rules.is_managed(record, publisher) else None
+
+        def changed(change: Change[CapacityRecord]) -> None:
+            for record in (change.old, change.new):
+                if record is not None and self._capacity is not None:
+                    self._capacity.add(record.class_name)
+
+        selector = capacity_rules.selector(publisher)
+        kube, namespace = self._doors.capacity_kube, self._config.namespace
+        return self._reflector(CAPACITIES, project, self.records, changed, kube=kube, namespace=namespace, label_selector=selector)
+
+    def _nudge_capacity(self, *, pause: float = _CAPACITY_PAUSE) -> None:
+        """Free space may have changed, for every class: they may share a pool. Many nudges in one pause are one look."""
+        if self._capacity is not None:
+            for name in self._capacity_classes():
+                self._capacity.add(name, self._tools.clock() + pause)
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _loop(self, name: str, handle: Callable[[str], Awaitable[float | None]], workers: int, attempts: Attempts[str]) -> Loop[str]:
+        observer = self._tools.metrics.queue(name)
+        loop: Loop[str] = Loop(
+            name,
+            handle,
+            workers=workers,
+            deadline=2 * self._config.timeout + _LOOK_SLACK,
+            backoff=self._retry,
+            attempts=attempts,
+            clock=self._tools.clock,
+            observer=observer,
+        )
+        observer.watch(loop)
+        return loop
+
+    def _reflector(
+        self,
+        resource: Resource,
+        project: Callable[[Json], R | None],
+        store: Store[R],
+        changed: Callable[[Change[R]], None],
+        *,
+        key_of: Callable[[Json], str] = by_name,
+        required: bool = False,
+        optional: bool = False,
+        kube: KubeApi | None = None,
+        namespace: str = "",
+        label_selector: str = "",
+    ) -> Reflector[R]:
+        """`required` gates readiness; `optional` is switched off where the role does not allow it."""
+        metrics, name = self._tools.metrics, resource.plural
+        scope = self._caches_scope.scope(name, gates_ready=required)
+        scope.report(Degraded("the first list has not arrived yet"))
+        metrics.watch_cache(name, lambda: len(store))
+        return Reflector(
+            kube or self._doors.kube,
+            resource,
+            project=project,
+            store=store,
+            key_of=key_of,
+            namespace=namespace,
+            label_selector=label_selector,
+            optional=optional,
+            on_change=changed,
+            on_state=lambda state: scope.report(_health_of_reflector(state)),
+            on_attempt=lambda: metrics.reflector_attempt(name),
+            on_list=lambda: metrics.reflector_relist(name),
+            on_event=lambda: metrics.reflector_event(name),
+            clock=self._tools.clock,
+            rng=self._tools.rng,
+        )
+
+
+def _health_of_reflector(state: reflectors.ReflectorState) -> State:
+    match state:
+        case reflectors.Synced():
+            return OK()
+        case reflectors.Off(why):
+            return Stopped(f"off: {why}")
+        case reflectors.Listing(why) | reflectors.Degraded(why) | reflectors.Denied(why):
+            return Degraded(why)
+
+
+def health_of_link(state: link.LinkState) -> State:
+    """What the driver's link means for health."""
+    match state:
+        case link.Ready():
+            return OK()
+        case link.GaveUp(why):
+            return Stopped(why)
+        case link.Waiting(why) | link.Probing(why) | link.Reading(why) | link.Lost(why):
+            return Degraded(why)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Both doors, open. Nothing is sent through the driver's before its `run`, nor through the other before it is used."""
+
+    config: Config
+    tools: Instruments
+    kube: KubeClient
+    connection: DriverConnection
+
+    def join(self) -> Sidecar:
+        """Everything together, once the driver has said who it is."""
+        config, driver = self.config, self.connection.driver
+        capacity_kube = self.kube.with_limits(qps=config.kube_api_capacity_qps, burst=config.kube_api_capacity_burst)
+        component = f"{driver.info.name}_{config.pod_name or platform.node()}_{uuid.uuid4()}"
+        recorder = EventRecorder(self.kube, component=component, host=config.node_name)
+        return Sidecar(config, Doors(self.kube, capacity_kube, driver), self.tools, recorder=recorder)
+
+    async def close(self) -> None:
+        await self.connection.close()
+        await self.kube.aclose()
+
+
+async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[link.LinkState], None]) -> Opened:
+    """Raises Fatal when there is no way to the API server, or the driver's address is none."""
+    connection = DriverConnection(
+        config.csi_address,
+        call_timeout=config.timeout,
+        topology=config.gate("Topology"),
+        on_state=on_link,
+        on_call=tools.metrics.csi_call,
+    )
+    kube = await open_client(
+        kubeconfig=config.kubeconfig,
+        master=config.master,
+        qps=config.kube_api_qps,
+        burst=config.kube_api_burst,
+        observer=Observer(on_request=tools.metrics.api_request, on_throttled=tools.metrics.api_throttled),
+    )
+    return Opened(config, tools, kube, connection)
