@@ -14,9 +14,10 @@ async def find_owner(kube: KubeApi, *, namespace: str, pod: str, level: int) -> 
     if level < 0:
         return None
     try:
-        owner = _itself(await kube.get(PODS, pod, namespace=namespace))
+        obj = await kube.get(PODS, pod, namespace=namespace)
+        owner = _itself(obj)
         for step in range(level):
-            obj = await _fetch(kube, owner, namespace)
+            obj = obj if step == 0 else await _fetch(kube, owner, namespace)
             owner = _controller(obj, level=level, step=step)
     except (NotFound, Forbidden) as error:
         raise Fatal(

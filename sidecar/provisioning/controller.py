@@ -69,6 +69,7 @@ class Progress:
 
     race: Race | None = None
     remembered: Claim | None = None
+    """As it was when a creation was begun whose end is not known, or whose volume is not stored: it may be deleted meanwhile."""
     unsaved: Json | None = None
     stored: bool = False
     in_hand: bool = False
@@ -120,7 +121,7 @@ class Provisioner:
 
     def in_progress(self) -> int:
         """Claims whose creation may still be running in the driver."""
-        return sum(progress.remembered is not None for progress in self._progress.values())
+        return sum(progress.remembered is not None and progress.unsaved is None for progress in self._progress.values())
 
     def unsaved(self) -> int:
         """Volumes that exist and whose PersistentVolume the API server has not taken yet."""
@@ -253,8 +254,8 @@ class Provisioner:
 
     async def _follow(self, uid: str, conclusion: Conclusion) -> float | None:
         match conclusion:
-            case Store(_, body):
-                self._of(uid).unsaved = body
+            case Store(claim, body):
+                self._of(uid).unsaved, self._of(uid).remembered = body, claim
                 return await self._store(uid, conclusion)
             case Undo(claim, volume_id, why):
                 return self._failed(uid, claim, await self._undo(uid, claim, volume_id, why))
@@ -363,7 +364,7 @@ class Provisioner:
 
     def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
         progress = self._of(uid)
-        progress.unsaved, progress.stored = None, True
+        progress.unsaved, progress.remembered, progress.stored = None, None, True
         seconds = self._clock() - progress.began if progress.began is not None else 0.0
         self._metrics.provisioned(claim.class_name, claim.source.kind if claim.source else "", seconds)
         self._tell(claim, "Normal", names.PROVISIONING_SUCCEEDED, f"Successfully provisioned volume {volume}")

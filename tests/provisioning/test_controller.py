@@ -1,0 +1,346 @@
+"""What is done about a decision, and what is remembered between two looks."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+
+from sidecar.csi.api import CapacityAnswer, CreatedVolume
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.engine.backoff import Backoff
+from sidecar.kube.api import Change
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
+from sidecar.kube.store import Store
+from sidecar.model.objects import Attachment, Claim, Class, Volume
+from sidecar.observe.decisions import Decisions
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.narrator import Narrator
+from sidecar.provisioning.controller import Caches, Provisioner
+from tests import samples
+from tests.doors import ScriptedDriver, ScriptedKube, Told
+
+T = TypeVar("T")
+UID = "testid"
+
+
+@dataclass
+class Bench:
+    """A provisioner between scripted doors, with hands on its caches and clock."""
+
+    driver: ScriptedDriver = field(default_factory=ScriptedDriver)
+    kube: ScriptedKube = field(default_factory=ScriptedKube)
+    told: Told = field(default_factory=Told)
+    now: float = 100.0
+    nudges: int = 0
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics("test")
+        self.decisions = Decisions()
+        self.caches = Caches(Store[Claim](), Store[Class](), Store[Volume](), Store({"volume": lambda item: (item.volume,)}))
+        self.room = Provisioner(
+            here=lambda: samples.here(self.driver.info),
+            kube=self.kube,  # type: ignore[arg-type]
+            driver=self.driver,
+            caches=self.caches,
+            recorder=self.told,
+            metrics=self.metrics,
+            narrator=Narrator(self.decisions, self.metrics, lambda: 0.0),
+            retry=Backoff(1.0, 300.0),
+            clock=lambda: self.now,
+            chance=lambda: 0.5,
+            nudge_capacity=self._nudged,
+            dry_run=self.dry_run,
+        )
+
+    def _nudged(self) -> None:
+        self.nudges += 1
+
+    def see(self, *, claim: Claim | None = None, class_: Class | None = None, volume: Volume | None = None) -> "Bench":
+        if claim is not None:
+            self.caches.claims.apply(Change(claim.uid, None, claim))
+        if class_ is not None:
+            self.caches.classes.apply(Change(class_.name, None, class_))
+        if volume is not None:
+            self.caches.volumes.apply(Change(volume.name, None, volume))
+        return self
+
+    def forget_claim(self) -> None:
+        self.caches.claims.apply(Change(UID, None, None))
+
+    def claim(self) -> float | None:
+        return run(self.room.handle_claim(UID))
+
+    def volume(self) -> float | None:
+        return run(self.room.handle_volume("test-testi"))
+
+    def value(self, name: str) -> float:
+        page = self.metrics.render()[0].decode()
+        return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(coroutine)
+
+
+def late(**doors: Any) -> Bench:
+    return Bench(**doors).see(claim=samples.claim(selected="foo"), class_=samples.class_())
+
+
+def immediate(**doors: Any) -> Bench:
+    return Bench(**doors).see(claim=samples.claim(), class_=samples.class_(volumeBindingMode="Immediate"))
+
+
+def rpc(code: Code, text: str = "text") -> DriverError:
+    return DriverError(code, text)
+
+
+def test_M28_success_makes_one_volume_one_object_and_two_events() -> None:
+    bench = late()
+    assert bench.claim() is None
+    assert bench.driver.count("create") == 1
+    assert [body["metadata"]["name"] for body in bench.kube.wrote("create")] == ["test-testi"]
+    assert bench.told.reasons() == ["Provisioning", "ProvisioningSucceeded"]
+    assert bench.value("controller_persistentvolumeclaim_provision_total") == 1
+    assert bench.nudges == 1
+
+
+def test_X2_looked_at_again_before_the_watch_shows_it_nothing_is_created_twice() -> None:
+    bench = late()
+    bench.claim()
+    assert bench.claim() is None
+    assert bench.driver.count("create") == 1
+
+
+def test_M3_a_missing_class_fails_and_backs_off() -> None:
+    bench = Bench().see(claim=samples.claim(selected="foo"))
+    assert [bench.claim(), bench.claim(), bench.claim()] == [101.0, 102.0, 104.0]
+    assert bench.value("controller_persistentvolumeclaim_provision_failed_total") == 3
+    assert bench.told.reasons() == ["ProvisioningFailed"] * 3
+    assert bench.driver.asked == []
+
+
+def test_M9_a_final_error_is_tried_again_and_not_remembered() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL)]))
+    assert bench.claim() == 101.0
+    assert bench.room.in_progress() == 0
+    assert bench.told.events[-1][1:] == ("Warning", "ProvisioningFailed", "rpc error: code = Internal desc = text")
+
+
+def test_M10_M12_a_creation_that_may_run_on_survives_the_claim() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("id", 100)]))
+    assert bench.claim() == 101.0
+    assert bench.room.in_progress() == 1 and bench.room.concerns(UID)
+    bench.forget_claim()
+    assert bench.claim() is None
+    assert bench.kube.wrote("create")[0]["spec"]["csi"]["volumeHandle"] == "id"
+    assert bench.room.in_progress() == 0
+    assert bench.claim() is None
+    assert not bench.room.concerns(UID)
+
+
+def test_M16_a_final_answer_ends_the_remembering() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED), rpc(Code.INTERNAL)]))
+    bench.claim()
+    bench.claim()
+    assert bench.room.in_progress() == 0
+    bench.forget_claim()
+    assert bench.claim() is None
+    assert bench.driver.count("create") == 2
+
+
+def test_M13_a_claim_that_is_gone_and_was_never_tried_is_dropped() -> None:
+    bench = Bench()
+    assert bench.claim() is None
+    assert bench.driver.asked == [] and bench.kube.asked == []
+
+
+def test_M15_no_space_gives_the_claim_back() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)]))
+    assert bench.claim() is None
+    (body,) = bench.kube.wrote("replace")
+    assert b"selected-node" not in body and b"storage-provisioner" in body
+
+
+def test_M17_giving_back_loses_a_race_and_is_tried_again() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)]), kube=ScriptedKube(failures={"replace": [Conflict("no")]}))
+    until = bench.claim()
+    assert until is not None and until > 100.0
+
+
+def test_M18_without_topology_no_space_is_a_final_error_here() -> None:
+    bench = late(driver=ScriptedDriver(samples.info(topology=False), creates=[rpc(Code.RESOURCE_EXHAUSTED)]))
+    assert bench.claim() == 101.0
+    assert bench.kube.wrote("replace") == []
+
+
+def test_infeasible_arguments_wait_for_the_longest_interval() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT)]))
+    assert bench.claim() == 400.0
+
+
+def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_driver_again() -> None:
+    bench = late(kube=ScriptedKube(failures={"create": [Unavailable("down"), Forbidden("no")]}))
+    assert bench.claim() == 101.0
+    assert bench.room.unsaved() == 1 and bench.room.concerns(UID)
+    bench.forget_claim()
+    assert bench.claim() == 102.0
+    assert bench.claim() is None
+    assert bench.driver.count("create") == 1 and bench.driver.count("delete") == 0
+    assert bench.room.unsaved() == 0
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_M24_an_object_of_that_name_is_success_only_if_it_is_ours(ours: bool) -> None:
+    bench = late(kube=ScriptedKube(failures={"create": [AlreadyExists("taken")]}))
+    csi = {"driver": samples.DRIVER, "volumeHandle": "test-volume-id" if ours else "another"}
+    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"csi": csi})
+    until = bench.claim()
+    assert (until is None) is ours
+    assert bench.told.reasons()[-1] == ("ProvisioningSucceeded" if ours else "ProvisioningFailed")
+
+
+def test_V4_a_volume_that_is_too_small_is_deleted_again() -> None:
+    bench = late(driver=ScriptedDriver(creates=[CreatedVolume("small", 99)]))
+    assert bench.claim() == 101.0
+    assert ("delete", "small") in bench.driver.asked
+    assert bench.kube.wrote("create") == []
+    assert "deleted again" in bench.told.events[-1][3]
+
+
+def test_V4_and_when_that_fails_the_event_says_what_is_left_behind() -> None:
+    bench = late(driver=ScriptedDriver(creates=[CreatedVolume("small", 99)], deletes=[rpc(Code.INTERNAL)]))
+    bench.claim()
+    assert "left behind" in bench.told.events[-1][3]
+    assert bench.room.in_progress() == 1
+
+
+def test_N5_the_race_waits_measures_and_bids_without_creating() -> None:
+    bench = immediate()
+    until = bench.claim()
+    assert until == 110.0 and bench.driver.asked == []
+    bench.now = until
+    assert bench.claim() is None
+    assert [method for method, _ in bench.driver.asked] == ["capacity"]
+    assert b'"volume.kubernetes.io/selected-node":"foo"' in bench.kube.wrote("replace")[0]
+    assert bench.kube.wrote("create") == []
+
+
+def test_N6_without_space_there_is_no_write_at_all() -> None:
+    bench = immediate(driver=ScriptedDriver(capacities=[CapacityAnswer(99)]))
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() == 110.0 + 30.0
+    assert bench.kube.asked == []
+    assert bench.value("csi_node_sidecar_insufficient_capacity_total") == 1
+
+
+def test_N11_a_driver_that_fails_the_question_is_no_reason_to_leave_the_claim() -> None:
+    bench = immediate(driver=ScriptedDriver(capacities=[rpc(Code.INTERNAL)]))
+    bench.claim()
+    bench.now = 110.0
+    bench.claim()
+    assert len(bench.kube.wrote("replace")) == 1
+
+
+def test_N16_a_lost_bid_waits_longer_and_ends_with_the_winner() -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [Conflict("changed")]}))
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() == 110.0 + 30.0
+    bench.see(claim=samples.claim(selected="bar"))
+    assert bench.room.concerns(UID)
+    assert bench.claim() is None
+    assert not bench.room.concerns(UID)
+    assert len(bench.kube.wrote("replace")) == 1
+    assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
+
+
+def test_N18_a_bid_that_is_forbidden_is_told_and_backed_off() -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [Forbidden("update persistentvolumeclaims: no")]}))
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() == 111.0
+    assert "update persistentvolumeclaims" in bench.told.events[-1][3]
+
+
+def test_a_bid_for_a_claim_that_is_gone_ends_quietly() -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [NotFound("gone")]}))
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() is None
+    assert bench.told.events == []
+
+
+def released(**doors: Any) -> Bench:
+    return Bench(**doors).see(volume=samples.volume(), class_=samples.class_())
+
+
+def test_D2_D17_a_released_volume_is_emptied_then_removed_then_unfinalized() -> None:
+    bench = released()
+    assert bench.volume() == bench.now
+    assert bench.driver.asked == [("delete", "test-volume-id")]
+    assert bench.volume() is None
+    assert bench.kube.wrote("delete") == ["volume-uid"]
+    bench.see(volume=samples.volume(meta={"deletionTimestamp": "now"}))
+    assert bench.volume() is None
+    assert bench.kube.wrote("patch") == [
+        {
+            "metadata": {
+                "uid": "volume-uid",
+                "$deleteFromPrimitiveList/finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
+            }
+        }
+    ]
+    assert bench.driver.count("delete") == 1
+    assert bench.value("controller_persistentvolume_delete_total") == 1
+    assert bench.nudges == 1
+
+
+def test_D14_a_failed_deletion_is_told_on_the_volume_and_backed_off() -> None:
+    bench = released(driver=ScriptedDriver(deletes=[rpc(Code.NOT_FOUND)]))
+    assert [bench.volume(), bench.volume()] == [101.0, 102.0]
+    assert bench.told.events[0] == ("test-testi", "Warning", "VolumeFailedDelete", "rpc error: code = NotFound desc = text")
+    assert bench.kube.asked == []
+
+
+def test_D15_an_object_that_cannot_be_deleted_is_tried_again() -> None:
+    bench = released(kube=ScriptedKube(failures={"delete": [Unavailable("down")]}))
+    bench.volume()
+    assert bench.volume() == 101.0
+    assert bench.volume() is None
+    assert bench.driver.count("delete") == 1
+
+
+def test_D8_an_attached_volume_is_not_touched() -> None:
+    bench = released()
+    bench.caches.attachments.apply(Change("a", None, Attachment("a", "test-testi", "foo")))
+    assert bench.volume() == 101.0
+    assert bench.driver.asked == []
+
+
+def test_D18_volumes_of_other_nodes_are_not_counted() -> None:
+    bench = Bench()
+    assert bench.volume() is None
+    assert bench.value("controller_persistentvolume_delete") == 0
+
+
+def test_what_was_emptied_is_forgotten_when_it_is_gone() -> None:
+    bench = released()
+    bench.volume()
+    bench.caches.volumes.apply(Change("test-testi", None, None))
+    assert bench.volume() is None
+    assert bench.room.volume_view("test-testi").emptied is False
+
+
+@pytest.mark.parametrize("bench", [late(dry_run=True), immediate(dry_run=True), released(dry_run=True)])
+def test_a_dry_run_decides_and_writes_nothing(bench: Bench) -> None:
+    bench.claim()
+    bench.now = 500.0
+    bench.claim()
+    bench.volume()
+    assert bench.kube.asked == [] and bench.told.events == []
+    assert not {"create", "delete"} & {method for method, _ in bench.driver.asked}
+    assert bench.decisions.rows()
