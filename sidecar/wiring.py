@@ -354,7 +354,7 @@ class Sidecar:
             label_selector=label_selector,
             optional=optional,
             on_change=changed,
-            on_state=lambda state: scope.report(_health_of_reflector(state)),
+            on_state=lambda state: scope.report(health_of_reflector(state)),
             on_attempt=lambda: metrics.reflector_attempt(name),
             on_list=lambda: metrics.reflector_relist(name),
             on_event=lambda: metrics.reflector_event(name),
@@ -363,7 +363,8 @@ class Sidecar:
         )
 
 
-def _health_of_reflector(state: reflectors.ReflectorState) -> State:
+def health_of_reflector(state: reflectors.ReflectorState) -> State:
+    """What a cache's state means for health. An optional one that is off stays visible and gates nothing."""
     match state:
         case reflectors.Synced():
             return OK()

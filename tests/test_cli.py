@@ -1,0 +1,67 @@
+"""Words in, exit codes out."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+import sidecar
+from sidecar.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """`main` takes SIGTERM over; the test runner wants it back."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NODE_NAME", "NAMESPACE", "POD_NAME", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("words", [["version"], ["--version"], ["run", "--version"], ["--node-deployment", "--version"]])
+def test_version(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"csi-node-sidecar {sidecar.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["run", "--help"]])
+def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "--node-deployment-base-delay" in out and "explain pvc NS/NAME" in out
+
+
+def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--node-deploymnt"]) == 2
+    err = capsys.readouterr().err
+    assert "--node-deployment" in err and "Traceback" not in err
+
+
+def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve"]) == 2
+    assert "'serve'" in capsys.readouterr().err
+
+
+def test_all_faults_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--node-deployment", "--worker-threads=0", "--enable-capacity", "--timeout=-1s"]) == 1
+    err = capsys.readouterr().err
+    assert all(name in err for name in ("NODE_NAME", "NAMESPACE", "POD_NAME", "worker-threads", "timeout"))
+
+
+def test_no_way_to_the_api_server_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("NODE_NAME", "n")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main(["--node-deployment"]) == 1
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("E")]
+    assert len(lines) == 1 and "--kubeconfig" in lines[0]
+
+
+@pytest.mark.parametrize("words", [["explain"], ["explain", "pvc"], ["explain", "pod", "a/b"], ["explain", "pvc", "a/b", "-o", "xml"]])
+def test_explain_says_how_it_is_used(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "explain pvc NAMESPACE/NAME" in capsys.readouterr().err

@@ -1,0 +1,191 @@
+"""Which objects are kept, and which change wakes which key. What the rooms then do is theirs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from sidecar.config import Parsed, parse
+from sidecar.csi import link
+from sidecar.csi.api import CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME
+from sidecar.engine.health import OK, Degraded, Stopped
+from sidecar.kube import reflector
+from sidecar.kube.api import Page, Resource, WatchEvent
+from sidecar.kube.recorder import EventRecorder
+from sidecar.wiring import Doors, Instruments, Sidecar, health_of_link, health_of_reflector
+from tests import samples
+from tests.doors import ScriptedDriver, ScriptedKube
+
+Json = dict[str, Any]
+
+
+class ListedKube(ScriptedKube):
+    """Lists what it was given, and then watches in silence, or tells what is put into `news`."""
+
+    def __init__(self, **listed: list[Json]) -> None:
+        super().__init__()
+        self.listed = listed
+        self.lists: list[tuple[str, str, str]] = []
+        self.news: dict[str, asyncio.Queue[WatchEvent]] = {}
+
+    async def list_page(self, resource: Resource, *, namespace: str = "", label_selector: str = "", **_: Any) -> Page:
+        self.lists.append((resource.plural, namespace, label_selector))
+        return Page(self.listed.get(resource.plural, []), "1", "")
+
+    async def watch(self, resource: Resource, **_: Any) -> AsyncIterator[WatchEvent]:
+        news = self.news.setdefault(resource.plural, asyncio.Queue())
+        while True:
+            yield await news.get()
+
+    def tell(self, plural: str, type_: str, obj: Json) -> None:
+        self.news.setdefault(plural, asyncio.Queue()).put_nowait(WatchEvent(type_, obj))
+
+
+def sidecar_on(kube: ListedKube, *args: str, driver: ScriptedDriver | None = None, environ: dict[str, str] | None = None) -> Sidecar:
+    parsed = parse(["--node-deployment", *args], {"NODE_NAME": samples.NODE, **(environ or {})})
+    assert isinstance(parsed, Parsed)
+    doors = Doors(kube, kube, driver or ScriptedDriver())  # type: ignore[arg-type]
+    recorder = EventRecorder(kube, component="test")  # type: ignore[arg-type]
+    return Sidecar(parsed.config, doors, Instruments(), recorder=recorder)
+
+
+def running(sidecar: Callable[[], Sidecar], then: Callable[[Sidecar], Any]) -> Any:
+    """Runs it until `then` is done."""
+
+    async def life() -> Any:
+        program = sidecar()
+        task = asyncio.create_task(program.run())
+        try:
+            async with asyncio.timeout(10):
+                return await then(program)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    return asyncio.run(life())
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def affinity(node: str) -> Json:
+    expression = {"key": samples.KEY, "operator": "In", "values": [node]}
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
+
+
+def test_foreign_objects_are_dropped() -> None:
+    selected = "volume.kubernetes.io/selected-node"
+    claims = [
+        samples.claim_json(meta={"uid": "open"}),
+        samples.claim_json(meta={"uid": "ours"}, annotations={selected: "foo"}),
+        samples.claim_json(meta={"uid": "theirs"}, annotations={selected: "bar"}),
+        samples.claim_json(meta={"uid": "bound"}, volumeName="pv"),
+        samples.claim_json(meta={"uid": "foreign"}, annotations={"volume.kubernetes.io/storage-provisioner": "other"}),
+    ]
+    volumes = [
+        samples.volume_json(meta={"name": "here"}, status={"phase": "Bound"}),
+        samples.volume_json(meta={"name": "there"}, spec=affinity("bar")),
+        samples.volume_json(meta={"name": "nowhere"}, spec={"nodeAffinity": None}),
+        samples.volume_json(meta={"name": "foreign"}, spec={"csi": {"driver": "other", "volumeHandle": "h"}}),
+        samples.volume_json(meta={"name": "not-csi"}, spec={"csi": None, "hostPath": {"path": "/x"}}),
+    ]
+    classes = [samples.class_json(), samples.class_json(metadata={"name": "foreign"}, provisioner="other")]
+    kube = ListedKube(persistentvolumeclaims=claims, persistentvolumes=volumes, storageclasses=classes)
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: len(kube.lists) == 3 and "fake-class" in program.caches.classes)
+        assert program.caches.claims.keys() == ["open", "ours"]
+        assert program.caches.volumes.keys() == ["here"]
+        assert program.caches.classes.keys() == ["fake-class"]
+
+    running(lambda: sidecar_on(kube), then)
+
+
+def test_N_a_claim_that_another_node_won_is_seen_as_lost_and_then_dropped() -> None:
+    kube = ListedKube(persistentvolumeclaims=[samples.claim_json()], storageclasses=[samples.class_json(volumeBindingMode="Immediate")])
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: program.provisioner.concerns("testid"))
+        lost = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"})
+        kube.tell("persistentvolumeclaims", "MODIFIED", lost)
+        await until(lambda: not program.provisioner.concerns("testid"))
+        kube.tell("persistentvolumeclaims", "MODIFIED", {**lost, "spec": {**lost["spec"], "volumeName": "pv"}})
+        await until(lambda: len(program.caches.claims) == 0)
+
+    running(lambda: sidecar_on(kube), then)
+
+
+def test_a_class_that_comes_back_wakes_its_claims() -> None:
+    kube = ListedKube(persistentvolumeclaims=[samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "foo"})])
+    driver = ScriptedDriver()
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: program.claims.attempts.count("testid") == 1)
+        assert driver.count("create") == 0
+        kube.tell("storageclasses", "ADDED", samples.class_json(metadata={"name": "fake-class", "resourceVersion": "9"}))
+        await until(lambda: driver.count("create") == 1)
+
+    running(lambda: sidecar_on(kube, "--retry-interval-start=100s", driver=driver), then)
+
+
+def test_attachments_are_watched_only_for_a_driver_that_attaches() -> None:
+    kube = ListedKube()
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: len(kube.lists) == 4)
+        assert sorted(plural for plural, _, _ in kube.lists) == [
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "storageclasses",
+            "volumeattachments",
+        ]
+
+    attaching = ScriptedDriver(samples.info(controller=(CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME)))
+    running(lambda: sidecar_on(kube, driver=attaching), then)
+
+
+def test_an_attachment_that_goes_wakes_its_volume() -> None:
+    attachment = {
+        "metadata": {"name": "a", "resourceVersion": "3"},
+        "spec": {"nodeName": "foo", "source": {"persistentVolumeName": "test-testi"}},
+    }
+    kube = ListedKube(persistentvolumes=[samples.volume_json()], volumeattachments=[attachment])
+    driver = ScriptedDriver(samples.info(controller=(CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME)))
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: program.volumes.attempts.count("test-testi") == 1)
+        assert driver.count("delete") == 0
+        kube.tell("volumeattachments", "DELETED", attachment)
+        await until(lambda: driver.count("delete") == 1)
+
+    running(lambda: sidecar_on(kube, "--retry-interval-start=100s", driver=driver), then)
+
+
+def test_C27_capacity_is_listed_in_its_namespace_by_our_labels() -> None:
+    kube = ListedKube(storageclasses=[samples.class_json()])
+    environ = {"NAMESPACE": "ns"}
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: kube.wrote("create"))
+        selector = f"csi.storage.k8s.io/drivername={samples.DRIVER},csi.storage.k8s.io/managed-by=external-provisioner-foo"
+        assert ("csistoragecapacities", "ns", selector) in kube.lists
+        (body,) = kube.wrote("create")
+        assert body["storageClassName"] == "fake-class"
+
+    running(lambda: sidecar_on(kube, "--enable-capacity", "--capacity-ownerref-level=-1", environ=environ), then)
+
+
+def test_S10_the_identity_ends_with_driver_and_node_and_is_new_at_every_start() -> None:
+    identities = {sidecar_on(ListedKube()).here().identity for _ in range(50)}
+    assert len(identities) > 1
+    assert all(identity.split("-", 2)[2] == f"{samples.DRIVER}-foo" for identity in identities)
+
+
+def test_states_of_the_doors_as_health() -> None:
+    assert health_of_link(link.Ready(samples.info())) == OK()
+    assert health_of_link(link.Lost("why")) == Degraded("why")
+    assert health_of_link(link.GaveUp("why")) == Stopped("why")
+    assert health_of_reflector(reflector.Synced()) == OK()
+    assert health_of_reflector(reflector.Denied("why")) == Degraded("why")
+    assert health_of_reflector(reflector.Off("why")) == Stopped("off: why")
