@@ -1,0 +1,48 @@
+"""The folders that stand in for mounts. Nothing is mounted: a published volume is a new folder with a marker inside, or, for a
+block volume, a plain file. What is inside goes with it. Only what carries this volume's marker is ever removed.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+MARKER: Final = ".local-volume"
+
+
+class NotOurs(Exception):
+    """Something else lives at the target path."""
+
+
+def make(target: Path, volume_id: str, *, block: bool) -> None:
+    """Idempotent. The folder around the target must exist: whoever runs the node has made it."""
+    if target.exists() and not (_is_of(target, volume_id) or (target.is_dir() and not any(target.iterdir()))):
+        raise NotOurs(f"{target} is there already and does not carry the marker of {volume_id}")
+    if not block:
+        target.mkdir(exist_ok=True)
+    _marker(target, block=block).write_text(volume_id + "\n")
+
+
+def remove(target: Path, volume_id: str) -> None:
+    """Idempotent: a target that is not there counts as removed."""
+    if not target.exists():
+        return
+    if not _is_of(target, volume_id):
+        raise NotOurs(f"{target} does not carry the marker of {volume_id}")
+    if target.is_dir():
+        shutil.rmtree(target)
+    else:
+        target.unlink()
+
+
+def bytes_in(target: Path) -> int:
+    """What the pod has written there; the marker does not count."""
+    return sum(path.lstat().st_size for path in target.rglob("*") if path.is_file() and path.name != MARKER)
+
+
+def _marker(target: Path, *, block: bool) -> Path:
+    return target if block else target / MARKER
+
+
+def _is_of(target: Path, volume_id: str) -> bool:
+    marker = _marker(target, block=target.is_file())
+    return marker.is_file() and marker.read_text(errors="replace").strip() == volume_id
