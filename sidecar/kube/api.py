@@ -78,7 +78,10 @@ class Change(Generic[R]):
 
 
 class KubeApi(Protocol):
-    """The API server. Every call but `watch` ends within the request deadline, with its answer or with `kube.errors.ApiError`."""
+    """The API server. Every call but `watch` ends within the request deadline, with its answer or with `kube.errors.ApiError`.
+
+    The deadline runs from the moment the client's own limiter lets the request through.
+    """
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         """The object as it is now; NotFound when there is none."""

@@ -1,0 +1,183 @@
+"""Which Kubernetes Event to write for something that happened: a new one, one more of an old one, or none.
+
+The rules are client-go's, so that a cluster sees no more of us than of the program we replace: an object gets 25 events and
+then one per 300 s; of more than ten that differ only in their message within 600 s the rest is told as one; and what was
+told before is counted up. All memory is bounded. Times are handed in: `now` for intervals, `wall` for what is written.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+from sidecar.engine.limiter import TokenBucket
+from sidecar.model.objects import Json
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+COMBINED = "(combined from similar events): "
+
+_MOST_KEPT = 4096
+_BURST, _REFILL_SECONDS = 25, 300.0
+_MOST_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
+_LONGEST_MESSAGE = 1024
+_LONGEST_NAME = 253
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def event_namespace(self) -> str:
+        """Events live in namespaces; those of cluster-scoped objects in this one."""
+        return self.namespace or "default"
+
+    def as_json(self) -> Json:
+        ref = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+        }
+        return {key: value for key, value in ref.items() if value}
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The object, in whatever version."""
+        return self.api_version, self.kind, self.namespace, self.name, self.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """What to write: the whole event, and when it is told again what to change in it."""
+
+    namespace: str
+    name: str
+    body: Json
+    again: bool
+
+    @property
+    def patch(self) -> Json:
+        """For an event that exists: one more, just now. The message too, as the last of similar ones is the one to show."""
+        return {key: self.body[key] for key in ("count", "lastTimestamp", "message")}
+
+
+@dataclass(slots=True)
+class _Similar:
+    last: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Told:
+    name: str
+    first: str
+    count: int
+
+
+class Correlator:
+    """For one source. `component` and `host` stand in every event."""
+
+    def __init__(self, component: str, host: str, *, most_kept: int = _MOST_KEPT) -> None:
+        self._component = component
+        self._host = host
+        self._buckets: _Lru[tuple[str, ...], TokenBucket] = _Lru(most_kept)
+        self._similar: _Lru[tuple[str, ...], _Similar] = _Lru(most_kept)
+        self._told: _Lru[tuple[str, ...], _Told] = _Lru(most_kept)
+        self._last_stamp = 0
+
+    def correlate(self, ref: ObjectRef, type_: str, reason: str, message: str, *, now: float, wall: float) -> Posting | None:
+        """None when this object has had its share of events."""
+        message = _shortened(message)
+        key = (*ref.identity, type_, reason)
+        if self._is_one_of_many(key, message, now):
+            message = _shortened(COMBINED + message)
+        else:
+            key = (*key, message)
+        told, again = self._tell(key, ref, wall)
+        bucket = self._buckets.get(ref.identity) or self._buckets.put(ref.identity, TokenBucket(1.0 / _REFILL_SECONDS, _BURST))
+        if not bucket.allow(now):
+            return None
+        body = self._body(ref, told, type_, reason, message, wall)
+        return Posting(ref.event_namespace, told.name, body, again)
+
+    def _is_one_of_many(self, key: tuple[str, ...], message: str, now: float) -> bool:
+        similar = self._similar.get(key)
+        if similar is None or now - similar.last > _SIMILAR_SECONDS:
+            similar = self._similar.put(key, _Similar(now))
+        similar.last = now
+        if message in similar.messages:
+            return False
+        if len(similar.messages) >= _MOST_SIMILAR:
+            return True
+        similar.messages.add(message)
+        return False
+
+    def _tell(self, key: tuple[str, ...], ref: ObjectRef, wall: float) -> tuple[_Told, bool]:
+        told = self._told.get(key)
+        if told is not None:
+            told.count += 1
+            return told, True
+        return self._told.put(key, _Told(self._new_name(ref, wall), _timestamp(wall), 1)), False
+
+    def _new_name(self, ref: ObjectRef, wall: float) -> str:
+        """As client-go names them: by object and nanosecond. Two in one tick of the clock are one nanosecond apart."""
+        self._last_stamp = max(int(wall * 1e9), self._last_stamp + 1)
+        suffix = f".{self._last_stamp:x}"
+        return ref.name[: _LONGEST_NAME - len(suffix)].rstrip(".-") + suffix
+
+    def _body(self, ref: ObjectRef, told: _Told, type_: str, reason: str, message: str, wall: float) -> Json:
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": told.name, "namespace": ref.event_namespace},
+            "involvedObject": ref.as_json(),
+            "type": type_,
+            "reason": reason,
+            "message": message,
+            "source": {"component": self._component, "host": self._host},
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+            "firstTimestamp": told.first,
+            "lastTimestamp": _timestamp(wall),
+            "count": told.count,
+        }
+
+
+class _Lru(Generic[K, V]):
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        if key not in self._items:
+            return None
+        self._items.move_to_end(key)
+        return self._items[key]
+
+    def put(self, key: K, value: V) -> V:
+        self._items[key] = value
+        self._items.move_to_end(key)
+        if len(self._items) > self._most:
+            self._items.popitem(last=False)
+        return value
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 2] + " …"
+
+
+def _timestamp(wall: float) -> str:
+    return datetime.fromtimestamp(int(wall), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,138 @@
+"""Kubernetes Events, written in the background: telling people what happened never delays, and never fails, what happens.
+
+Events are core/v1: the role that upstream's users have grants nothing in events.k8s.io.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from sidecar.kube.api import EVENTS, STRATEGIC_MERGE_PATCH, KubeApi
+from sidecar.kube.correlator import Correlator, ObjectRef, Posting
+from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, Unavailable
+from sidecar.kube.transport import Sleep
+
+log = logging.getLogger("sidecar.kube")
+_V2 = 20 - 2
+
+_MOST_WAITING = 1000
+_TRIES, _RETRY_SECONDS = 12, 10.0
+
+
+class Recorder(Protocol):
+    """What a room holds to tell people something."""
+
+    def record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None: ...
+
+
+class EventRecorder:
+    """`Recorder` on an API server. `run` it as a task; before that ends, `flush`."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        *,
+        component: str,
+        host: str = "",
+        most_waiting: int = _MOST_WAITING,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Sleep = asyncio.sleep,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self.written = 0
+        self.dropped = 0
+        """Events that nobody will see: the queue was full, the server refused them, or could not be reached for two minutes."""
+        self.withheld = 0
+        """Events of objects that have had their share."""
+        self._api = api
+        self._correlator = Correlator(component, host)
+        self._waiting: asyncio.Queue[Posting] = asyncio.Queue(most_waiting)
+        self._clock = clock
+        self._wall = wall
+        self._sleep = sleep
+        self._rng = rng
+
+    def record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None:
+        """`type_` is Normal or Warning. Never blocks, never raises."""
+        try:
+            posting = self._correlator.correlate(ref, type_, reason, message, now=self._clock(), wall=self._wall())
+            if posting is None:
+                self.withheld += 1
+            else:
+                self._waiting.put_nowait(posting)
+        except asyncio.QueueFull:
+            self.dropped += 1
+        except Exception:
+            log.exception("An event could not be made", extra={"fields": {"object": str(ref), "reason": reason}})
+
+    async def run(self) -> None:
+        """Write what is recorded, one after another, until cancelled."""
+        while True:
+            posting = await self._waiting.get()
+            try:
+                await self._deliver(posting)
+            except Exception as error:  # noqa: BLE001 - an event is never worth more than what it tells about
+                self._drop(posting, error)
+            finally:
+                self._waiting.task_done()
+
+    async def flush(self, limit: float) -> bool:
+        """Wait until everything recorded is written, but no longer than this. Whether it was done in time."""
+        try:
+            async with asyncio.timeout(limit):
+                await self._waiting.join()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _deliver(self, posting: Posting) -> None:
+        """Try again only where nothing is known of the outcome; the first pause is cut at random, to spread the nodes."""
+        pause = _RETRY_SECONDS * self._rng()
+        for last in (*[False] * (_TRIES - 1), True):
+            try:
+                await self._write(posting)
+            except Unavailable:
+                if last:
+                    raise
+                await self._sleep(pause)
+                pause = _RETRY_SECONDS
+            else:
+                self.written += 1
+                log.log(_V2, "Event", extra={"fields": _summary(posting)})
+                return
+
+    async def _write(self, posting: Posting) -> None:
+        if posting.again:
+            try:
+                await self._api.patch(EVENTS, posting.name, posting.patch, content_type=STRATEGIC_MERGE_PATCH, namespace=posting.namespace)
+                return
+            except NotFound:
+                pass  # it has expired, or the first one was never written: this one starts afresh, with the count so far
+        try:
+            await self._api.create(EVENTS, posting.body, namespace=posting.namespace)
+        except AlreadyExists:
+            pass  # a try whose answer was lost had done it
+
+    def _drop(self, posting: Posting, error: Exception) -> None:
+        self.dropped += 1
+        why = str(error) if isinstance(error, ApiError) else f"{type(error).__name__}: {error}"
+        log.warning("An event was dropped", extra={"fields": _summary(posting) | {"error": why}})
+
+
+def _summary(posting: Posting) -> dict[str, object]:
+    ref = posting.body["involvedObject"]
+    return {
+        "kind": ref["kind"],
+        "object": "/".join(part for part in (ref.get("namespace"), ref["name"]) if part),
+        "type": posting.body["type"],
+        "reason": posting.body["reason"],
+        "message": posting.body["message"],
+        "count": posting.body["count"],
+    }
+
+
+__all__ = ["EventRecorder", "ObjectRef", "Recorder"]

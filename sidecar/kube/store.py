@@ -1,0 +1,93 @@
+"""An indexed cache of slim records. Nothing here awaits, so whatever is read in one go is one consistent picture."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from sidecar.kube.api import Change
+from sidecar.model.objects import Json
+
+R = TypeVar("R")
+Indexer = Callable[[R], Iterable[str]]
+
+
+def by_uid(obj: Json) -> str:
+    """One name, deleted and made again, is two keys: nothing known about the first is taken for the second."""
+    return str(obj["metadata"]["uid"])
+
+
+def by_name(obj: Json) -> str:
+    """`namespace/name`, or the name alone for what has no namespace."""
+    meta = obj["metadata"]
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+class Store(Generic[R]):
+    """Records by key, and by what the indexes say of each. A record may stand under any number of values of an index."""
+
+    def __init__(self, indexes: Mapping[str, Indexer[R]] = MappingProxyType({})) -> None:
+        self._indexers = dict(indexes)
+        self._records: dict[str, R] = {}
+        # Dicts as ordered sets: the same history gives the same order, which makes runs comparable.
+        self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
+
+    def apply(self, change: Change[R]) -> frozenset[str]:
+        """The keys whose record is now another one: the change's key, or none when it taught nothing new.
+
+        What is held decides, not `change.old`. An equal record still replaces the held one, since records may carry
+        something that does not count in their comparison.
+        """
+        key, new = change.key, change.new
+        old = self._records.get(key)
+        # Everything that may raise comes before the first thing that is changed.
+        places = {} if new is None else {name: list(indexer(new)) for name, indexer in self._indexers.items()}
+        if old is not None:
+            self._unlist(key, old)
+        if new is None:
+            self._records.pop(key, None)
+        else:
+            self._records[key] = new
+            self._enlist(key, places)
+        return frozenset() if old == new else frozenset({key})
+
+    def missing(self, seen: Collection[str]) -> list[str]:
+        """The keys held here that a complete list did not show."""
+        return [key for key in self._records if key not in seen]
+
+    def get(self, key: str) -> R | None:
+        return self._records.get(key)
+
+    def by_index(self, name: str, value: str) -> list[R]:
+        """The records that stand under this value. A name that is no index is a bug, and a KeyError."""
+        return [self._records[key] for key in self._indexes[name].get(value, ())]
+
+    def keys(self) -> list[str]:
+        return list(self._records)
+
+    def values(self) -> list[R]:
+        return list(self._records.values())
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def _enlist(self, key: str, places: Mapping[str, Iterable[str]]) -> None:
+        for name, values in places.items():
+            for value in values:
+                self._indexes[name].setdefault(value, {})[key] = None
+
+    def _unlist(self, key: str, old: R) -> None:
+        for name, indexer in self._indexers.items():
+            index = self._indexes[name]
+            for value in indexer(old):
+                held = index.get(value)
+                if held is not None:
+                    held.pop(key, None)
+                    if not held:
+                        del index[value]

@@ -1,0 +1,289 @@
+"""HTTP to the API server: one session, a limiter before every request, a deadline on each, and one exception tree.
+
+Nothing here repeats a request. Whoever asked decides whether and when to ask again, and `Limiter` makes sure that a server
+which asked for quiet gets it from everybody who shares it.
+"""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import aiohttp
+
+from sidecar.engine.backoff import jittered
+from sidecar.engine.limiter import TokenBucket
+from sidecar.kube import wire
+from sidecar.kube.errors import ApiError, Unavailable
+
+Sleep = Callable[[float], Awaitable[None]]
+
+# Watches hold a connection each, workers one while they ask; the library's 100 is what upstream starts as workers alone.
+_MOST_CONNECTIONS = 256
+# aiohttp gives a line up to twice this much; etcd stores no object above 1.5 MiB.
+_READ_BUFFER = 2**21
+# What a server may ask for by Retry-After. Longer would look like a hang.
+_LONGEST_QUIET = 60.0
+_CONNECT_SECONDS = 10.0
+_LONGEST_SILENCE = 600.0
+# Sockets of streams that were left close in later rounds of the event loop, which nobody can wait for.
+_ROUNDS_TO_CLOSE = 5
+# Found dead after a minute. Linux would wait two hours before it asked.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+class Access(Protocol):
+    """Where the server is, how to trust it, and who we are. All of it may change while we run."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def tls(self) -> ssl.SSLContext: ...
+    @property
+    def tls_server_name(self) -> str | None: ...
+    @property
+    def proxy(self) -> str | None: ...
+
+    async def authorization(self) -> str:
+        """The value of the header; empty without a token. May raise whatever an unreadable token file raises."""
+        ...
+
+    async def doubt(self, error: Exception) -> None:
+        """The server refused our credentials, or we its certificate: read everything afresh before the next request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """What a metric wants to know. `status` is 0 when there was no answer; a watch is reported when its headers arrive."""
+
+    on_request: Callable[[str, str, int, float], None] = lambda verb, resource, status, seconds: None
+    on_throttled: Callable[[float], None] = lambda seconds: None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `verb` and `resource` name it for metrics, `what` for people."""
+
+    method: str
+    path: str
+    verb: str
+    resource: str
+    what: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = wire.JSON
+    goes_on: bool = False
+    """A further page of a list: part of a request that has been let through already."""
+
+
+class Limiter:
+    """A token bucket with a door that can be shut for a while: by whoever was told Retry-After, for all who share it."""
+
+    def __init__(
+        self,
+        bucket: TokenBucket,
+        *,
+        clock: Callable[[], float],
+        sleep: Sleep,
+        rng: Callable[[], float],
+        on_throttled: Callable[[float], None],
+    ) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng
+        self._on_throttled = on_throttled
+        self._shut_until = float("-inf")
+
+    async def admit(self, *, free: bool = False) -> None:
+        """Return when one request may be sent. A free one takes no token, but keeps quiet like the others."""
+        asked = self._clock()
+        while True:
+            quiet = self._shut_until - self._clock()
+            if quiet > 0:
+                await self._sleep(quiet)
+                continue
+            wait = 0.0 if free else self._bucket.reserve(self._clock())
+            if wait > 0:
+                await self._sleep(wait)
+            if self._clock() >= self._shut_until:  # else it was shut while we waited, and our token is spent
+                break
+        waited = self._clock() - asked
+        if waited > 0:
+            self._on_throttled(waited)
+
+    def be_quiet(self, seconds: float) -> None:
+        """The server says the same number to all nodes; they must not come back in the same instant."""
+        until = self._clock() + jittered(min(seconds, _LONGEST_QUIET), self._rng, spread=0.5)
+        self._shut_until = max(self._shut_until, until)
+
+
+class Transport:
+    """One connection pool. Several limiters may send through it, each with its own rate."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        user_agent: str,
+        request_timeout: float,
+        watch_silence: float,
+        observer: Observer,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._access = access
+        self._user_agent = user_agent
+        self._observer = observer
+        self._clock = clock
+        self._wall = wall
+        self._request_timeout = request_timeout
+        self._deadline = aiohttp.ClientTimeout(total=request_timeout, sock_connect=min(request_timeout, _CONNECT_SECONDS))
+        self._watch_silence = watch_silence
+        self._patience: dict[str, float] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+            for _ in range(_ROUNDS_TO_CLOSE):
+                await asyncio.sleep(0)
+
+    async def send(self, request: Request, limiter: Limiter) -> bytes:
+        """The body of a 2xx answer; everything else is an ApiError."""
+        await limiter.admit(free=request.goes_on)
+        status, started = 0, self._clock()
+        try:
+            async with await self._open(request, self._deadline) as response:
+                raw = await response.read()
+                status = response.status
+        except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise await self._broken(request, error) from error
+        finally:
+            self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
+        await self._judge(request, limiter, response, raw)
+        return raw
+
+    async def lines(self, request: Request, limiter: Limiter) -> AsyncGenerator[bytes, None]:
+        """The lines of a stream as they arrive, until the server ends it.
+
+        Silence breaks it off, as there might be nobody left at the other end. Servers on an etcd without progress
+        notifications send no bookmarks for a kind that nobody changes; so the longer it has been quiet, the more silence
+        the next stream is allowed, up to where streams end by themselves. A dead peer is found by keep-alive nevertheless.
+        """
+        await limiter.admit()
+        silence = self._patience.get(request.path, self._watch_silence)
+        status, started = 0, self._clock()
+        try:
+            async with asyncio.timeout(self._request_timeout):  # to the headers; from there on silence is measured
+                response = await self._open(request, aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence))
+            status = response.status
+        except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise await self._broken(request, error) from error
+        finally:
+            self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
+        heard = False
+        try:
+            if not 200 <= status < 300:
+                await self._judge(request, limiter, response, await response.read())
+            _keep_alive(response)
+            while line := await response.content.readline():
+                if not line.endswith(b"\n"):
+                    raise Unavailable(f"{request.what}: the stream broke off within a line")
+                heard = True
+                yield line
+        except aiohttp.SocketTimeoutError as error:
+            self._patience[request.path] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)
+            raise Unavailable(f"{request.what}: nothing was heard for {silence:g} s") from error
+        except (OSError, aiohttp.ClientError, TimeoutError, ValueError, aiohttp.http_exceptions.HttpProcessingError) as error:
+            raise await self._broken(request, error) from error
+        finally:
+            _hang_up(response)
+
+    async def _open(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {
+            "Accept": wire.JSON,
+            # A page of 500 claims shrinks to a tenth. A watch is not compressed by servers, and must never wait for a block to fill.
+            "Accept-Encoding": "identity" if request.verb == "watch" else "gzip",
+            "User-Agent": self._user_agent,
+        }
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        authorization = await self._authorization(request)
+        if authorization:
+            headers["Authorization"] = authorization
+        return await self._connected().request(
+            request.method,
+            self._access.server + request.path,
+            params=request.query,
+            data=request.body,
+            headers=headers,
+            timeout=timeout,
+            # Per request: a rotated CA gives new connections, while open watches keep theirs.
+            ssl=self._access.tls,
+            server_hostname=self._access.tls_server_name,
+            proxy=self._access.proxy,
+            allow_redirects=False,  # an API server sends none, and our token is for nobody else
+        )
+
+    async def _authorization(self, request: Request) -> str:
+        try:
+            return await self._access.authorization()
+        except Exception as error:  # the libraries' loaders raise whatever a half-written file provokes
+            raise Unavailable(f"{request.what}: our credentials cannot be read: {error}") from error
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_MOST_CONNECTIONS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_READ_BUFFER,
+            )
+            # aiohttp repeats a PUT or DELETE whose connection broke, though the server may have done it. There is no public switch.
+            self._session._retry_connection = False
+        return self._session
+
+    async def _judge(self, request: Request, limiter: Limiter, response: aiohttp.ClientResponse, raw: bytes) -> None:
+        if 200 <= response.status < 300:
+            return
+        retry_after = wire.retry_after_seconds(response.headers.get("Retry-After"), wall=self._wall)
+        error = wire.refusal(response.status, raw, what=request.what, retry_after=retry_after)
+        if response.status == 401:
+            await self._access.doubt(error)
+        if response.status == 429 and retry_after is not None and not wire.is_disruption_budget(raw):
+            limiter.be_quiet(retry_after)
+        raise error
+
+    async def _broken(self, request: Request, error: Exception) -> ApiError:
+        """No answer, or half of one. Nothing is known of the outcome."""
+        if isinstance(error, aiohttp.ClientSSLError):
+            await self._access.doubt(error)
+        if isinstance(error, TimeoutError):
+            return Unavailable(f"{request.what}: no answer in time ({type(error).__name__})")
+        return Unavailable(f"{request.what}: {type(error).__name__}: {error}")
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """At once: what the server still has to say will not be read, and a TLS farewell would wait for one from its side."""
+    if response.connection and response.connection.transport:
+        response.connection.transport.abort()
+    response.close()
+
+
+def _keep_alive(response: aiohttp.ClientResponse) -> None:
+    """Not every system has these options, and none of them is worth a failure."""
+    transport = response.connection.transport if response.connection else None
+    wire_socket: Any = transport.get_extra_info("socket") if transport else None
+    if wire_socket is None:
+        return
+    try:
+        wire_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEP_ALIVE.items():
+            wire_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    except (AttributeError, OSError):
+        pass

@@ -1,0 +1,207 @@
+"""`KubeApi` as requests to a `Transport`: which verb is which method, path, query and body. Knows HTTP only by name."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+from sidecar.kube import wire
+from sidecar.kube.api import Page, Resource, WatchEvent
+from sidecar.kube.errors import NotFound
+from sidecar.kube.transport import Limiter, Request, Transport
+from sidecar.model.objects import Json
+
+_DISCOVERY_LASTS = 600.0
+
+
+class Kinds:
+    """What discovery said, per api version, for a while: kinds come and go with their definitions."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[float, dict[str, Resource]]] = {}
+
+    def get(self, api_version: str, kind: str) -> Resource | None:
+        until, kinds = self._known.get(api_version, (float("-inf"), {}))
+        return kinds.get(kind) if self._clock() < until else None
+
+    def learn(self, api_version: str, answer: Json) -> None:
+        group, _, version = api_version.rpartition("/")
+        kinds = {
+            entry["kind"]: Resource(group, version, entry["name"], entry["kind"], bool(entry.get("namespaced")))
+            for entry in answer.get("resources") or ()
+            if "/" not in entry["name"]  # pods/eviction and the like are no kinds of their own
+        }
+        self._known[api_version] = self._clock() + _DISCOVERY_LASTS, kinds
+
+
+class KubeClient:
+    """`KubeApi`. Made by `open_client`, or from another client by `with_limits`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        limiter: Callable[[float, int], Limiter],
+        *,
+        qps: float,
+        burst: int,
+        watch_for: Callable[[], int],
+        kinds: Kinds,
+    ) -> None:
+        self._transport = transport
+        self._make_limiter = limiter
+        self._limiter = limiter(qps, burst)
+        self._watch_for = watch_for
+        self._kinds = kinds
+
+    def with_limits(self, *, qps: float, burst: int) -> "KubeClient":
+        """Another client on the same connections, with a rate of its own. Closing the first one closes them for all."""
+        return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, watch_for=self._watch_for, kinds=self._kinds)
+
+    async def aclose(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> "KubeClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        return await self._ask("get", "GET", resource, name=name, namespace=namespace)
+
+    async def list_page(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> Page:
+        query = wire.query_of(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            continue_token=continue_token,
+            resource_version=resource_version,
+        )
+        # A page for a token would make a restart in a big cluster take many seconds. Pages come one after another anyway.
+        answer = await self._ask("list", "GET", resource, namespace=namespace, query=query, goes_on=bool(continue_token))
+        meta = answer.get("metadata") or {}
+        return Page(answer.get("items") or [], meta.get("resourceVersion") or "", meta.get("continue") or "")
+
+    async def watch(
+        self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[WatchEvent, None]:
+        query = wire.query_of(
+            watch="true",
+            allow_watch_bookmarks="true",
+            resource_version=resource_version,
+            timeout_seconds=self._watch_for(),
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+        request = _request("watch", "GET", resource, namespace=namespace, query=query)
+        stream = self._transport.lines(request, self._limiter)
+        try:
+            async for line in stream:
+                yield wire.watch_event(line, what=request.what)
+        finally:
+            await stream.aclose()
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
+        name = str((body.get("metadata") or {}).get("name") or "")
+        return await self._ask("create", "POST", resource, namespace=namespace, named=name, body=body)
+
+    async def replace(
+        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
+    ) -> Json:
+        return await self._ask("update", "PUT", resource, name=name, namespace=namespace, subresource=subresource, body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | list[Any],
+        *,
+        content_type: str,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Json:
+        return await self._ask(
+            "patch", "PATCH", resource, name=name, namespace=namespace, subresource=subresource, body=patch, content_type=content_type
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}:
+            options["preconditions"] = preconditions
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        if propagation:
+            options["propagationPolicy"] = propagation
+        await self._ask("delete", "DELETE", resource, name=name, namespace=namespace, body=options)
+
+    async def create_subresource(
+        self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> Json:
+        return await self._ask("create", "POST", resource, name=name, namespace=namespace, subresource=subresource, body=body)
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource:
+        known = self._kinds.get(api_version, kind)
+        if known is None:
+            what = wire.request_text("discover", api_version, name=kind)
+            request = Request("GET", wire.group_path(api_version), "discover", "", what)
+            self._kinds.learn(api_version, wire.decode(await self._transport.send(request, self._limiter), what=what))
+            known = self._kinds.get(api_version, kind)
+        if known is None:
+            raise NotFound(f"discover {api_version} {kind}: the server knows no such kind", status=404, reason="NotFound")
+        return known
+
+    async def server_version(self) -> str:
+        request = Request("GET", "/version", "get", "version", "get version")
+        answer = wire.decode(await self._transport.send(request, self._limiter), what=request.what)
+        return str(answer.get("gitVersion") or "")
+
+    async def _ask(self, verb: str, method: str, resource: Resource, **of: Any) -> Json:
+        request = _request(verb, method, resource, **of)
+        return wire.decode(await self._transport.send(request, self._limiter), what=request.what)
+
+
+def _request(
+    verb: str,
+    method: str,
+    resource: Resource,
+    *,
+    name: str = "",
+    namespace: str = "",
+    subresource: str = "",
+    named: str = "",
+    query: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | list[Any] | bytes | None = None,
+    content_type: str = wire.JSON,
+    goes_on: bool = False,
+) -> Request:
+    """`named` is the object a POST to its collection is about: for people, not for the path."""
+    return Request(
+        method=method,
+        path=wire.path_of(resource, namespace=namespace, name=name, subresource=subresource),
+        verb=verb,
+        resource=f"{resource}/{subresource}" if subresource else str(resource),
+        what=wire.request_text(verb, resource, namespace=namespace, name=name or named, subresource=subresource),
+        query=query or {},
+        body=None if body is None else wire.encode(body),
+        content_type=content_type,
+        goes_on=goes_on,
+    )

@@ -1,0 +1,135 @@
+"""One suite, run through `kube.client` against every server that claims to be an API server.
+
+Tests here are coroutines that ask for `api`. A server is what `_SERVERS` knows by name; the embedded one of the simulation is
+to be added there, and whatever then fails is wrong in it.
+"""
+
+import asyncio
+import inspect
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from sidecar.kube.api import NAMESPACES
+from sidecar.kube.client import KubeClient, open_client
+from tests.e2e.controlplane import ControlPlane, binaries
+
+Connect = Callable[..., KubeClient]
+_numbers = itertools.count(1)
+
+
+class Server(Protocol):
+    """What the suite needs of a server besides its API."""
+
+    kubeconfig: Path
+
+    def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path: ...
+
+    def forget(self) -> None:
+        """Lose all history: watches and continue tokens from before now are too old."""
+        ...
+
+
+class RealServer:
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self.kubeconfig = plane.kubeconfig
+
+    def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path:
+        return self._plane.kubeconfig_for(namespace=namespace, service_account=service_account)
+
+    def forget(self) -> None:
+        """Compaction alone is not enough: the server remembers recent changes in memory."""
+        self._plane.request("POST", "/api/v1/namespaces", {"metadata": {"generateName": "after-"}})
+        self._plane.compact()
+        self._plane.stop_apiserver()
+        self._plane.start_apiserver()
+
+
+def _real(work_dir: Path) -> Iterator[Server]:
+    with ControlPlane(binaries("core"), work_dir) as plane:
+        yield RealServer(plane)
+
+
+_SERVERS: dict[str, Callable[[Path], Iterator[Server]]] = {"kube-apiserver": _real}
+
+
+@pytest.fixture(scope="session", params=[pytest.param("kube-apiserver", marks=pytest.mark.real_api)])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    yield from _SERVERS[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def connect(server: Server, runner: asyncio.Runner) -> Iterator[Connect]:
+    """More clients, for tests about who is asking or how."""
+    opened: list[KubeClient] = []
+
+    async def opening(options: dict[str, Any]) -> KubeClient:
+        return await open_client(**{"kubeconfig": str(server.kubeconfig), "qps": -1.0, "environ": {}} | options)
+
+    def connect(**options: Any) -> KubeClient:
+        opened.append(runner.run(opening(options)))
+        return opened[-1]
+
+    yield connect
+    for client in opened:
+        runner.run(client.aclose())
+
+
+@pytest.fixture
+def api(connect: Connect) -> KubeClient:
+    return connect()
+
+
+@pytest.fixture
+def namespace(runner: asyncio.Runner, api: KubeClient) -> str:
+    """A new one for each test. Never deleted: emptying it takes a controller."""
+    name = f"contract-{next(_numbers)}"
+    runner.run(api.create(NAMESPACES, {"metadata": {"name": name}}))
+    return name
+
+
+@pytest.fixture
+def impostor(server: Server, tmp_path: Path) -> str:
+    """A kubeconfig with a token that the server never issued."""
+    config = json.loads(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": "not-a-token"}
+    file = tmp_path / "impostor.kubeconfig"
+    file.write_text(json.dumps(config))
+    return str(file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await pyfuncitem.obj(**arguments)
+
+    pyfuncitem.funcargs["runner"].run(limited())
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many contract tests each server passed."""
+    passed: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("passed", []):
+        path, _, parameters = report.nodeid.rpartition("[")
+        if "tests/contract/" in path and report.when == "call":
+            passed[next((name for name in _SERVERS if name in parameters), "no server")] += 1
+    for name, count in passed.items():
+        terminalreporter.write_line(f"contract: {count} tests hold for {name}")

@@ -1,0 +1,317 @@
+"""Where the server is, who we are, and what happens when either changes while we run."""
+
+import asyncio
+import datetime
+import json
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.errors import Fatal
+from sidecar.kube.api import CLAIMS, VOLUMES
+from sidecar.kube.client import KubeClient, open_client
+from sidecar.kube.errors import Unauthorized, Unavailable
+from tests.kube.server import ScriptedServer, refuses, run, says
+
+OK = says({"metadata": {}})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _kubeconfig(folder: Path, server: str, **user: Any) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "k", "cluster": {"server": server} if server else {}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+    }
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(config))
+    return str(file)
+
+
+def _certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
+    """A self-signed one for 127.0.0.1, which is its own CA."""
+    folder.mkdir(exist_ok=True)
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    subject = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
+    command += [*subject, "-out", str(certificate), "-keyout", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return certificate, context
+
+
+def _pod(folder: Path, ca: Path, *, token: str) -> Path:
+    account = folder / "serviceaccount"
+    account.mkdir()
+    (account / "ca.crt").write_bytes(ca.read_bytes())
+    (account / "token").write_text(token)
+    return account
+
+
+async def _client_in(server: ScriptedServer, account: Path, **options: Any) -> KubeClient:
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+    return await server.client(master="", service_account=account, environ=environ, **options)
+
+
+# --- where ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says_what"),
+    [
+        (None, "no such file"),
+        ("", "cannot be used"),
+        ("\0", "cannot be used"),
+        ("just text", "cannot be used"),
+        ("{a: [", "cannot be used"),
+        ("[]", "cannot be used"),
+        ("{}", "cannot be used"),
+        ("{apiVersion: v1, kind: Config, current-context: x, contexts: [], clusters: []}", "cannot be used"),
+    ],
+)
+def test_a_kubeconfig_that_is_missing_or_broken_ends_it_with_one_line(text: str | None, says_what: str, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(Fatal, match=f"kubeconfig .*{says_what}") as caught:
+        run(open_client(kubeconfig=str(file)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kubeconfig_without_a_server(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="names no server"):
+        run(open_client(kubeconfig=_kubeconfig(tmp_path, "")))
+
+
+def test_outside_of_a_cluster_the_text_says_what_to_set(tmp_path: Path) -> None:
+    for environ in ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}):
+        with pytest.raises(Fatal, match=r"--kubeconfig.*KUBECONFIG.*run in a pod"):
+            run(open_client(service_account=tmp_path, environ=environ))
+
+
+def test_master_alone_and_master_over_kubeconfig(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with ScriptedServer(OK) as server:
+            bare = server.url.removeprefix("http://")
+            for options in (
+                {"master": server.url},
+                {"master": server.url + "/"},
+                {"master": bare},
+                {"master": server.url, "kubeconfig": _kubeconfig(tmp_path, "http://127.0.0.1:1")},
+                {"master": server.url, "kubeconfig": _kubeconfig(tmp_path, "")},
+                {"kubeconfig": _kubeconfig(tmp_path, server.url + "/")},
+                {"kubeconfig": f"{tmp_path / 'missing'}:{_kubeconfig(tmp_path, server.url)}"},
+            ):
+                async with await open_client(**options) as client:
+                    await client.get(VOLUMES, "pv")
+            assert len(server.seen) == 7
+
+    run(main())
+
+
+# --- who --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_token_of_a_kubeconfig_is_on_the_wire_of_every_verb_and_of_watches(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with ScriptedServer(OK) as server:
+            config = _kubeconfig(tmp_path, server.url, token="secret")
+            async with await open_client(kubeconfig=config, user_agent="me/1", qps=-1.0) as client:
+                await client.get(VOLUMES, "pv")
+                await client.replace(VOLUMES, {}, name="pv")
+                with pytest.raises(Unavailable):
+                    async for _ in client.watch(VOLUMES, resource_version="1"):
+                        pass
+        assert [(seen.headers["authorization"], seen.headers["user-agent"]) for seen in server.seen] == [("Bearer secret", "me/1")] * 3
+
+    run(main())
+
+
+def test_a_service_account_and_its_rotated_token(tmp_path: Path) -> None:
+    certificate, tls = _certificate(tmp_path / "ca", "one")
+    account = _pod(tmp_path, certificate, token="first\n")
+    clock = Clock()
+
+    async def main() -> None:
+        unauthorized = refuses(401, "Unauthorized", reason="Unauthorized")
+        async with ScriptedServer(OK, unauthorized, OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+            await client.get(VOLUMES, "pv")
+            (account / "token").write_text("second")
+            clock.now = 30.0  # within the minute for which the library keeps a token
+            with pytest.raises(Unauthorized):
+                await client.get(VOLUMES, "pv")
+            await client.get(VOLUMES, "pv")
+        tokens = [seen.headers["authorization"].split() for seen in server.seen]
+        assert [token for _, token in tokens] == ["first", "first", "second"]
+        assert {scheme.lower() for scheme, _ in tokens} == {"bearer"}
+
+    run(main())
+
+
+def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    certificate, tls = _certificate(tmp_path / "ca", "one")
+    account = _pod(tmp_path, certificate, token="first")
+    clock = Clock()
+
+    async def main() -> None:
+        refused = refuses(401, "Unauthorized")
+        async with ScriptedServer(refused, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+            for _ in range(30):
+                clock.now += 1.0
+                with pytest.raises(Unauthorized):
+                    await client.get(VOLUMES, "pv")
+
+    run(main())
+    assert sum("afresh" in record.message for record in caplog.records) == 3
+
+
+def test_an_unreadable_token_is_trouble_that_may_pass(tmp_path: Path) -> None:
+    """The library reads the file again every minute of its own clock, and at once when told that the token is too old."""
+    certificate, tls = _certificate(tmp_path / "ca", "one")
+    account = _pod(tmp_path, certificate, token="first")
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account) as client:
+            for token, ok in (("", False), ("second", True)):
+                (account / "token").write_text(token)
+                _age_token(client)
+                if ok:
+                    await client.get(VOLUMES, "pv")
+                else:
+                    with pytest.raises(Unavailable, match="credentials cannot be read: Token file exists but empty"):
+                        await client.get(VOLUMES, "pv")
+            assert server.seen[0].headers["authorization"].endswith(" second")
+
+    run(main())
+
+
+def _age_token(client: KubeClient) -> None:
+    hook = client._transport._access._configuration.refresh_api_key_hook  # type: ignore[attr-defined]
+    loader = dict(zip(hook.__code__.co_freevars, (cell.cell_contents for cell in hook.__closure__), strict=True))["self"]
+    loader.token_expires_at = datetime.datetime.min
+
+
+@pytest.mark.parametrize("noticed", ["by a refused certificate", "by a changed file"])
+def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
+    old, old_tls = _certificate(tmp_path / "ca", "old")
+    new, new_tls = _certificate(tmp_path / "ca", "new")
+    account = _pod(tmp_path, old, token="t")
+    clock = Clock()
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=old_tls) as before:
+            client = await _client_in(before, account, clock=clock)
+            await client.get(VOLUMES, "pv")
+        async with ScriptedServer(OK, tls=new_tls, port=before.port) as after, client:
+            (account / "ca.crt").write_bytes(new.read_bytes())
+            if noticed == "by a changed file":
+                clock.now = 61.0
+            else:
+                clock.now = 30.0
+                with pytest.raises(Unavailable, match="certificate verify failed"):
+                    await client.get(VOLUMES, "pv")
+            await client.get(VOLUMES, "pv")
+            assert len(after.seen) == 1
+
+    run(main())
+
+
+def test_credentials_that_cannot_be_read_afresh_leave_the_old_ones_at_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+
+    async def main() -> None:
+        async with ScriptedServer(refuses(401, "Unauthorized"), OK) as server:
+            config = _kubeconfig(tmp_path, server.url, token="secret")
+            async with await open_client(kubeconfig=config, qps=-1.0, clock=clock) as client:
+                (tmp_path / "kubeconfig").write_text("{ half")
+                clock.now = 60.0
+                with pytest.raises(Unauthorized):
+                    await client.get(VOLUMES, "pv")
+                await client.get(VOLUMES, "pv")
+            assert server.seen[1].headers["authorization"] == "Bearer secret"
+
+    run(main())
+    assert "Could not read the credentials afresh" in caplog.text
+
+
+# --- how --------------------------------------------------------------------------------------------------------------
+
+
+def test_gzip_is_understood() -> None:
+    async def zipped(request: Any) -> Any:
+        from aiohttp import web
+
+        response = web.json_response({"items": [{"metadata": {"name": "a"}}] * 1000, "metadata": {"resourceVersion": "1"}})
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async def main() -> None:
+        async with ScriptedServer(zipped) as server, await server.client() as client:
+            assert len((await client.list_page(CLAIMS)).items) == 1000
+
+    run(main())
+
+
+def test_the_limiter_stands_before_every_kind_of_request() -> None:
+    async def main() -> None:
+        waited: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            waited.append(round(seconds, 1))
+            clock.now += seconds
+
+        clock = Clock()
+        async with ScriptedServer(OK) as server, await server.client(qps=1.0, burst=1, clock=clock, sleep=sleep) as client:
+            await client.get(VOLUMES, "pv")
+            await client.list_page(VOLUMES)
+            with pytest.raises(Unavailable):
+                async for _ in client.watch(VOLUMES, resource_version="1"):
+                    pass
+            await client.list_page(VOLUMES, continue_token="a further page is free")
+            await client.create(VOLUMES, {})
+            await client.server_version()
+            await client.with_limits(qps=1.0, burst=1).get(VOLUMES, "pv")
+        assert waited == [1.0] * 4
+
+    run(main())
+
+
+def test_many_at_once_share_the_pool() -> None:
+    async def main() -> None:
+        async with ScriptedServer(OK) as server, await server.client() as client:
+            await asyncio.gather(*(client.get(VOLUMES, f"pv{number}") for number in range(300)))
+            assert len(server.seen) == 300
+
+    run(main())
+
+
+def test_closing_twice_and_without_a_request_is_fine() -> None:
+    async def main() -> None:
+        client = await open_client(master="http://127.0.0.1:1")
+        await client.aclose()
+        await client.aclose()
+
+    run(main())
+
+
+def test_the_typed_api_is_never_loaded() -> None:
+    """It would cost 25 MiB on every node."""
+    code = "import sys, sidecar.kube.client; print([name for name in sys.modules if 'core_v1_api' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,442 @@
+"""In virtual time, on a scripted API: what a reflector learns, and how often it asks while the server is broken."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, Change, KubeApi, Page, WatchEvent
+from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequests, Unauthorized, Unavailable
+from sidecar.kube.reflector import Degraded, Denied, Listing, Off, Reflector, ReflectorState, Synced
+from sidecar.kube.store import Store
+from sidecar.model.objects import Json
+from tests.kube.server import Answer, ScriptedServer, hangs_up, refuses, run, says, streams
+from tests.virtualtime import run_virtual
+
+
+@dataclass(frozen=True)
+class Rec:
+    name: str
+    colour: str
+
+
+def obj(name: str, version: int, colour: str = "red") -> Json:
+    return {"metadata": {"name": name, "resourceVersion": str(version)}, "colour": colour}
+
+
+def project(body: Json) -> Rec | None:
+    """Grey ones do not concern us."""
+    return None if body["colour"] == "grey" else Rec(body["metadata"]["name"], body["colour"])
+
+
+def ev(kind: str, name: str, version: int, colour: str = "red") -> WatchEvent:
+    return WatchEvent(kind, obj(name, version, colour))
+
+
+def bookmark(version: int) -> WatchEvent:
+    return WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class ScriptedApi:
+    """Lists and watches that do what they are told; of each script the last entry stays."""
+
+    def __init__(self) -> None:
+        self.lists: list[Any] = [Page([], "10", "")]
+        self.watches: list[Any] = [["for ever"]]
+        self.asked: list[tuple[str, float, str]] = []
+        """(what, when, continue token or version)"""
+        self.closed = 0
+
+    async def list_page(self, resource: object, *, continue_token: str = "", **_: object) -> Page:
+        self.asked.append(("page" if continue_token else "list", now(), continue_token))
+        return cast(Page, await self._play(self.lists))
+
+    async def watch(self, resource: object, *, resource_version: str, **_: object) -> AsyncIterator[WatchEvent]:
+        self.asked.append(("watch", now(), resource_version))
+        try:
+            for step in await self._play(self.watches):
+                match step:
+                    case WatchEvent():
+                        yield step
+                    case "for ever":
+                        await asyncio.Event().wait()
+                    case Exception():
+                        raise step
+                    case _:
+                        await asyncio.sleep(step)
+        finally:
+            self.closed += 1
+
+    async def _play(self, script: list[Any]) -> Any:
+        step = script[0] if len(script) == 1 else script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def attempts(self) -> list[float]:
+        return [at for what, at, _ in self.asked if what != "page"]
+
+
+class Bench:
+    def __init__(self, api: ScriptedApi, **options: Any) -> None:
+        self.api = api
+        self.changes: list[tuple[Rec | None, Rec | None]] = []
+        self.states: list[tuple[float, ReflectorState]] = []
+        self.reflector: Reflector[Rec] = Reflector(
+            cast(KubeApi, api),
+            CLAIMS,
+            **{
+                "project": project,
+                "store": Store[Rec](),
+                "on_change": self._on_change,
+                "on_state": lambda state: self.states.append((now(), state)),
+                "clock": now,
+                "rng": lambda: 0.5,
+                **options,
+            },
+        )
+
+    def _on_change(self, change: Change[Rec]) -> None:
+        self.changes.append((change.old, change.new))
+
+    @property
+    def held(self) -> dict[str, str]:
+        return {key: record.colour for key in self.reflector.store if (record := self.reflector.store.get(key))}
+
+    def run(self, seconds: float) -> "Bench":
+        async def main() -> None:
+            running = asyncio.create_task(self.reflector.run())
+            await asyncio.sleep(seconds)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        run_virtual(main())
+        return self
+
+
+def test_list_then_watch_from_its_version_at_once() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1), obj("b", 2, "grey")], "10", "")]
+    api.watches = [[ev("ADDED", "c", 11), bookmark(20), "for ever"]]
+    bench = Bench(api).run(1.0)
+    assert api.asked == [("list", 0.0, ""), ("watch", 0.0, "10")]
+    assert bench.held == {"a": "red", "c": "red"}
+    reflector = bench.reflector
+    assert (reflector.resource_version, reflector.lists, reflector.attempts, reflector.events) == ("20", 1, 2, 2)
+    assert [state for _, state in bench.states] == [Synced()]
+    assert api.closed == 1, "a cancelled reflector closes its watch"
+
+
+def test_events_become_changes() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1)], "10", "")]
+    api.watches = [
+        [
+            ev("MODIFIED", "a", 11, "blue"),
+            ev("MODIFIED", "a", 12, "blue"),
+            ev("MODIFIED", "a", 13, "grey"),
+            ev("MODIFIED", "a", 14, "grey"),
+            ev("ADDED", "b", 15, "grey"),
+            ev("DELETED", "b", 16, "grey"),
+            ev("DELETED", "never seen", 17),
+            ev("MODIFIED", "late", 18),
+            ev("DELETED", "late", 19),
+            ev("UNHEARD-OF", "x", 20),
+            "for ever",
+        ]
+    ]
+    bench = Bench(api).run(1.0)
+    red, blue, late = Rec("a", "red"), Rec("a", "blue"), Rec("late", "red")
+    assert bench.changes == [(None, red), (red, blue), (blue, None), (None, late), (late, None)]
+    assert bench.reflector.resource_version == "20"
+
+
+def test_pages_are_taken_in_one_by_one_and_count_as_one_attempt() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1)], "10", "t1"), Page([obj("b", 2)], "10", "t2"), Page([obj("c", 3)], "10", "")]
+    bench = Bench(api).run(1.0)
+    assert [what for what, *_ in api.asked] == ["list", "page", "page", "watch"]
+    assert (bench.reflector.attempts, bench.reflector.lists) == (2, 1)
+    assert set(bench.held) == set("abc")
+
+
+def test_a_normal_end_after_a_long_life_resumes_at_once_where_it_was() -> None:
+    api = ScriptedApi()
+    api.watches = [[300.0, bookmark(50)], [300.0, bookmark(60)], ["for ever"]]
+    bench = Bench(api).run(1000.0)
+    assert api.asked == [("list", 0.0, ""), ("watch", 0.0, "10"), ("watch", 300.0, "50"), ("watch", 600.0, "60")]
+    assert bench.reflector.lists == 1
+    assert [state for _, state in bench.states] == [Synced()]
+
+
+def test_a_break_resumes_after_a_moment_without_a_new_list() -> None:
+    api = ScriptedApi()
+    api.watches = [[ev("ADDED", "a", 11), 100.0, Unavailable("reset")], ["for ever"]]
+    bench = Bench(api).run(200.0)
+    assert api.asked[2:] == [("watch", 101.5, "11")]
+    assert [state for _, state in bench.states] == [Synced()], "short trouble is not worth mentioning"
+
+
+@pytest.mark.parametrize("form", ["at once", "in the stream"])
+def test_410_lists_again_and_tells_only_what_differs(form: str) -> None:
+    api = ScriptedApi()
+    gone = Gone("too old", status=410)
+    api.lists = [
+        Page([obj("a", 1), obj("b", 2), obj("c", 3), obj("d", 4)], "10", ""),
+        Page([obj("a", 1), obj("b", 12, "blue"), obj("c", 13, "grey"), obj("e", 14)], "20", ""),
+    ]
+    api.watches = [[100.0, gone], ["for ever"]] if form == "in the stream" else [[100.0], gone, ["for ever"]]
+    bench = Bench(api).run(300.0)
+    assert bench.held == {"a": "red", "b": "blue", "e": "red"}
+    assert bench.changes[4:] == [
+        (Rec("b", "red"), Rec("b", "blue")),
+        (Rec("c", "red"), None),
+        (None, Rec("e", "red")),
+        (Rec("d", "red"), None),
+    ]
+    assert bench.reflector.lists == 2
+    assert [at for what, at, _ in api.asked if what == "list"] == [0.0, 102.5], "nodes are spread over 5 s"
+
+
+def test_410_of_a_continue_token_starts_the_list_again_and_removes_nothing_meanwhile() -> None:
+    api = ScriptedApi()
+    first = Page([obj("a", 1), obj("b", 2)], "10", "")
+    api.lists = [first, Page([obj("a", 1)], "20", "t"), Gone("token too old", status=410), Page([obj("b", 2)], "30", "")]
+    api.watches = [Gone("too old", status=410), ["for ever"]]
+    bench = Bench(api)
+    held: list[dict[str, str]] = []
+    original = api.list_page
+
+    async def spy(*args: Any, **how: Any) -> Page:
+        held.append(bench.held)
+        return await original(*args, **how)
+
+    api.list_page = spy  # type: ignore[method-assign]
+    bench.run(60.0)
+    assert held == [{}, *[{"a": "red", "b": "red"}] * 3]
+    assert bench.held == {"b": "red"}
+    assert bench.reflector.lists == 2
+
+
+BROKEN: dict[str, Callable[[ScriptedApi], None]] = {
+    "list refused": lambda api: api.lists.__setitem__(0, Unavailable("refused")),
+    "list 403": lambda api: api.lists.__setitem__(0, Forbidden("no", status=403)),
+    "list 401": lambda api: api.lists.__setitem__(0, Unauthorized("who", status=401)),
+    "list 404": lambda api: api.lists.__setitem__(0, NotFound("what", status=404)),
+    "list 410": lambda api: api.lists.__setitem__(0, Gone("old", status=410)),
+    "list 429": lambda api: api.lists.__setitem__(0, TooManyRequests("slower", retry_after=0.0)),
+    "list bug": lambda api: api.lists.__setitem__(0, RuntimeError("bug")),
+    "second page 410": lambda api: api.lists.__setitem__(slice(None), [*[Page([], "1", "t"), Gone("old", status=410)] * 5000]),
+    "watch eof": lambda api: api.watches.__setitem__(0, []),
+    "watch one event, eof": lambda api: api.watches.__setitem__(0, [ev("ADDED", "a", 11)]),
+    "watch refused": lambda api: api.watches.__setitem__(0, Unavailable("html")),
+    "watch 403": lambda api: api.watches.__setitem__(0, Forbidden("no", status=403)),
+    "watch 410": lambda api: api.watches.__setitem__(0, Gone("old", status=410)),
+    "watch 410 in stream": lambda api: api.watches.__setitem__(0, [ev("ADDED", "a", 11), Gone("old", status=410)]),
+    "watch 429": lambda api: api.watches.__setitem__(0, TooManyRequests("slower", retry_after=0.0)),
+    "watch bug": lambda api: api.watches.__setitem__(0, [KeyError("metadata")]),
+    "watch eof after 6 s": lambda api: api.watches.__setitem__(0, [6.0]),
+    "watch 410 after 6 s": lambda api: api.watches.__setitem__(0, [6.0, Gone("old", status=410)]),
+}
+
+
+@pytest.mark.parametrize("luck", [0.0, 0.999], ids=["unlucky", "lucky"])
+@pytest.mark.parametrize("how", BROKEN)
+def test_however_broken_never_more_than_one_attempt_a_second(how: str, luck: float, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    api = ScriptedApi()
+    BROKEN[how](api)
+    Bench(api, rng=lambda: luck).run(600.0)
+    times = api.attempts()
+    for first in range(len(times)):  # a list and its watch may come together, so one more than seconds passed
+        for last in range(first, len(times)):
+            assert last - first + 1 <= times[last] - times[first] + 2
+    if "after 6 s" not in how:
+        assert len(times) <= 90, "and in the long run much less"
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= 30.0 + 5.0, "but it never gives up"
+
+
+def test_the_delay_grows_to_15_to_30_seconds_and_starts_again_after_a_good_time() -> None:
+    api = ScriptedApi()
+    api.lists = [*[Unavailable("refused")] * 7, Page([], "10", "")]
+    api.watches = [[20.0, Unavailable("reset")], ["for ever"]]
+    Bench(api, rng=lambda: 0.0).run(200.0)
+    times = api.attempts()
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == [1, 2, 4, 8, 15, 15, 15, 0, 21]
+
+
+def test_429_is_waited_out() -> None:
+    api = ScriptedApi()
+    api.lists = [TooManyRequests("slower", retry_after=40.0), Page([], "10", "")]
+    Bench(api, rng=lambda: 0.0).run(60.0)
+    assert api.attempts() == [0.0, 40.0, 40.0]
+
+
+def test_before_the_first_list_trouble_is_told_at_once() -> None:
+    api = ScriptedApi()
+    api.lists = [Unavailable("list persistentvolumeclaims: connection refused"), Page([], "10", "")]
+    bench = Bench(api)
+    assert bench.reflector.state == Listing()
+    bench.run(10.0)
+    assert bench.states == [(0.0, Degraded("list persistentvolumeclaims: connection refused")), (1.5, Synced())]
+
+
+def test_a_missing_right_is_told_with_verb_and_resource_and_retried() -> None:
+    api = ScriptedApi()
+    why = 'list persistentvolumeclaims: User "x" cannot list resource "persistentvolumeclaims"'
+    api.lists = [*[Forbidden(why, status=403)] * 3, Page([], "10", "")]
+    bench = Bench(api).run(60.0)
+    assert [state for _, state in bench.states] == [Denied(why), Synced()]
+    assert bench.reflector.has_synced
+
+
+def test_a_watch_that_stays_broken_is_told_after_a_while_and_the_cache_stays() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1)], "10", "")]
+    api.watches = [[100.0], *[Unavailable("down")] * 8, ["for ever"]]
+    bench = Bench(api, rng=lambda: 0.0).run(400.0)
+    (_, synced), (told_at, told), (well_at, well) = bench.states
+    assert (synced, told, well) == (Synced(), Degraded("down"), Synced())
+    assert 130.0 <= told_at <= 131.0
+    last_attempt = api.attempts()[-1]
+    assert well_at == last_attempt + 35.0, "silence is good news once nobody can be about to refuse"
+    assert bench.held == {"a": "red"} and bench.reflector.has_synced
+
+
+def test_a_single_event_is_good_news_too() -> None:
+    api = ScriptedApi()
+    api.watches = [*[Unavailable("down")] * 8, [bookmark(20), "for ever"]]
+    bench = Bench(api, rng=lambda: 0.0).run(400.0)
+    assert bench.states[-1] == (api.attempts()[-1], Synced())
+
+
+def test_a_server_that_accepts_nothing_for_half_a_minute_is_not_believed() -> None:
+    api = ScriptedApi()
+    api.watches = [[31.0, Unavailable("no headers in time")]]
+    bench = Bench(api, rng=lambda: 0.0).run(400.0)
+    assert [state for _, state in bench.states] == [Synced(), Degraded("no headers in time")]
+
+
+@pytest.mark.parametrize("error", [Forbidden("list x: cannot list", status=403), NotFound("list x: no such thing", status=404)])
+def test_an_optional_resource_that_is_not_to_be_had_is_off(error: ApiError, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        api = ScriptedApi()
+        api.lists = [error]
+        bench = Bench(api, optional=True)
+        waiting = asyncio.create_task(bench.reflector.wait_synced())
+        await bench.reflector.run()
+        assert await waiting is False
+        assert bench.states == [(0.0, Off(str(error)))]
+        assert len(api.asked) == 1
+
+    run_virtual(main())
+    (line,) = caplog.records
+    assert (line.levelname, line.__dict__["fields"]["resource"], line.__dict__["fields"]["verb"]) == ("WARNING", str(CLAIMS), "list")
+
+
+def test_an_optional_resource_is_not_given_up_for_trouble_or_once_it_was_there() -> None:
+    api = ScriptedApi()
+    api.lists = [Unavailable("down"), Page([obj("a", 1)], "10", ""), Forbidden("no", status=403), Page([obj("a", 1)], "10", "")]
+    api.watches = [Gone("old", status=410), ["for ever"]]
+    bench = Bench(api, optional=True).run(60.0)
+    assert bench.reflector.lists == 2
+    assert bench.held == {"a": "red"}
+
+
+def test_an_odd_object_is_ignored_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    api = ScriptedApi()
+    odd: Json = {"metadata": {"name": "odd", "namespace": "ns", "resourceVersion": "3"}}
+    api.lists = [Page([obj("a", 1), odd, obj("b", 2)], "10", "")]
+    api.watches = [[WatchEvent("MODIFIED", odd), ev("MODIFIED", "c", 12), "for ever"]]
+    bench = Bench(api).run(1.0)
+    assert set(bench.held) == set("abc")
+    (line,) = caplog.records
+    assert line.__dict__["fields"]["key"] == "ns/odd"
+
+
+def test_an_object_that_turns_odd_is_no_longer_ours() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1)], "10", "")]
+    api.watches = [[WatchEvent("MODIFIED", {"metadata": {"name": "a", "resourceVersion": "11"}}), "for ever"]]
+    assert Bench(api).run(1.0).changes == [(None, Rec("a", "red")), (Rec("a", "red"), None)]
+
+
+def test_a_listener_that_fails_costs_nobody_else_anything(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("bug")
+
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1)], "10", "")]
+    bench = Bench(api, on_change=fail, on_state=fail).run(1.0)
+    assert bench.held == {"a": "red"}
+    assert [record.message for record in caplog.records] == ["Handling a change failed", "Reporting a state failed"]
+
+
+def test_a_start_is_spread_only_on_request() -> None:
+    api = ScriptedApi()
+    Bench(api, start_spread=10.0).run(20.0)
+    assert api.attempts() == [5.0, 5.0]
+
+
+def test_metrics_are_told() -> None:
+    told: list[str] = []
+    api = ScriptedApi()
+    api.watches = [[bookmark(11), "for ever"]]
+    Bench(api, **{name: lambda name=name: told.append(name) for name in ("on_attempt", "on_list", "on_event")}).run(1.0)
+    assert told == ["on_attempt", "on_list", "on_attempt", "on_event"]
+
+
+def test_what_is_asked_for_is_passed_on() -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Api(ScriptedApi):
+        async def list_page(self, resource: object, **how: Any) -> Page:  # type: ignore[override]
+            seen.append(how)
+            return Page([], "10", "")
+
+        async def watch(self, resource: object, **how: Any) -> AsyncIterator[WatchEvent]:  # type: ignore[override]
+            seen.append(how)
+            await asyncio.Event().wait()
+            yield bookmark(1)
+
+    Bench(Api(), namespace="ns", label_selector="a=b", field_selector="metadata.name=x").run(1.0)
+    scope = {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=x"}
+    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10"}]
+
+
+def test_on_a_real_wire_broken_servers_are_left_in_peace() -> None:
+    """The same in real time: the stock informer sends thousands of requests in these three seconds."""
+
+    async def one(*answers: Answer) -> int:
+        async with ScriptedServer(*answers) as server, await server.client() as client:
+            reflector = Reflector(client, CLAIMS, project=project, store=Store[Rec]())
+            running = asyncio.create_task(reflector.run())
+            await asyncio.sleep(3.0)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            return len(server.seen)
+
+    async def main() -> list[int]:
+        gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+        page = says({"items": [], "metadata": {"resourceVersion": "5"}})
+        list_works = [page, streams(gone), page, streams(gone), page, streams(gone), page, streams(gone)]
+        return await asyncio.gather(
+            one(hangs_up),
+            one(says("<html>", status=503)),
+            one(refuses(403, "no")),
+            one(refuses(410, "old")),
+            one(refuses(429, "slower", headers={"Retry-After": "1"})),
+            one(page, streams()),
+            one(*list_works),
+        )
+
+    counts = run(main())
+    assert all(1 <= count <= 4 for count in counts), counts

@@ -1,0 +1,309 @@
+"""The wire, in real time with short limits: what a broken server does to one request, and what one request does to a server."""
+
+import asyncio
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from sidecar.engine.limiter import TokenBucket
+from sidecar.kube.api import CLAIMS, PODS, VOLUMES, WatchEvent
+from sidecar.kube.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
+from sidecar.kube.transport import Limiter, Observer
+from tests.kube.server import Answer, ScriptedServer, event, hangs, hangs_up, refuses, run, says, streams
+from tests.virtualtime import run_virtual
+
+
+async def _get(server: ScriptedServer, **options: Any) -> Any:
+    async with await server.client(**options) as client:
+        return await client.get(VOLUMES, "pv")
+
+
+async def _watch(server: ScriptedServer, **options: Any) -> list[WatchEvent]:
+    events: list[WatchEvent] = []
+    async with await server.client(**options) as client:
+        async for each in client.watch(VOLUMES, resource_version="5"):
+            events.append(each)
+    return events
+
+
+async def _outcome(answer: Answer, call: Any, **options: Any) -> ApiError:
+    async with ScriptedServer(answer) as server:
+        with pytest.raises(ApiError) as caught:
+            await call(server, **options)
+        assert len(server.seen) == 1, "the transport must not ask again by itself"
+        return caught.value
+
+
+@pytest.mark.parametrize("call", [_get, _watch])
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (hangs_up, Unavailable),
+        (says("<html>502</html>", status=503, content_type="text/html"), Unavailable),
+        (says("<html>welcome</html>\n", content_type="text/html"), Unavailable),
+        (says("not json\n"), Unavailable),
+        (says(b"\xff\xfe\n"), Unavailable),
+        (says("", status=302, headers={"Location": "http://127.0.0.1:1/"}), ApiError),
+        (refuses(403, "may not", reason="Forbidden"), Forbidden),
+        (refuses(410, "too old", reason="Expired"), Gone),
+        (refuses(429, "slower", headers={"Retry-After": "7"}), TooManyRequests),
+        (refuses(500, "etcd", reason="InternalError"), Unavailable),
+        (hangs, Unavailable),
+    ],
+    ids=["eof", "html503", "html200", "garbage", "binary", "redirect", "403", "410", "429", "500", "silent"],
+)
+def test_every_broken_answer_is_one_exception_and_one_request(call: Any, answer: Answer, kind: type[ApiError]) -> None:
+    error = run(_outcome(answer, call, request_timeout=0.3))
+    assert type(error) is kind
+    assert "persistentvolumes" in str(error)
+
+
+def test_watches_have_keep_alive() -> None:
+    """A peer that vanished is found within a minute, even where bookmarks are rare."""
+
+    async def main() -> None:
+        async with ScriptedServer(streams(event("ADDED", "a", 6), then="silent")) as server, await server.client() as client:
+            stream = client.watch(VOLUMES, resource_version="5")
+            await anext(stream)
+            (connection,) = client._transport._session.connector._acquired  # type: ignore[union-attr]
+            wire = connection.transport.get_extra_info("socket")  # type: ignore[union-attr]
+            assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+            assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+            await stream.aclose()
+
+    run(main())
+
+
+def test_refused_connection() -> None:
+    async def main() -> None:
+        async with ScriptedServer() as server:
+            pass
+        with pytest.raises(Unavailable, match="get persistentvolumes pv"):
+            await _get(server)
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", ["get", "replace", "delete", "patch"])
+def test_a_connection_that_dies_between_requests_is_not_tried_again(method: str) -> None:
+    """aiohttp would repeat GET, PUT and DELETE on a reused connection by itself."""
+
+    async def main() -> None:
+        async with ScriptedServer(says({"metadata": {}}), hangs_up) as server, await server.client() as client:
+            await client.get(VOLUMES, "pv")
+            with pytest.raises(Unavailable):
+                match method:
+                    case "get":
+                        await client.get(VOLUMES, "pv")
+                    case "replace":
+                        await client.replace(VOLUMES, {}, name="pv")
+                    case "delete":
+                        await client.delete(VOLUMES, "pv")
+                    case _:
+                        await client.patch(VOLUMES, "pv", {}, content_type="application/merge-patch+json")
+            assert len(server.seen) == 2
+
+    run(main())
+
+
+def test_a_slow_answer_ends_at_the_deadline() -> None:
+    started = time.monotonic()
+    error = run(_outcome(hangs, _get, request_timeout=0.2))
+    assert 0.2 <= time.monotonic() - started < 2.0
+    assert "in time" in str(error)
+
+
+def test_a_page_that_breaks_off_is_unavailable() -> None:
+    async def half(request: Any) -> Any:
+        return await streams(b'{"items": [', then="breaks")(request)
+
+    assert isinstance(run(_outcome(half, _get)), Unavailable)
+
+
+def test_watch_events_then_normal_end() -> None:
+    async def main() -> list[WatchEvent]:
+        async with ScriptedServer(streams(event("ADDED", "a", 6), event("BOOKMARK", "", 9))) as server:
+            return await _watch(server)
+
+    assert [(each.type, each.resource_version) for each in run(main())] == [("ADDED", "6"), ("BOOKMARK", "9")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        streams(event("ADDED", "a", 6), then="breaks"),
+        streams(event("ADDED", "a", 6), then="silent"),
+        streams(event("ADDED", "a", 6), b'{"type":"ADD'),
+        streams(event("ADDED", "a", 6), b'{"type":"ADD', then="breaks"),
+        streams(event("ADDED", "a", 6), b"x" * 5_000_000 + b"\n"),
+        streams(event("ADDED", "a", 6), b"<html>\n"),
+    ],
+    ids=["truncated", "half-open", "cut-line", "cut-line-and-broken", "endless-line", "garbage"],
+)
+def test_a_watch_that_goes_wrong_later_keeps_what_it_said(answer: Answer) -> None:
+    async def main() -> None:
+        events = []
+        async with ScriptedServer(answer) as server, await server.client(watch_silence=0.3) as client:
+            with pytest.raises(Unavailable):
+                async for each in client.watch(VOLUMES, resource_version="5"):
+                    events.append(each)
+        assert [each.resource_version for each in events] == ["6"]
+
+    run(main())
+
+
+def test_a_quiet_kind_is_given_more_and_more_time_until_it_speaks() -> None:
+    async def main() -> list[str]:
+        texts: list[str] = []
+        silent, speaks = streams(then="silent"), streams(event("ADDED", "a", 6), then="silent")
+        async with ScriptedServer(silent, silent, speaks, silent) as server, await server.client(watch_silence=0.1) as client:
+            for _ in range(4):
+                with pytest.raises(Unavailable) as caught:
+                    async for _ in client.watch(VOLUMES, resource_version="5"):
+                        pass
+                texts.append(str(caught.value).rpartition("for ")[2])
+        return texts
+
+    assert run(main()) == ["0.1 s", "0.2 s", "0.4 s", "0.1 s"]
+
+
+def test_an_error_event_ends_a_watch() -> None:
+    async def main() -> None:
+        error = {"type": "ERROR", "object": {"code": 410, "message": "too old", "reason": "Expired"}}
+        async with ScriptedServer(streams(event("ADDED", "a", 6), error)) as server:
+            with pytest.raises(Gone, match="watch persistentvolumes: too old"):
+                await _watch(server)
+
+    run(main())
+
+
+def test_a_watch_outlives_the_request_deadline_and_leaving_it_closes_the_connection() -> None:
+    async def main() -> None:
+        async def slowly(request: Any) -> Any:
+            from aiohttp import web
+
+            response = web.StreamResponse()
+            await response.prepare(request)
+            try:
+                for version in range(1000):
+                    await response.write(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n' % version)
+                    await asyncio.sleep(0.05)
+            finally:
+                gone.set()
+            return response
+
+        gone = asyncio.Event()
+        async with ScriptedServer(slowly) as server, await server.client(request_timeout=0.2) as client:
+            stream = client.watch(VOLUMES, resource_version="5")
+            heard = 0
+            async for _ in stream:
+                heard += 1
+                if heard == 10:
+                    break
+            await stream.aclose()
+            await gone.wait()
+
+    run(main())
+
+
+def test_every_request_is_reported_with_its_status() -> None:
+    seen: list[tuple[str, str, int]] = []
+    observer = Observer(on_request=lambda verb, resource, status, seconds: seen.append((verb, resource, status)))
+
+    async def main() -> None:
+        async with (
+            ScriptedServer(says({}), refuses(404, "no"), hangs_up, streams()) as server,
+            await server.client(observer=observer) as client,
+        ):
+            await client.get(VOLUMES, "pv")
+            for _ in range(2):
+                with pytest.raises(ApiError):
+                    await client.get(CLAIMS, "a", namespace="ns")
+            async for _ in client.watch(PODS, resource_version="1"):
+                pass
+
+    run(main())
+    assert seen == [
+        ("get", "persistentvolumes", 200),
+        ("get", "persistentvolumeclaims", 404),
+        ("get", "persistentvolumeclaims", 0),
+        ("watch", "pods", 200),
+    ]
+
+
+def test_429_makes_all_of_this_client_wait_and_no_other() -> None:
+    async def main() -> None:
+        answers = (refuses(429, "slower", headers={"Retry-After": "1"}), says({}))
+        async with ScriptedServer(*answers) as server, await server.client(rng=lambda: 0.0) as client:
+            other = client.with_limits(qps=-1.0, burst=1)
+            with pytest.raises(TooManyRequests) as caught:
+                await client.get(VOLUMES, "pv")
+            assert caught.value.retry_after == 1.0
+            await other.get(VOLUMES, "pv")
+            await asyncio.gather(client.get(VOLUMES, "pv"), client.get(VOLUMES, "pw"))
+            first, unhindered, *late = (seen.at for seen in server.seen)
+        assert unhindered - first < 0.9
+        assert all(at - first >= 0.99 for at in late)
+
+    run(main())
+
+
+def test_a_disruption_budget_holds_nobody_back() -> None:
+    async def main() -> None:
+        budget = refuses(429, "budget", headers={"Retry-After": "10"}, causes=[{"reason": "DisruptionBudget", "message": "needs 1"}])
+        async with ScriptedServer(budget, says({})) as server, await server.client() as client:
+            with pytest.raises(TooManyRequests) as caught:
+                await client.create_subresource(PODS, "p", "eviction", {}, namespace="ns")
+            assert caught.value.retry_after == 10.0
+            await client.get(VOLUMES, "pv")
+            assert server.seen[1].at - server.seen[0].at < 1.0
+
+    run(main())
+
+
+class TestLimiter:
+    """In virtual time."""
+
+    def _limiter(self, waits: list[float], *, qps: float = 5.0, burst: int = 2, jitter: float = 0.0) -> Limiter:
+        clock = asyncio.get_running_loop().time
+        return Limiter(TokenBucket(qps, burst), clock=clock, sleep=asyncio.sleep, rng=lambda: jitter, on_throttled=waits.append)
+
+    def test_burst_then_rate(self) -> None:
+        async def main() -> list[float]:
+            waits: list[float] = []
+            limiter = self._limiter(waits)
+            await asyncio.gather(*(limiter.admit() for _ in range(5)))
+            return waits
+
+        assert run_virtual(main()) == pytest.approx([0.2, 0.4, 0.6])
+
+    def test_quiet_is_kept_also_by_those_who_wait_already(self) -> None:
+        async def main() -> list[float]:
+            limiter = self._limiter([], burst=1)
+            times: list[float] = []
+
+            async def one() -> None:
+                await limiter.admit()
+                times.append(asyncio.get_running_loop().time())
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(3):
+                    group.create_task(one())
+                await asyncio.sleep(0)
+                limiter.be_quiet(10.0)
+            return times
+
+        first, *late = run_virtual(main())
+        assert first == 0.0
+        assert all(at >= 10.0 for at in late)
+
+    def test_quiet_is_spread_and_bounded(self) -> None:
+        async def main() -> float:
+            limiter = self._limiter([], jitter=0.999)
+            limiter.be_quiet(86_400.0)
+            await limiter.admit()
+            return asyncio.get_running_loop().time()
+
+        assert 60.0 < run_virtual(main()) < 90.1

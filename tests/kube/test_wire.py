@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.kube import wire
+from sidecar.kube.api import CAPACITIES, CLAIMS, PODS, VOLUMES
+from sidecar.kube.errors import ApiError, Conflict, Gone, Unavailable
+
+
+def test_paths_by_group_namespace_name_and_subresource() -> None:
+    assert wire.path_of(CLAIMS) == "/api/v1/persistentvolumeclaims"
+    assert wire.path_of(CLAIMS, namespace="ns", name="a") == "/api/v1/namespaces/ns/persistentvolumeclaims/a"
+    assert wire.path_of(VOLUMES, namespace="ignored", name="pv") == "/api/v1/persistentvolumes/pv"
+    assert wire.path_of(CAPACITIES, namespace="ns") == "/apis/storage.k8s.io/v1/namespaces/ns/csistoragecapacities"
+    assert wire.path_of(PODS, namespace="ns", name="p", subresource="eviction") == "/api/v1/namespaces/ns/pods/p/eviction"
+
+
+def test_a_name_cannot_leave_its_place_in_the_path() -> None:
+    assert wire.path_of(VOLUMES, name="../nodes/x?y") == "/api/v1/persistentvolumes/..%2Fnodes%2Fx%3Fy"
+
+
+def test_query_leaves_out_what_says_nothing() -> None:
+    assert wire.query_of(limit=500, continue_token="", label_selector="a=b") == {"limit": "500", "labelSelector": "a=b"}
+    assert wire.query_of(continue_token="xyz") == {"continue": "xyz"}
+
+
+def test_requests_are_named_for_people() -> None:
+    assert wire.request_text("get", CLAIMS, namespace="ns", name="a") == "get persistentvolumeclaims ns/a"
+    assert wire.request_text("list", CAPACITIES) == "list csistoragecapacities.storage.k8s.io"
+    assert wire.request_text("create", PODS, namespace="ns", name="p", subresource="eviction") == "create pods/eviction ns/p"
+
+
+def test_bytes_are_sent_as_they_are() -> None:
+    assert wire.encode(b'{ "a":1}') == b'{ "a":1}'
+    assert wire.encode({"a": [1]}) == b'{"a":[1]}'
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("7", 7.0),
+        ("-3", 0.0),
+        ("soon", None),
+        ("Thu, 01 Jan 1970 00:16:50 GMT", 10.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert wire.retry_after_seconds(header, wall=lambda: 1000.0) == seconds
+
+
+@given(st.text())
+def test_no_retry_after_is_an_accident(header: str) -> None:
+    seconds = wire.retry_after_seconds(header, wall=lambda: 0.0)
+    assert seconds is None or seconds >= 0
+
+
+def test_a_refusal_says_what_the_server_said() -> None:
+    raw = b'{"message":"it changed","reason":"Conflict"}'
+    error = wire.refusal(409, raw, what="update persistentvolumeclaims ns/a", retry_after=None)
+    assert isinstance(error, Conflict)
+    assert str(error) == "update persistentvolumeclaims ns/a: it changed"
+
+
+@pytest.mark.parametrize("raw", [b"<html>\n  <b>no</b></html>", b"[]", b'"text"', b"\xff\xfe", b""])
+def test_a_refusal_without_a_status_object_is_one_too(raw: bytes) -> None:
+    error = wire.refusal(503, raw, what="list nodes", retry_after=None)
+    assert isinstance(error, Unavailable)
+    assert str(error).startswith("list nodes: ")
+    assert "\n" not in str(error)
+
+
+def test_a_long_page_is_quoted_shortly() -> None:
+    assert len(str(wire.refusal(502, b"x" * 100_000, what="get nodes", retry_after=None))) < 300
+
+
+@pytest.mark.parametrize("line", [b"<html>\n", b"{", b"[]\n", b"1\n", b"{}\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":{}}\n'])
+def test_garbage_in_a_watch_is_unavailable(line: bytes) -> None:
+    with pytest.raises(Unavailable, match=r"^watch x: "):
+        wire.watch_event(line, what="watch x")
+
+
+def test_an_error_event_is_raised_as_what_it_carries() -> None:
+    with pytest.raises(Gone, match="too old"):
+        wire.watch_event(b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}', what="watch x")
+    with pytest.raises(Unavailable):
+        wire.watch_event(b'{"type":"ERROR","object":{"message":"etcd is gone"}}', what="watch x")
+
+
+@given(st.binary())
+def test_no_line_is_an_accident(line: bytes) -> None:
+    try:
+        wire.watch_event(line, what="watch x")
+    except ApiError:
+        pass
+
+
+def test_a_disruption_budget_is_told_from_a_busy_server() -> None:
+    assert wire.is_disruption_budget(b'{"details":{"causes":[{"reason":"DisruptionBudget","message":"needs 1"}]}}')
+    for raw in (b"too many", b"{}", b'{"details":{}}', b'{"details":{"causes":[{"reason":"Other"}, 3]}}', b'{"details":3}'):
+        assert not wire.is_disruption_budget(raw)
