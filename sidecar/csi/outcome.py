@@ -39,6 +39,13 @@ class DriverError(SidecarError):
         self.message = message
 
 
+class BadAnswer(DriverError):
+    """The driver answered OK, with something that cannot be used. Nobody knows what it did, so this is never a final verdict."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.INTERNAL, message)
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """The volume exists."""
@@ -76,7 +83,7 @@ _MAY_BE_RUNNING: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code
 
 def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | NoSpaceHere | Refused:
     """`may_reschedule`: there is topology and a selected node, so giving the claim back can lead it elsewhere."""
-    if error.code in _MAY_BE_RUNNING:
+    if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer):
         return MaybeRunning(str(error))
     if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
         return NoSpaceHere(str(error))

@@ -1,0 +1,201 @@
+"""Opens the driver's socket, and moves the link. No other file knows that there is a socket.
+
+A connection is one gRPC channel, opened anew after each loss. Letting gRPC reconnect by itself would be less code, but then
+calls would reach a restarted driver before anybody has asked whether it is still the same one.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import quote
+
+import grpc
+
+from sidecar.csi import link
+from sidecar.errors import Fatal
+
+_READY: Final = grpc.ChannelConnectivity.READY
+_FAILED: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+
+OPTIONS: Final = (
+    # Without it the authority is the percent-encoded path, which servers written in Go refuse.
+    ("grpc.default_authority", "localhost"),
+    # Half an hour without a call would close the connection; a quiet node is not a lost driver.
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    # Channels to the same address share connections, and their back-off, unless told not to. The link decides both here.
+    ("grpc.use_local_subchannel_pool", 1),
+    # No keepalive: on a unix socket it finds nothing that a deadline does not, and servers punish it.
+    # No reconnect back-off either: setting its minimum also limits the first handshake, which a busy driver may not make in 200 ms.
+    ("grpc.max_receive_message_length", 64 << 20),
+)
+
+
+def socket_path(address: str) -> str:
+    """The path in `/csi/csi.sock`, `unix:///csi/csi.sock` or `unix:csi.sock`. Only a socket of this node can be this node's driver."""
+    if address.startswith("/"):
+        return address
+    scheme, colon, rest = address.partition(":")
+    if scheme != "unix" or not colon:
+        raise Fatal(f"--csi-address={address} is no unix socket; write it as /path/to/csi.sock or unix:///path/to/csi.sock")
+    return rest.removeprefix("//")
+
+
+class Wire:
+    """The socket and what is open on it."""
+
+    def __init__(self, path: str, *, grace: float, recheck: float = 5.0) -> None:
+        """`grace`: how long calls on a replaced connection may go on. `recheck`: how often to look whether the file is another one."""
+        self._path = path
+        self._grace = grace
+        self._recheck = recheck
+        self._channel: grpc.aio.Channel | None = None
+        self._changed: asyncio.Task[None] | None = None
+        self._file: tuple[int, ...] = ()
+        self._retiring: dict[asyncio.Task[None], grpc.aio.Channel] = {}
+
+    async def connect(self, patience: float) -> link.Connected | link.ConnectFailed:
+        self._retire(self._grace)
+        why = why_no_socket(self._path)
+        if why:
+            return link.ConnectFailed(why)
+        self._file = _identity(self._path)
+        channel = grpc.aio.insecure_channel(f"unix:{quote(self._path)}", options=OPTIONS)
+        try:
+            why = await self._open(channel, patience)
+            if not why:
+                self._channel = channel
+                self._changed = asyncio.create_task(channel.wait_for_state_change(_READY))
+                return link.Connected()
+            return link.ConnectFailed(why)
+        finally:
+            if self._channel is not channel:
+                await channel.close()
+
+    async def _open(self, channel: grpc.aio.Channel, patience: float) -> str:
+        try:
+            async with asyncio.timeout(patience):
+                state = channel.get_state(try_to_connect=True)
+                while state is not _READY:
+                    if state in _FAILED:
+                        return why_refused(self._path)
+                    await channel.wait_for_state_change(state)
+                    state = channel.get_state(try_to_connect=True)
+        except TimeoutError:
+            return f"{self._path} accepts connections, but nothing was said on one for {patience:.3g} s; the driver seems to hang"
+        return ""
+
+    async def broken(self) -> link.Disconnected:
+        """Returns when the connection has broken, or when another driver has put its own socket in the place of this one."""
+        changed = self._changed
+        if changed is None:
+            return link.Disconnected("the connection was closed")
+        while not changed.done():
+            await asyncio.wait({changed}, timeout=self._recheck)
+            if not changed.done() and _identity(self._path) not in (self._file, ()):
+                return link.Disconnected(f"{self._path} has been replaced by another socket")
+        return link.Disconnected(f"the connection to the driver at {self._path} was lost")
+
+    async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes:
+        """One call. What it raises is gRPC's own, and for the driver file to translate."""
+        if self._channel is None:
+            raise ConnectionError(f"{self._path} is not connected")
+        # Bytes in, bytes out: what a message is, the codec knows.
+        method_call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method, None, None)
+        return await method_call(request, timeout=timeout)
+
+    async def close(self) -> None:
+        """Ends everything at once, calls included."""
+        self._retire(0.0)
+        retiring, self._retiring = self._retiring, {}
+        for task, channel in retiring.items():
+            task.cancel()
+            await channel.close()
+
+    def _retire(self, grace: float) -> None:
+        """Calls on the old connection may still come to their end: a server that stops gracefully waits for exactly that."""
+        channel, changed, self._channel, self._changed = self._channel, self._changed, None, None
+        if changed is not None:
+            changed.cancel()
+        if channel is not None:
+            task = asyncio.create_task(_close_after(channel, grace))
+            self._retiring[task] = channel
+            task.add_done_callback(lambda done: self._retiring.pop(done, None))
+
+
+async def _close_after(channel: grpc.aio.Channel, grace: float) -> None:
+    """gRPC's own grace would do, but once begun it cannot be cut short."""
+    await asyncio.sleep(grace)
+    await channel.close()
+
+
+def why_no_socket(path: str) -> str:
+    """Empty when there is a socket."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116  # beside the other calls of os and socket a Path would only be in the way
+    except FileNotFoundError:
+        return f"{path} does not exist"
+    except OSError as error:
+        return f"{path} cannot be reached ({error.strerror})"
+    if stat.S_ISSOCK(mode):
+        return ""
+    kind = "a directory" if stat.S_ISDIR(mode) else "a regular file" if stat.S_ISREG(mode) else "something else"
+    return f"{path} is no socket but {kind}"
+
+
+def why_refused(path: str) -> str:
+    """gRPC does not tell why it could not connect, so ask the kernel directly. Only after a failure: a healthy driver never sees this."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            if error.errno == errno.ECONNREFUSED:
+                return f"nobody listens on {path} (a socket left behind by a driver that ended)"
+            return f"{path} cannot be connected to ({error.strerror or error})"
+    return f"what listens on {path} does not speak gRPC"
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """Which file this is; empty when there is none. The inode alone is not enough, it is given again at once."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  # as above
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+async def move(
+    wire: Wire,
+    *,
+    start: tuple[link.Link, link.Action],
+    ask: Callable[[link.Probe | link.Read], Awaitable[link.Event]],
+    clock: Callable[[], float],
+    on_step: Callable[[link.Link], None],
+) -> link.GiveUp:
+    """Performs one action after the other until the link gives up."""
+    current, action = start
+    on_step(current)
+    while not isinstance(action, link.GiveUp):
+        await asyncio.sleep(action.after)
+        event = await _perform(action, wire, ask)
+        current, action = current.step(event, now=clock())
+        on_step(current)
+    return action
+
+
+async def _perform(
+    action: link.Connect | link.Probe | link.Read | link.Serve,
+    wire: Wire,
+    ask: Callable[[link.Probe | link.Read], Awaitable[link.Event]],
+) -> link.Event:
+    match action:
+        case link.Connect(patience=patience):
+            return await wire.connect(patience)
+        case link.Serve():
+            return await wire.broken()
+        case link.Probe() | link.Read():
+            return await ask(action)

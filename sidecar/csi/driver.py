@@ -1,0 +1,265 @@
+"""The driver's calls, each with a deadline. `RpcError` is caught here and nowhere else.
+
+`DriverConnection` is what wiring opens: the socket, the link that says whether it may be used, and the driver behind it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from csi_proto import csi_pb2 as pb
+from sidecar.csi import channel, codec, link, redact
+from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
+from sidecar.csi.outcome import BadAnswer, Code, DriverError
+from sidecar.errors import Fatal
+from sidecar.model.topology import Segment
+from sidecar.observe.logs import V
+
+LOG: Final = logging.getLogger("sidecar.csi")
+VERBOSE: Final = V(5)
+"""Where upstream logs requests and answers."""
+REMIND: Final = 10.0
+"""Seconds after which an unchanged trouble is logged again."""
+
+M = TypeVar("M", bound=Message)
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Generic[M, A]):
+    """One method of the driver, and how its answer is read."""
+
+    path: str
+    message: type[M]
+    read: Callable[[M], A]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+PROBE: Final = Rpc("/csi.v1.Identity/Probe", pb.ProbeResponse, codec.is_ready)
+PLUGIN_INFO: Final = Rpc("/csi.v1.Identity/GetPluginInfo", pb.GetPluginInfoResponse, codec.name_and_version)
+PLUGIN_CAPABILITIES: Final = Rpc("/csi.v1.Identity/GetPluginCapabilities", pb.GetPluginCapabilitiesResponse, codec.plugin_capabilities)
+CONTROLLER_CAPABILITIES: Final = Rpc(
+    "/csi.v1.Controller/ControllerGetCapabilities", pb.ControllerGetCapabilitiesResponse, codec.controller_capabilities
+)
+NODE_INFO: Final = Rpc("/csi.v1.Node/NodeGetInfo", pb.NodeGetInfoResponse, codec.node)
+CREATE: Final = Rpc("/csi.v1.Controller/CreateVolume", pb.CreateVolumeResponse, codec.created_volume)
+DELETE: Final = Rpc("/csi.v1.Controller/DeleteVolume", pb.DeleteVolumeResponse, lambda _answer: None)
+CAPACITY: Final = Rpc("/csi.v1.Controller/GetCapacity", pb.GetCapacityResponse, codec.capacity)
+
+
+def code_of(status: grpc.StatusCode) -> Code:
+    """The two enumerations have the same seventeen names; a test says so."""
+    return Code[status.name]
+
+
+class Caller:
+    """One call on the wire: its deadline, its log lines, its metric, and its failure as a DriverError."""
+
+    def __init__(
+        self, wire: channel.Wire, *, timeout: float, on_call: Callable[[str, str, float], None], clock: Callable[[], float]
+    ) -> None:
+        self._wire = wire
+        self._timeout = timeout
+        self._on_call = on_call
+        self._clock = clock
+
+    async def call(self, rpc: Rpc[M, A], request: Message) -> A:
+        _log("GRPC call", rpc, "request", request)
+        answer = _parsed(rpc, await self._timed(rpc, request))
+        _log("GRPC response", rpc, "response", answer)
+        return rpc.read(answer)
+
+    async def _timed(self, rpc: Rpc[Any, Any], request: Message) -> bytes:
+        started = self._clock()
+        result = await self._sent(rpc, request)
+        error = result if isinstance(result, DriverError) else None
+        self._on_call(rpc.path, (error.code if error else Code.OK).value, self._clock() - started)
+        if isinstance(result, DriverError):
+            LOG.log(VERBOSE, "GRPC error", extra={"fields": {"method": rpc.path, "error": str(result)}})
+            raise result
+        return result
+
+    async def _sent(self, rpc: Rpc[Any, Any], request: Message) -> bytes | DriverError:
+        """The failure is returned, not raised: raised from here it would drag gRPC's error, and with it this frame, along."""
+        try:
+            return await self._wire.unary(rpc.path, request.SerializeToString(), timeout=self._timeout)
+        except grpc.RpcError as error:
+            return DriverError(code_of(error.code()), error.details() or "")
+        except (ConnectionError, grpc.aio.UsageError) as error:
+            return DriverError(Code.UNAVAILABLE, str(error))
+        except asyncio.CancelledError:
+            if _cancelled_by_caller():
+                raise
+            # gRPC says the same when its channel was closed under the call. Nobody asked this task to end, so it must not.
+            return DriverError(Code.CANCELLED, "the connection was closed during the call")
+
+
+class GrpcDriver:
+    """`csi.api.Driver` over gRPC."""
+
+    def __init__(self, caller: Caller, *, standing: Callable[[], link.Link]) -> None:
+        self._caller = caller
+        self._standing = standing
+
+    @property
+    def info(self) -> DriverInfo:
+        known = self._standing().known
+        if known is None:
+            raise RuntimeError("the driver has not been ready yet; wait for first_ready before asking what it is")
+        return known
+
+    async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
+        return await self._call(CREATE, codec.create_volume(request, secrets=secrets))
+
+    async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
+        await self._call(DELETE, codec.delete_volume(volume_id, secrets=secrets))
+
+    async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
+        return await self._call(CAPACITY, codec.get_capacity(query))
+
+    async def _call(self, rpc: Rpc[M, A], request: Message) -> A:
+        state = self._standing().state
+        if not isinstance(state, link.Ready):
+            raise DriverError(Code.UNAVAILABLE, f"{rpc.name} was not sent, the driver is away: {state.why}")
+        return await self._caller.call(rpc, request)
+
+
+class Interview:
+    """What the link wants to know of the driver."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._asking = ""
+
+    async def ask(self, action: link.Probe | link.Read) -> link.Event:
+        try:
+            if isinstance(action, link.Probe):
+                return link.Probed(await self._ask(PROBE, pb.ProbeRequest()))
+            return link.InfoRead(await self._info())
+        except DriverError as error:
+            return link.Failed(self._asking, error)
+
+    async def _info(self) -> DriverInfo:
+        name, version = await self._ask(PLUGIN_INFO, pb.GetPluginInfoRequest())
+        plugin = await self._ask(PLUGIN_CAPABILITIES, pb.GetPluginCapabilitiesRequest())
+        controller = await self._controller(plugin)
+        node_id, segment = await self._node()
+        return DriverInfo(name=name, version=version, plugin=plugin, controller=controller, node_id=node_id, segment=segment)
+
+    async def _controller(self, plugin: frozenset[str]) -> frozenset[str]:
+        """Asked even of a driver that advertises no controller, as upstream; from such a one Unimplemented is a fair answer."""
+        try:
+            return await self._ask(CONTROLLER_CAPABILITIES, pb.ControllerGetCapabilitiesRequest())
+        except DriverError as error:
+            if error.code is Code.UNIMPLEMENTED and CONTROLLER_SERVICE not in plugin:
+                return frozenset()
+            raise
+
+    async def _node(self) -> tuple[str, Segment]:
+        return await self._ask(NODE_INFO, pb.NodeGetInfoRequest())
+
+    async def _ask(self, rpc: Rpc[M, A], request: Message) -> A:
+        self._asking = rpc.name
+        return await self._caller.call(rpc, request)
+
+
+class DriverConnection:
+    """The socket, the link and the driver behind it. `run` moves it in one task; everybody else uses `driver`."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        call_timeout: float,
+        start_limit: float = 30.0,
+        topology: bool = True,
+        on_state: Callable[[link.LinkState], None],
+        on_call: Callable[[str, str, float], None],
+        clock: Callable[[], float] = time.monotonic,
+        limits: link.Limits | None = None,
+    ) -> None:
+        """`limits`, where given, wins over `start_limit`. `on_state` hears each change, `on_call` each call that was sent."""
+        path = channel.socket_path(address)
+        self._limits = limits or link.Limits(start=start_limit, patience=call_timeout)
+        self._topology = topology
+        self._on_state = on_state
+        self._clock = clock
+        self._wire = channel.Wire(path, grace=call_timeout)
+        self._link, self._first = link.Link.start(path, now=clock(), limits=self._limits, topology=topology)
+        self._told: tuple[link.LinkState | None, float] = (None, 0.0)
+        self._settled = asyncio.Event()
+        caller = Caller(self._wire, timeout=call_timeout, on_call=on_call, clock=clock)
+        self._interview = Interview(caller)
+        self.driver: Final = GrpcDriver(caller, standing=lambda: self._link)
+
+    @property
+    def state(self) -> link.LinkState:
+        return self._link.state
+
+    async def run(self) -> None:
+        """Moves the link until cancelled. Raises Fatal when it gives up."""
+        start = link.Link.start(self._link.path, now=self._clock(), limits=self._limits, topology=self._topology)
+        end = await channel.move(self._wire, start=start, ask=self._interview.ask, clock=self._clock, on_step=self._stepped)
+        raise Fatal(end.text)
+
+    async def first_ready(self) -> DriverInfo:
+        """Returns when the driver has been ready once. Raises Fatal when the link gives up before; `run` must be running."""
+        await self._settled.wait()
+        if self._link.known is None:
+            raise Fatal(self._link.state.why)
+        return self._link.known
+
+    async def close(self) -> None:
+        """Call it when `run` has ended. Calls still in flight end as Canceled; who wants their answers waits for them before."""
+        await self._wire.close()
+
+    def _stepped(self, new: link.Link) -> None:
+        old, self._link = self._link, new
+        if isinstance(new.state, link.Ready):
+            for remark in link.remarks(old.known, new.state.info, topology=self._topology):
+                LOG.warning(remark.message, extra={"fields": dict(remark.fields)})
+        self._tell(new.state)
+        if isinstance(new.state, (link.Ready, link.GaveUp)):
+            self._settled.set()
+
+    def _tell(self, state: link.LinkState) -> None:
+        told, at = self._told
+        if state != told:
+            self._on_state(state)
+        elif self._clock() - at < REMIND:
+            return
+        self._told = (state, self._clock())
+        level = logging.WARNING if isinstance(state, (link.Lost, link.GaveUp)) else logging.INFO
+        LOG.log(level, "Driver connection", extra={"fields": {"state": type(state).__name__, **_details(state)}})
+
+
+def _details(state: link.LinkState) -> dict[str, str]:
+    if isinstance(state, link.Ready):
+        return {"driver": state.info.name, "version": state.info.version, "node": state.info.node_id, "segment": str(state.info.segment)}
+    return {"why": state.why}
+
+
+def _parsed(rpc: Rpc[M, Any], raw: bytes) -> M:
+    try:
+        return rpc.message.FromString(raw)
+    except DecodeError as error:
+        raise BadAnswer(f"the driver answered {rpc.name} with bytes that are no {rpc.message.__name__}: {error}") from None
+
+
+def _log(text: str, rpc: Rpc[Any, Any], kind: str, message: Message) -> None:
+    if LOG.isEnabledFor(VERBOSE):  # so that redacting costs nothing where nobody reads it
+        LOG.log(VERBOSE, text, extra={"fields": {"method": rpc.path, kind: redact.one_line(message)}})
+
+
+def _cancelled_by_caller() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

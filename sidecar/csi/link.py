@@ -1,0 +1,332 @@
+"""The connection's state machine: the socket appears → the driver is probed → it says what it is → ready → lost → ready again.
+
+Nothing here waits, connects or looks at a clock. Whoever moves the link performs the one action it is given, tells what came
+of it as an event together with the time, and is given the next action. `_RULES` is the whole law:
+
+    Waiting  Connected → Probing    ConnectFailed → Waiting, or GaveUp when the start limit has passed
+    Lost     Connected → Probing    ConnectFailed → Lost
+    Probing  Probed(ready) → Reading    Probed(not ready) → Probing    Failed → see `_failed`
+    Reading  InfoRead → Ready, or GaveUp when the driver is another one than before    Failed → see `_failed`
+    Ready    Disconnected → Lost
+
+Upstream exits on every lost connection and lets kubelet restart it. Here a connection comes back in the process: on a node
+whose driver is being updated that saves listing the whole cluster again. Only facts that everything else was built on
+(the driver's name, the node's id, its topology) cannot change under a running process; then it exits, like upstream.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+from sidecar.csi.api import TOPOLOGY, DriverInfo
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.engine.backoff import Backoff
+from sidecar.model.topology import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All in seconds."""
+
+    start: float = 30.0
+    """How long there may be no connection before the first time ready; upstream's value."""
+    probe_pause: float = 1.0
+    """Between two probes; upstream's value."""
+    patience: float = 10.0
+    """For one attempt to connect. A socket whose owner hangs accepts at once and then stays silent."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(start=0.2, cap=2.0))
+
+
+# ---- states: what the rest of the program is told -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """No connection yet, and there has never been a ready driver."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """Connected; the driver has not yet said that it is ready."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The driver is ready and is being asked what it is."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Calls may be made."""
+
+    info: DriverInfo
+    why: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The driver was ready once and is not reachable now."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The process has to end; `why` is its last text."""
+
+    why: str
+
+
+LinkState = Waiting | Probing | Reading | Ready | Lost | GaveUp
+
+
+# ---- events: what came of an action -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailed:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InfoRead:
+    info: DriverInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A question about the driver itself was not answered."""
+
+    rpc: str
+    error: DriverError
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    why: str
+
+
+Event = Connected | ConnectFailed | Probed | InfoRead | Failed | Disconnected
+
+
+# ---- actions: what to do next, after so many seconds --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    patience: float
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Watch the connection until it breaks."""
+
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    text: str
+    after: float = 0.0
+
+
+Action = Connect | Probe | Read | Serve | GiveUp
+
+
+# ---- the machine --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where the connection stands. `known` is what the driver said of itself when it was last ready."""
+
+    path: str
+    limits: Limits
+    topology: bool
+    """Whether topology is wanted at all; the feature gate may be off."""
+    deadline: float
+    state: LinkState
+    known: DriverInfo | None = None
+    failures: int = 0
+    """Since it was last ready."""
+
+    @classmethod
+    def start(cls, path: str, *, now: float, limits: Limits, topology: bool) -> "tuple[Link, Action]":
+        waiting = Waiting(f"connecting to {path}")
+        return cls(path, limits, topology, now + limits.start, waiting), Connect(min(limits.patience, limits.start))
+
+    def step(self, event: Event, *, now: float) -> "tuple[Link, Action]":
+        rule = _RULES.get((type(self.state), type(event)))
+        if rule is None:
+            raise ValueError(f"{event} cannot happen to a link that is {self.state}: whoever moves the link has a bug")
+        return rule(self, event, now)
+
+
+Step = tuple[Link, Action]
+
+
+def _connected(link: Link, _event: Connected, _now: float) -> Step:
+    return replace(link, state=Probing("connected; the driver has not yet answered a probe")), Probe()
+
+
+def _not_connected(link: Link, event: ConnectFailed, now: float) -> Step:
+    if link.known is None and now >= link.deadline:
+        return _give_up(link, _nobody_came(link, event.why))
+    return _away(link, event.why, now)
+
+
+def _probed(link: Link, event: Probed, _now: float) -> Step:
+    if event.ready:
+        return replace(link, state=Reading("the driver is ready; asking for its name, capabilities and topology")), Read()
+    return replace(link, state=Probing("the driver says that it is not ready")), Probe(after=link.limits.probe_pause)
+
+
+def _failed(link: Link, event: Failed, now: float) -> Step:
+    """A slow driver is asked again for ever. Any other refusal ends the start, as upstream; later it must not: work is in flight."""
+    why = f"{event.rpc} failed: {event.error}"
+    match event.error.code:
+        case Code.DEADLINE_EXCEEDED:
+            return replace(link, state=Probing(why)), Probe(after=link.limits.probe_pause)
+        case Code.UNAVAILABLE:
+            # It was connected a moment ago, so the start limit begins anew: a driver that restarts is given the same time again.
+            return _away(replace(link, deadline=now + link.limits.start), why, now)
+        case _ if link.known is not None:
+            return _away(link, why, now)
+        case _:
+            return _give_up(link, _refused(link, event))
+
+
+def _read(link: Link, event: InfoRead, _now: float) -> Step:
+    changed = [] if link.known is None else _changes(link.known, event.info, topology=link.topology)
+    if changed:
+        return _give_up(link, _changed(link, changed))
+    return replace(link, state=Ready(event.info), known=event.info, failures=0), Serve()
+
+
+def _disconnected(link: Link, event: Disconnected, now: float) -> Step:
+    return _away(link, event.why, now)
+
+
+_RULES: Final[Mapping[tuple[type[LinkState], type[Event]], Callable[[Link, Any, float], Step]]] = {
+    (Waiting, Connected): _connected,
+    (Waiting, ConnectFailed): _not_connected,
+    (Lost, Connected): _connected,
+    (Lost, ConnectFailed): _not_connected,
+    (Probing, Probed): _probed,
+    (Probing, Failed): _failed,
+    (Reading, InfoRead): _read,
+    (Reading, Failed): _failed,
+    (Ready, Disconnected): _disconnected,
+}
+
+
+def _away(link: Link, why: str, now: float) -> Step:
+    """Stay away for a while, then connect. Before the first time ready the last attempt falls on the start limit itself."""
+    after, patience = link.limits.backoff.delay(link.failures), link.limits.patience
+    state: LinkState = Lost(why)
+    if link.known is None:
+        state = Waiting(why)
+        after = max(0.0, min(after, link.deadline - now))
+        patience = max(min(patience, link.deadline - now - after), link.limits.backoff.start)
+    return replace(link, state=state, failures=link.failures + 1), Connect(patience, after=after)
+
+
+def _give_up(link: Link, text: str) -> Step:
+    return replace(link, state=GaveUp(text)), GiveUp(text)
+
+
+# ---- what a person reads ------------------------------------------------------------------------------------------------
+
+
+def _nobody_came(link: Link, why: str) -> str:
+    return (
+        f"no CSI driver within {link.limits.start:g} s: {why}. Check that the driver's container runs, that --csi-address "
+        "names the socket it serves, and that both containers mount the directory of that socket."
+    )
+
+
+def _refused(link: Link, event: Failed) -> str:
+    if event.error.code is Code.UNIMPLEMENTED:
+        return f"the CSI driver at {link.path} does not implement {event.rpc}, which every CSI driver on a node must: {event.error}"
+    return f"the CSI driver at {link.path} failed {event.rpc} at start: {event.error}. Its own log should say why."
+
+
+def _changed(link: Link, changes: list[str]) -> str:
+    return (
+        f"the CSI driver at {link.path} came back as another one: {'; '.join(changes)}. "
+        "What this process holds was built on the old answer; it ends so that a new one starts from the new answer."
+    )
+
+
+def _changes(old: DriverInfo, new: DriverInfo, *, topology: bool) -> list[str]:
+    pairs = [
+        ("its name", old.name, new.name),
+        ("the node's id", old.node_id, new.node_id),
+        ("the node's topology", str(_used_segment(old, topology=topology)), str(_used_segment(new, topology=topology))),
+    ]
+    return [f"{what} was {before!r} and is now {after!r}" for what, before, after in pairs if before != after]
+
+
+def _used_segment(info: DriverInfo, *, topology: bool) -> Segment:
+    """Topology that nobody uses may change as it likes; topology that comes into use counts as changed."""
+    return info.segment if topology and TOPOLOGY in info.plugin else Segment()
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something worth a log line that stops nobody: a constant message and its fields."""
+
+    message: str
+    fields: Mapping[str, str]
+
+
+# "Domain name notation, at most 63 characters, beginning and ending with an alphanumeric" (CSI spec, GetPluginInfo).
+_DRIVER_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+
+
+def remarks(old: DriverInfo | None, new: DriverInfo, *, topology: bool) -> list[Remark]:
+    """What upstream accepts, starts; but a person should know of it."""
+    found = []
+    if not _DRIVER_NAME.fullmatch(new.name):
+        found.append(Remark("The driver's name is not one the CSI specification allows", {"driver": new.name}))
+    if topology and TOPOLOGY in new.plugin and not new.segment:
+        found.append(Remark("The driver advertises topology but reports none for this node", {"driver": new.name}))
+    if old is not None:
+        found += _capability_remarks(old, new)
+    return found
+
+
+def _capability_remarks(old: DriverInfo, new: DriverInfo) -> list[Remark]:
+    before, after = old.plugin | old.controller, new.plugin | new.controller
+    if before == after:
+        return []
+    fields = {"gained": ",".join(sorted(after - before)), "lost": ",".join(sorted(before - after))}
+    return [Remark("The driver came back with other capabilities", fields)]

@@ -1,0 +1,61 @@
+"""What may be logged of a CSI message: one line of JSON in which no field marked `csi_secret` shows anything but that it was set.
+
+Generic through descriptors: a message or a secret field added to the specification later is covered without a change here.
+"""
+
+import base64
+import json
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+STRIPPED: Final = "***stripped***"
+CSI_SECRET: Final = 1059
+"""The number of the field option in csi.proto. Its generated object is the codec's to import."""
+
+
+def one_line(message: Message) -> str:
+    """Field names as in the specification; what is not set is left out."""
+    return json.dumps(_message(message), ensure_ascii=False, separators=(",", ":"))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    secret = _secret_fields(message.DESCRIPTOR)
+    return {field.name: STRIPPED if field.name in secret else _field(field, value) for field, value in message.ListFields()}
+
+
+@cache
+def _secret_fields(descriptor: Descriptor) -> frozenset[str]:
+    return frozenset(field.name for field in descriptor.fields if _is_secret(field))
+
+
+def _is_secret(field: FieldDescriptor) -> bool:
+    return any(option.number == CSI_SECRET and bool(value) for option, value in field.GetOptions().ListFields())
+
+
+def _field(field: FieldDescriptor, value: Any) -> Any:
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        # A map is a repeated message of key and value; what its values are, the value field of that message knows.
+        return {str(key): _single(entry.fields_by_name["value"], value[key]) for key in sorted(value)}
+    if field.is_repeated:
+        return [_single(field, item) for item in value]
+    return _single(field, value)
+
+
+def _single(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, Message):
+        return _message(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if field.enum_type is not None:
+        return _enum_name(field.enum_type, value)
+    return value
+
+
+def _enum_name(enum: EnumDescriptor, number: int) -> Any:
+    """Enums are open: a newer driver may send a number that our copy of the specification has no name for."""
+    known = enum.values_by_number.get(number)
+    return number if known is None else known.name

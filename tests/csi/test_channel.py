@@ -1,0 +1,260 @@
+"""The socket itself, against a real server in real time with short limits."""
+
+import asyncio
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import grpc
+import pytest
+
+from csi_proto import csi_pb2 as pb
+from sidecar.csi import channel
+from sidecar.csi.link import Connected, ConnectFailed, Disconnected
+from sidecar.errors import Fatal
+from tests.csi.driver_in_loop import FakeDriver, run, until
+
+PROBE = "/csi.v1.Identity/Probe"
+
+
+def wire_to(path: Path, *, grace: float = 2.0, recheck: float = 0.02) -> channel.Wire:
+    return channel.Wire(str(path), grace=grace, recheck=recheck)
+
+
+async def refused(path: Path, *, patience: float = 1.0) -> str:
+    wire = wire_to(path)
+    event = await wire.connect(patience)
+    await wire.close()
+    assert isinstance(event, ConnectFailed)
+    assert str(path) in event.why
+    return event.why.replace(str(path), "PATH")
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("/csi/csi.sock", "/csi/csi.sock"),
+        ("unix:///csi/csi.sock", "/csi/csi.sock"),
+        ("unix:/csi/csi.sock", "/csi/csi.sock"),
+        ("unix:csi.sock", "csi.sock"),
+    ],
+)
+def test_F5_addresses(address: str, path: str) -> None:
+    assert channel.socket_path(address) == path
+
+
+@pytest.mark.parametrize("address", ["dns:///x", "tcp://127.0.0.1:1", "localhost:1", "csi.sock", "unix", ""])
+def test_F5_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(Fatal, match="is no unix socket"):
+        channel.socket_path(address)
+
+
+def test_a_missing_socket(tmp_path: Path) -> None:
+    assert run(refused(tmp_path / "csi.sock")) == "PATH does not exist"
+    assert run(refused(tmp_path / "no" / "csi.sock")) == "PATH does not exist"
+
+
+def test_no_socket_at_all(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    assert run(refused(tmp_path)) == "PATH is no socket but a directory"
+    assert run(refused(tmp_path / "file")) == "PATH is no socket but a regular file"
+    assert run(refused(tmp_path / "pipe")) == "PATH is no socket but something else"
+    assert run(refused(tmp_path / "file" / "csi.sock")) == "PATH cannot be reached (Not a directory)"
+
+
+def test_a_socket_left_behind(tmp_path: Path) -> None:
+    path = tmp_path / "csi.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    assert run(refused(path)) == "nobody listens on PATH (a socket left behind by a driver that ended)"
+
+
+def test_a_socket_that_does_not_speak(tmp_path: Path) -> None:
+    path = tmp_path / "csi.sock"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        assert "nothing was said on one for 0.2 s" in run(refused(path, patience=0.2))
+
+
+def test_a_socket_that_speaks_something_else(tmp_path: Path) -> None:
+    async def main() -> str:
+        async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"220 welcome to something else\r\n")
+            writer.close()
+            await writer.wait_closed()
+
+        async with await asyncio.start_unix_server(greet, path):
+            return await refused(path)
+
+    path = tmp_path / "csi.sock"
+    assert run(main()) == "what listens on PATH does not speak gRPC"
+
+
+def test_a_path_with_blanks_and_percent_signs(tmp_path: Path) -> None:
+    async def main() -> None:
+        folder = tmp_path / "a %41 b"
+        folder.mkdir()
+        # gRPC's server takes an address, so it wants the path quoted as well.
+        driver = FakeDriver(Path(quote(str(folder / "csi.sock"))))
+        await driver.start()
+        wire = wire_to(folder / "csi.sock")
+        assert await wire.connect(1.0) == Connected()
+        assert await wire.unary(PROBE, b"", timeout=1.0) == b""
+        await wire.close()
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_slow_handshake_is_no_failure(tmp_path: Path) -> None:
+    """A busy driver may take its time to accept; gRPC's minimum back-off, were it set, would also be the limit for this."""
+
+    async def main() -> None:
+        front, back = tmp_path / "csi.sock", tmp_path / "behind.sock"
+        driver = FakeDriver(back)
+        await driver.start()
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            try:
+                while data := await source.read(65536):
+                    sink.write(data)
+            finally:
+                sink.close()
+
+        async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(0.6)
+            behind_reader, behind_writer = await asyncio.open_unix_connection(back)
+            await asyncio.gather(pump(reader, behind_writer), pump(behind_reader, writer), return_exceptions=True)
+            ended.set()
+
+        ended = asyncio.Event()
+        async with await asyncio.start_unix_server(late, front):
+            wire = wire_to(front)
+            assert await wire.connect(5.0) == Connected()
+            await wire.close()
+            await ended.wait()
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_killed_driver_is_noticed_without_a_call(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(tmp_path / "csi.sock")
+        await driver.start()
+        wire = wire_to(driver.path, recheck=60.0)
+        assert await wire.connect(1.0) == Connected()
+        watch = asyncio.create_task(wire.broken())
+        await asyncio.sleep(0.05)
+        assert not watch.done()
+        await driver.stop()
+        assert await watch == Disconnected(f"the connection to the driver at {driver.path} was lost")
+        await wire.close()
+
+    run(main())
+
+
+def test_a_socket_replaced_under_a_living_driver_is_noticed(tmp_path: Path) -> None:
+    async def main() -> None:
+        old, new = FakeDriver(tmp_path / "csi.sock"), FakeDriver(tmp_path / "csi.sock")
+        await old.start()
+        wire = wire_to(old.path)
+        assert await wire.connect(1.0) == Connected()
+        watch = asyncio.create_task(wire.broken())
+        old.path.unlink()
+        await asyncio.sleep(0.1)
+        assert not watch.done()  # a socket that is merely gone still serves those who are connected
+        await new.start()
+        assert "replaced by another socket" in (await watch).why
+        assert await wire.connect(1.0) == Connected()
+        await wire.unary(PROBE, b"", timeout=1.0)
+        assert (old.calls, new.calls) == ([], ["Probe"])
+        await wire.close()
+        await new.stop()
+        await old.stop()
+
+    run(main())
+
+
+def test_calls_on_a_replaced_connection_come_to_their_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(tmp_path / "csi.sock", slow={"Probe": 0.3})
+        await driver.start()
+        wire = wire_to(driver.path)
+        await wire.connect(1.0)
+        call = asyncio.create_task(wire.unary(PROBE, b"", timeout=2.0))
+        await until(lambda: driver.running == 1)
+        assert await wire.connect(1.0) == Connected()
+        assert await call == pb.ProbeResponse().SerializeToString()
+        await wire.close()
+        await driver.stop()
+
+    run(main())
+
+
+def test_closing_ends_calls_on_replaced_connections_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(tmp_path / "csi.sock", slow={"Probe": 30.0})
+        await driver.start()
+        wire = wire_to(driver.path, grace=30.0)
+        calls = []
+        for count in (1, 2):
+            await wire.connect(1.0)
+            calls.append(asyncio.create_task(wire.unary(PROBE, b"", timeout=30.0)))
+            await until(lambda count=count: driver.running == count)  # type: ignore[misc]
+        await wire.close()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError]
+        assert await wire.broken() == Disconnected("the connection was closed")
+        with pytest.raises(ConnectionError):
+            await wire.unary(PROBE, b"", timeout=1.0)
+        await wire.close()
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_cancelled_attempt_leaves_nothing_open(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "csi.sock"
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(path))
+            silent.listen()
+            wire = wire_to(path)
+            attempt = asyncio.create_task(wire.connect(30.0))
+            await asyncio.sleep(0.05)
+            attempt.cancel()
+            await asyncio.gather(attempt, return_exceptions=True)
+            assert attempt.cancelled()
+            await wire.close()
+
+    run(main())
+
+
+def test_a_threaded_server_sees_a_plain_authority(tmp_path: Path) -> None:
+    """Servers written in Go refuse what gRPC would send by itself: the percent-encoded path."""
+    seen: list[str] = []
+
+    def probe(_request: bytes, context: Any) -> bytes:
+        seen.append(context._rpc_event.call_details.host.decode())
+        return b""
+
+    async def main() -> None:
+        wire = wire_to(tmp_path / "csi.sock")
+        assert await wire.connect(1.0) == Connected()
+        await wire.unary(PROBE, b"", timeout=1.0)
+        await wire.close()
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    handler: Any = grpc.unary_unary_rpc_method_handler(probe)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("csi.v1.Identity", {"Probe": handler}),))
+    server.add_insecure_port(f"unix:{tmp_path / 'csi.sock'}")
+    server.start()
+    run(main())
+    server.stop(0).wait()
+    assert seen == ["localhost"]

@@ -1,0 +1,463 @@
+"""The driver's calls and the whole connection, against a real server in real time with short limits."""
+
+import asyncio
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from csi_proto import csi_pb2 as pb
+from sidecar.csi import redact
+from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, CapacityAnswer, CapacityQuery, CreateRequest
+from sidecar.csi.api import Driver as DriverProtocol
+from sidecar.csi.driver import VERBOSE, DriverConnection, code_of
+from sidecar.csi.link import GaveUp, Lost, Probing, Reading, Ready, Waiting
+from sidecar.csi.outcome import BadAnswer, Code, DriverError
+from sidecar.errors import Fatal
+from sidecar.model.topology import Segment
+from tests.csi.driver_in_loop import QUICK, RPC, FakeDriver, becomes, connection, run, until
+
+REQUEST = CreateRequest(name="pvc-1", required_bytes=100, capabilities=())
+CANARY = "canary-19c4"
+CREATE = "/csi.v1.Controller/CreateVolume"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "csi.sock"
+
+
+# ---- becoming ready -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_ready_info(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        async with connection(f"unix://{path}") as (door, seen, _):
+            with pytest.raises(RuntimeError, match="not been ready yet"):
+                _ = door.driver.info
+            info = await door.first_ready()
+            assert (info.name, info.version, info.node_id) == ("test-driver", "v1", "node-1")
+            assert info.plugin == {CONTROLLER_SERVICE, TOPOLOGY}
+            assert info.controller == {CREATE_DELETE_VOLUME, GET_CAPACITY}
+            assert info.segment == Segment((("topology.test/node", "node-1"),))
+            assert door.driver.info is info
+            assert door.state == Ready(info)
+            assert seen.names == ["Waiting", "Probing", "Reading", "Ready"]
+            assert await door.first_ready() is info
+            fits: DriverProtocol = door.driver
+            assert fits.info.name == "test-driver"
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_driver_that_is_not_ready_is_waited_for(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, ready=False)
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await until(lambda: driver.count("Probe") >= 5)
+            assert seen.states[-1] == Probing("the driver says that it is not ready")
+            assert driver.count("GetPluginInfo") == 0
+            driver.ready = True
+            await door.first_ready()
+            assert seen.names == ["Waiting", "Probing", "Probing", "Reading", "Ready"]
+        await driver.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetInfo"])
+def test_a_driver_that_hangs_at_start_is_waited_for(path: Path, method: str) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, slow={method: 60.0})
+        await driver.start()
+        async with connection(path, timeout=0.1) as (door, seen, _):
+            await until(lambda: seen.codes(method) == ["DeadlineExceeded"] * 2)
+            assert isinstance(seen.states[-1], Probing | Reading)
+            driver.slow.clear()
+            await door.first_ready()
+        await driver.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetInfo"])
+def test_a_driver_that_fails_at_start_ends_the_process(path: Path, method: str) -> None:
+    async def main() -> str:
+        driver = FakeDriver(path, fails={method: (grpc.StatusCode.UNIMPLEMENTED, "no such thing")})
+        await driver.start()
+        async with connection(path) as (door, seen, task):
+            with pytest.raises(Fatal) as first:
+                await door.first_ready()
+            with pytest.raises(Fatal) as ran:
+                await task
+            assert str(first.value) == str(ran.value)
+            assert seen.states[-1] == GaveUp(str(ran.value))
+        await driver.stop()
+        return str(ran.value)
+
+    text = run(main())
+    assert f"does not implement {method}" in text
+    assert "no such thing" in text
+
+
+def test_an_unavailable_answer_is_retried_without_spinning(path: Path) -> None:
+    """The driver itself may say UNAVAILABLE on a connection that is fine."""
+
+    async def main() -> None:
+        driver = FakeDriver(path, fails={"Probe": (grpc.StatusCode.UNAVAILABLE, "warming up")})
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await asyncio.sleep(0.3)
+            assert 3 <= driver.count("Probe") <= 15
+            assert any("warming up" in state.why for state in seen.states if isinstance(state, Waiting))
+            driver.fails.clear()
+            await door.first_ready()
+        await driver.stop()
+
+    run(main())
+
+
+def test_no_controller_service_and_no_controller(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, plugin=[], fails={"ControllerGetCapabilities": (grpc.StatusCode.UNIMPLEMENTED, "")})
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            info = await door.first_ready()
+            assert (info.plugin, info.controller) == (frozenset(), frozenset())
+        await driver.stop()
+
+    run(main())
+
+
+def test_odd_drivers_start_with_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, name="Not_A_Name", segments={})
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            assert (await door.first_ready()).segment == Segment()
+        await driver.stop()
+
+    run(main())
+    warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert [text.split()[2] for text in warned] == ["name", "advertises"]
+
+
+# ---- calls --------------------------------------------------------------------------------------------------------------
+
+
+def test_each_call_reaches_the_driver_and_is_counted(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            assert (await door.driver.create_volume(REQUEST, secrets={"a": "b"})).volume_id == "test-volume-id"
+            assert driver.requests[-1].secrets == {"a": "b"}
+            await door.driver.delete_volume("v", secrets={"c": "d"})
+            assert driver.requests[-1] == pb.DeleteVolumeRequest(volume_id="v", secrets={"c": "d"})
+            assert await door.driver.get_capacity(CapacityQuery()) == CapacityAnswer(1000)
+            paths = [path for path, _, _ in seen.calls]
+            assert paths[-3:] == [CREATE, "/csi.v1.Controller/DeleteVolume", "/csi.v1.Controller/GetCapacity"]
+            assert paths[0] == "/csi.v1.Identity/Probe"
+            assert {code for _, code, _ in seen.calls} == {"OK"}
+            assert all(0.0 < seconds < 5.0 for _, _, seconds in seen.calls)
+        await driver.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", list(grpc.StatusCode), ids=lambda status: status.name)
+def test_V9_every_status_has_its_code(status: grpc.StatusCode) -> None:
+    assert code_of(status).name == status.name
+
+
+def test_V9_every_status_arrives(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            for status in grpc.StatusCode:
+                if status is grpc.StatusCode.OK:
+                    continue
+                driver.fails = {"CreateVolume": (status, f"said {status.name}")}
+                with pytest.raises(DriverError) as caught:
+                    await door.driver.create_volume(REQUEST)
+                assert (caught.value.code.name, caught.value.message) == (status.name, f"said {status.name}")
+                assert str(caught.value) == f"rpc error: code = {caught.value.code.value} desc = said {status.name}"
+                assert seen.calls[-1][:2] == (CREATE, caught.value.code.value)
+            assert isinstance(door.state, Ready)  # an answer, even UNAVAILABLE, says nothing about the connection
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_driver_that_hangs_later_costs_one_deadline(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, slow={"CreateVolume": 60.0})
+        await driver.start()
+        async with connection(path, timeout=0.2) as (door, seen, _):
+            await door.first_ready()
+            with pytest.raises(DriverError) as caught:
+                await door.driver.create_volume(REQUEST)
+            assert caught.value.code is Code.DEADLINE_EXCEEDED
+            assert seen.codes("CreateVolume") == ["DeadlineExceeded"]
+            await until(lambda: driver.cancelled == 1)
+            assert isinstance(door.state, Ready)
+        await driver.stop()
+
+    run(main())
+
+
+def test_V10_bad_answers(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, volume=None)
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            with pytest.raises(BadAnswer, match="OK but without a volume"):
+                await door.driver.create_volume(REQUEST)
+            driver.raw["CreateVolume"] = b"\xff\xff\xff no message"
+            with pytest.raises(BadAnswer, match="answered CreateVolume with bytes that are no CreateVolumeResponse"):
+                await door.driver.create_volume(REQUEST)
+            assert seen.codes("CreateVolume") == ["OK", "OK"]
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_hundred_calls_in_flight(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, slow={"CreateVolume": 0.5})
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            volumes = await asyncio.gather(*(door.driver.create_volume(replace(REQUEST, name=f"pvc-{n}")) for n in range(100)))
+            assert len(volumes) == 100
+            assert driver.peak == 100
+            assert seen.codes("CreateVolume") == ["OK"] * 100
+        await driver.stop()
+
+    run(main())
+
+
+def test_cancelling_the_caller_cancels_the_call(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, slow={"CreateVolume": 60.0})
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            await door.first_ready()
+            call = asyncio.create_task(door.driver.create_volume(REQUEST))
+            await until(lambda: driver.running == 1)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await until(lambda: driver.cancelled == 1)
+        await driver.stop()
+
+    run(main())
+
+
+def test_closing_under_a_call_is_an_error_and_no_cancellation(path: Path) -> None:
+    """A worker must not end because somebody closed a channel: only who cancels a task may end it."""
+
+    async def main() -> None:
+        driver = FakeDriver(path, slow={"CreateVolume": 60.0})
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            await door.first_ready()
+            call = asyncio.create_task(door.driver.create_volume(REQUEST))
+            await until(lambda: driver.running == 1)
+            await door.close()
+            with pytest.raises(DriverError) as caught:
+                await call
+            assert caught.value.code is Code.CANCELLED
+        with pytest.raises(DriverError) as caught:
+            await door.driver.create_volume(REQUEST)
+        assert caught.value.code is Code.UNAVAILABLE
+        await driver.stop()
+
+    run(main())
+
+
+# ---- losing the driver, and having it back ------------------------------------------------------------------------------
+
+
+def test_calls_fail_at_once_while_the_driver_is_away(path: Path) -> None:
+    async def main() -> None:
+        async with connection(path) as (door, seen, _):
+            with pytest.raises(DriverError) as caught:
+                await door.driver.delete_volume("v")
+            assert caught.value.code is Code.UNAVAILABLE
+            assert caught.value.message == f"DeleteVolume was not sent, the driver is away: connecting to {path}"
+            await asyncio.sleep(0.05)
+            with pytest.raises(DriverError, match=r"csi\.sock does not exist"):
+                await door.driver.get_capacity(CapacityQuery())
+            assert seen.calls == []
+
+    run(main())
+
+
+def test_calls_in_flight_fail_when_the_driver_is_killed(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, slow={"CreateVolume": 60.0})
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            call = asyncio.create_task(door.driver.create_volume(REQUEST))
+            await until(lambda: driver.running == 1)
+            await driver.stop()
+            with pytest.raises(DriverError) as caught:
+                await call
+            assert caught.value.code in (Code.UNAVAILABLE, Code.CANCELLED)
+            await becomes(seen, Lost)
+
+    run(main())
+
+
+def test_a_graceful_stop_lets_calls_finish(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, slow={"CreateVolume": 0.3})
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            call = asyncio.create_task(door.driver.create_volume(REQUEST))
+            await until(lambda: driver.running == 1)
+            stopping = asyncio.create_task(driver.stop(grace=5.0))
+            await becomes(seen, Lost)
+            assert not call.done()
+            assert (await call).volume_id == "test-volume-id"
+            await stopping
+
+    run(main())
+
+
+def test_errors_after_the_start_are_retried(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        async with connection(path) as (door, seen, task):
+            await door.first_ready()
+            await driver.stop()
+            driver.fails = {"NodeGetInfo": (grpc.StatusCode.INTERNAL, "half asleep")}
+            await driver.start()
+            await until(lambda: any("half asleep" in state.why for state in seen.states if isinstance(state, Lost)))
+            assert not task.done()
+            driver.fails.clear()
+            await becomes(seen, Ready)
+        await driver.stop()
+
+    run(main())
+
+
+def test_other_capabilities_are_taken_over(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        async with connection(path) as (door, seen, _):
+            await door.first_ready()
+            await driver.stop()
+            await becomes(seen, Lost)
+            driver.controller = [RPC.CREATE_DELETE_VOLUME]
+            await driver.start()
+            await becomes(seen, Ready)
+            assert door.driver.info.controller == {CREATE_DELETE_VOLUME}
+        await driver.stop()
+
+    run(main())
+    (record,) = [record for record in caplog.records if "other capabilities" in record.message]
+    assert record.__dict__["fields"] == {"gained": "", "lost": GET_CAPACITY}
+
+
+# ---- what is logged -----------------------------------------------------------------------------------------------------
+
+
+def logged(caplog: pytest.LogCaptureFixture, *, method: str) -> list[tuple[str, dict[str, str]]]:
+    found = [(record.message, record.__dict__["fields"]) for record in caplog.records if record.levelno == VERBOSE]
+    return [(message, fields) for message, fields in found if fields["method"].endswith("/" + method)]
+
+
+async def create_once_well_and_once_badly(path: Path) -> None:
+    driver = FakeDriver(path)
+    await driver.start()
+    async with connection(path) as (door, _, _):
+        await door.first_ready()
+        await door.driver.create_volume(replace(REQUEST, parameters={"kind": "fast"}), secrets={"password": CANARY})
+        await door.driver.delete_volume("v", secrets={"password": CANARY})
+        driver.fails = {"CreateVolume": (grpc.StatusCode.INTERNAL, "broken disk")}
+        with pytest.raises(DriverError):
+            await door.driver.create_volume(REQUEST, secrets={"password": CANARY})
+    await driver.stop()
+
+
+def test_E7_secrets_never_appear_in_logs(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(1):
+        run(create_once_well_and_once_badly(path))
+    assert CANARY not in "".join(str(record.__dict__) for record in caplog.records)
+    call, answer, second, failure = logged(caplog, method="CreateVolume")
+    assert [call[0], answer[0], second[0], failure[0]] == ["GRPC call", "GRPC response", "GRPC call", "GRPC error"]
+    assert json.loads(call[1]["request"]) == {
+        "name": "pvc-1", "capacity_range": {"required_bytes": 100}, "parameters": {"kind": "fast"}, "secrets": "***stripped***",
+    }  # fmt: skip
+    assert json.loads(answer[1]["response"]) == {"volume": {"capacity_bytes": 100, "volume_id": "test-volume-id"}}
+    assert failure[1]["error"] == "rpc error: code = Internal desc = broken disk"
+
+
+def test_redaction_costs_nothing_where_nobody_reads(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "one_line", lambda _message: pytest.fail("redacted for nobody"))
+    with caplog.at_level(logging.INFO):
+        run(create_once_well_and_once_badly(path))
+    assert logged(caplog, method="CreateVolume") == []
+
+
+def test_a_failure_keeps_nothing_of_the_call(path: Path) -> None:
+    """Secrets live as long as the call: the error must not hold on to gRPC's, whose frames still hold the request."""
+
+    async def main() -> DriverError:
+        driver = FakeDriver(path, fails={"CreateVolume": (grpc.StatusCode.INTERNAL, "")})
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            await door.first_ready()
+            with pytest.raises(DriverError) as caught:
+                await door.driver.create_volume(REQUEST, secrets={"password": CANARY})
+        await driver.stop()
+        return caught.value
+
+    error = run(main())
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+def test_an_unchanged_trouble_is_told_once_and_logged_again_now_and_then(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        now = [0.0]
+
+        def clock() -> float:  # each look at the clock is two and a half seconds later
+            now[0] += 2.5
+            return now[0]
+
+        limits = replace(QUICK, start=1e9)
+        async with connection(path, limits=limits, clock=clock) as (_, seen, _):
+            await until(lambda: now[0] > 100)
+            assert seen.names == ["Waiting", "Waiting"]
+
+    with caplog.at_level(logging.INFO):
+        run(main())
+    whys = [record.__dict__["fields"]["why"] for record in caplog.records if record.message == "Driver connection"]
+    assert 4 <= len(whys) <= 12
+    assert len(set(whys)) == 2
+
+
+def test_an_address_that_is_no_socket_is_refused_before_anything_else() -> None:
+    async def main() -> None:
+        with pytest.raises(Fatal, match=r"--csi-address=dns:///x"):
+            DriverConnection("dns:///x", call_timeout=1.0, on_state=lambda _: None, on_call=lambda *_: None)
+
+    run(main())

@@ -1,0 +1,33 @@
+"""All seventeen codes, with and without a way to give the claim back."""
+
+import pytest
+
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, Refused, of_failure
+
+FAILURES = [code for code in Code if code is not Code.OK]
+RUNNING = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
+
+
+def test_there_are_seventeen() -> None:
+    assert len(Code) == 17
+
+
+@pytest.mark.parametrize("may_reschedule", [False, True], ids=["stays", "may go elsewhere"])
+@pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.value)
+def test_V9_what_a_code_means(code: Code, may_reschedule: bool) -> None:
+    outcome = of_failure(DriverError(code, "because"), may_reschedule=may_reschedule)
+    kind = MaybeRunning if code in RUNNING else NoSpaceHere if code is Code.RESOURCE_EXHAUSTED and may_reschedule else Refused
+    assert type(outcome) is kind
+    assert outcome.why == f"rpc error: code = {code.value} desc = because"
+
+
+@pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.value)
+def test_only_an_invalid_argument_is_infeasible(code: Code) -> None:
+    outcome = of_failure(DriverError(code, ""), may_reschedule=False)
+    assert getattr(outcome, "infeasible", False) == (code is Code.INVALID_ARGUMENT)
+
+
+@pytest.mark.parametrize("may_reschedule", [False, True])
+def test_V10_a_bad_answer_is_never_final(may_reschedule: bool) -> None:
+    outcome = of_failure(BadAnswer("the driver answered nonsense"), may_reschedule=may_reschedule)
+    assert outcome == MaybeRunning("rpc error: code = Internal desc = the driver answered nonsense")
