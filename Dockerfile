@@ -16,6 +16,6 @@ RUN python -m venv /opt/csi-node-sidecar \
 FROM ${BASE}
 COPY --from=build /opt/csi-node-sidecar /opt/csi-node-sidecar
 # No child process is ever started after gRPC runs, so its fork handlers would only cost.
-ENV GRPC_ENABLE_FORK_SUPPORT=0 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV GRPC_ENABLE_FORK_SUPPORT=0 GRPC_VERBOSITY=NONE PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # No USER: like upstream's image, so that an unchanged DaemonSet reaches a root-owned socket. Any uid that may reach it will do.
 ENTRYPOINT ["/opt/csi-node-sidecar/bin/csi-node-sidecar"]

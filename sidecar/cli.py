@@ -25,6 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 done, 1 it cannot work, 2 the command line is wrong."""
     # As PID 1 of a container a process without a handler ignores SIGTERM; the real one takes over when the loop runs.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # gRPC's core reads these when it is imported: its own lines on stderr would be neither klog's text nor JSON, and no child
+    # process is started while it runs.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     words = list(sys.argv[1:] if argv is None else argv)
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
     try:

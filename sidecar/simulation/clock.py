@@ -37,7 +37,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual_now
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         raise RuntimeError(f"virtual time does not wait for threads: run_in_executor({func!r})")
 
     def pass_time(self, timeout: float | None) -> None:
@@ -46,7 +46,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             raise Deadlock(f"at {self._virtual_now:g} s everybody waits and nothing is scheduled; waiting: {self._waiting()}")
         if timeout > 0:
             # The timer's own time and not now + timeout, whose rounding would spoil exact comparisons.
-            self._virtual_now = max(self._virtual_now, self._scheduled[0].when())
+            self._virtual_now = max(self._virtual_now, self._scheduled[0].when())  # type: ignore[attr-defined]
             self._rounds = 0
         self._rounds += 1
         if self._virtual_now > self._limit:
@@ -62,7 +62,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return ", ".join(sorted(_whereabouts(task) for task in asyncio.all_tasks(self))) or "no task"
 
 
-class _NoWaiting(selectors.DefaultSelector):  # type: ignore[valid-type, misc]
+class _NoWaiting(selectors.DefaultSelector):
     """Never sleeps: it hands the request to sleep to the clock. Knows no file but asyncio's own wake-up pipe."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.loop import CANCEL_GRACE, Loop
-from tests.virtualtime import run_virtual
+from sidecar.simulation.clock import run_virtual
 
 Handle = Callable[[str], Awaitable[float | None]]
 

@@ -9,7 +9,7 @@ from sidecar.kube.api import KubeApi, Resource
 from sidecar.kube.correlator import ObjectRef
 from sidecar.kube.errors import AlreadyExists, Forbidden, NotFound, TooManyRequests, Unavailable
 from sidecar.kube.recorder import EventRecorder
-from tests.virtualtime import run_virtual
+from sidecar.simulation.clock import run_virtual
 
 CLAIM = ObjectRef("v1", "PersistentVolumeClaim", "ns", "a", "uid-a", "7")
 

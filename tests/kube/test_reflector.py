@@ -14,8 +14,8 @@ from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequ
 from sidecar.kube.reflector import Degraded, Denied, Listing, Off, Reflector, ReflectorState, Synced
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
+from sidecar.simulation.clock import run_virtual
 from tests.kube.server import Answer, ScriptedServer, hangs_up, refuses, run, says, streams
-from tests.virtualtime import run_virtual
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import CLAIMS, PODS, VOLUMES, WatchEvent
 from sidecar.kube.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
 from sidecar.kube.transport import Limiter, Observer
+from sidecar.simulation.clock import run_virtual
 from tests.kube.server import Answer, ScriptedServer, event, hangs, hangs_up, refuses, run, says, streams
-from tests.virtualtime import run_virtual
 
 
 async def _get(server: ScriptedServer, **options: Any) -> Any:

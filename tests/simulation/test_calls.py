@@ -8,8 +8,8 @@ import pytest
 
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.simulation.calls import Call, Reception, Record, read_calls
+from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.faults import parse_fault
-from tests.virtualtime import run_virtual
 
 Scene = Callable[["Stage"], Awaitable[None]]
 

@@ -72,7 +72,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  # what is waited for is a file of another process
+        while not condition():  # what is waited for is a file of another process
             await asyncio.sleep(0.02)
 
 
