@@ -46,7 +46,7 @@ from sidecar.provisioning.rules import (
     decide,
     decide_volume,
 )
-from sidecar.provisioning.view import ClaimView, Here, VolumeView
+from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Provisioner:
         self._nudge_capacity = nudge_capacity
         self._dry_run = dry_run
         self._progress: dict[str, Progress] = {}
-        self._emptied: set[str] = set()
+        self._leaving: dict[str, tuple[str, Leaving]] = {}
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
 
@@ -153,7 +153,7 @@ class Provisioner:
             here=self._here(),
             volume=volume,
             class_=self._caches.classes.get(volume.class_name) if volume else None,
-            emptied=volume is not None and volume.uid in self._emptied,
+            progress=self._progress_of(volume),
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
 
@@ -326,9 +326,11 @@ class Provisioner:
                 return await self._empty(volume)
             case Remove(volume):
                 await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
+                self._leaving[volume.name] = (volume.uid, Leaving.REMOVED)
                 return None
             case Unfinalize(volume):
                 await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
+                self._leaving[volume.name] = (volume.uid, Leaving.UNFINALIZED)
                 return None
             case _:
                 assert_never(decision)
@@ -341,14 +343,19 @@ class Provisioner:
             return self._not_deleted(volume, str(error))
         finally:
             self._nudge_capacity()
-        self._emptied.add(volume.uid)
+        self._leaving[volume.name] = (volume.uid, Leaving.EMPTIED)
         self._metrics.deleted(volume.class_name, self._clock() - began)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
 
     def _forget_volume(self, name: str) -> None:
-        if self._caches.volumes.get(name) is None and self._emptied:
-            self._emptied &= {volume.uid for volume in self._caches.volumes.values()}
+        if self._caches.volumes.get(name) is None:
+            self._leaving.pop(name, None)
+
+    def _progress_of(self, volume: Volume | None) -> Leaving:
+        """A namesake of one that has left begins at the beginning."""
+        uid, progress = self._leaving.get(volume.name, ("", Leaving.NOT_YET)) if volume else ("", Leaving.NOT_YET)
+        return progress if volume and volume.uid == uid else Leaving.NOT_YET
 
     def _settle(self, uid: str, view: ClaimView) -> None:
         """Nothing is to be done. What was remembered goes, unless the cache has yet to show what this process did."""

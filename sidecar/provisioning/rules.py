@@ -17,7 +17,7 @@ from sidecar.ownership.rules import Race, Unmeasured
 from sidecar.provisioning import request as requests
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.request import Unfit
-from sidecar.provisioning.view import ClaimView, Here, VolumeView
+from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
 from sidecar.provisioning.volume import Unusable
 
 
@@ -243,8 +243,8 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
         return Ignore("the volume is gone or another node's")
     if excluded := _not_deletable(view.here, volume):
         return excluded
-    if view.emptied:
-        return _leave(volume)
+    if view.progress is not Leaving.NOT_YET:
+        return _leave(view.progress, volume)
     return _blocked(view, volume) or Empty(volume, f"released by {_claim_of(volume)}, reclaim policy Delete")
 
 
@@ -285,7 +285,9 @@ def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
     return None
 
 
-def _leave(volume: Volume) -> Remove | Unfinalize:
+def _leave(progress: Leaving, volume: Volume) -> Remove | Unfinalize | Ignore:
+    if progress is Leaving.UNFINALIZED or (progress is Leaving.REMOVED and not volume.deleting):
+        return Ignore("all is done; only the watch has to show it")
     if volume.deleting:
         return Unfinalize(volume, "the driver has deleted what was behind it")
     return Remove(volume, "the driver has deleted what was behind it")

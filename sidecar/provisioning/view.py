@@ -1,6 +1,7 @@
 """The frozen pictures that rules decide on: one for a claim, one for a volume, each with its own now."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from sidecar.csi.api import TOPOLOGY, CapacityAnswer, DriverInfo
@@ -81,6 +82,18 @@ class ClaimView:
         )
 
 
+class Leaving(Enum):
+    """The steps of a volume's end."""
+
+    NOT_YET = 0
+    EMPTIED = 1
+    """The driver has said that what is behind it is gone."""
+    REMOVED = 2
+    """The API server has taken the deletion of the object."""
+    UNFINALIZED = 3
+    """It has taken the removal of our finalizer too."""
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeView:
     """One volume, as this node sees it at one moment."""
@@ -88,7 +101,7 @@ class VolumeView:
     here: Here
     volume: Volume | None
     class_: Class | None = None
-    emptied: bool = False
-    """This process has the driver's word that the volume behind it is gone."""
+    progress: Leaving = Leaving.NOT_YET
+    """How far this process has come with it, of which the watch may not have heard yet."""
     attached_to: tuple[str, ...] = ()
     """Nodes named by VolumeAttachments of this volume, whatever their state."""

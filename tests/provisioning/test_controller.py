@@ -18,6 +18,7 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.view import Leaving
 from tests import samples
 from tests.doors import ScriptedDriver, ScriptedKube, Told
 
@@ -332,7 +333,8 @@ def test_what_was_emptied_is_forgotten_when_it_is_gone() -> None:
     bench.volume()
     bench.caches.volumes.apply(Change("test-testi", None, None))
     assert bench.volume() is None
-    assert bench.room.volume_view("test-testi").emptied is False
+    assert bench.room.volume_view("test-testi").progress is Leaving.NOT_YET
+    assert not bench.see(volume=samples.volume()).room.volume_view("test-testi").progress.value
 
 
 @pytest.mark.parametrize("bench", [late(dry_run=True), immediate(dry_run=True), released(dry_run=True)])

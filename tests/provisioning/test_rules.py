@@ -30,7 +30,7 @@ from sidecar.provisioning.rules import (
     decide,
     decide_volume,
 )
-from sidecar.provisioning.view import ClaimView, VolumeView
+from sidecar.provisioning.view import ClaimView, Leaving, VolumeView
 from tests import samples
 
 
@@ -229,8 +229,15 @@ def test_D3_empty_annotations_mean_no_secret_even_if_the_class_has_some() -> Non
 
 
 def test_after_the_driver_deleted_it_the_object_goes_and_then_the_finalizer() -> None:
-    assert isinstance(look(emptied=True), Remove)
-    assert isinstance(look(emptied=True, volume=samples.volume(meta={"deletionTimestamp": "now"})), Unfinalize)
+    deleting = samples.volume(meta={"deletionTimestamp": "now"})
+    assert isinstance(look(progress=Leaving.EMPTIED), Remove)
+    assert isinstance(look(progress=Leaving.EMPTIED, volume=deleting), Unfinalize)
+    assert isinstance(look(progress=Leaving.REMOVED, volume=deleting), Unfinalize)
+
+
+def test_what_was_asked_for_is_not_asked_again_before_the_watch_shows_it() -> None:
+    assert isinstance(look(progress=Leaving.REMOVED), Ignore)
+    assert isinstance(look(progress=Leaving.UNFINALIZED, volume=samples.volume(meta={"deletionTimestamp": "now"})), Ignore)
 
 
 def test_D17_a_terminating_volume_with_our_finalizer_is_emptied_first() -> None:
@@ -238,5 +245,5 @@ def test_D17_a_terminating_volume_with_our_finalizer_is_emptied_first() -> None:
 
 
 def test_every_decision_says_why() -> None:
-    decisions: list[ClaimDecision | VolumeDecision] = [decide(view()), decide(view(class_=None)), look(), look(emptied=True)]
+    decisions: list[ClaimDecision | VolumeDecision] = [decide(view()), decide(view(class_=None)), look(), look(progress=Leaving.EMPTIED)]
     assert all(decision.why for decision in decisions)
