@@ -7,6 +7,7 @@ only the driver knows is printed as not known from here.
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,10 +24,10 @@ from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Json, Volume
 from sidecar.model.topology import Segment
 from sidecar.observe.decisions import told
-from sidecar.observe.logs import setup
+from sidecar.observe.logs import OUR_ROOT, setup
 from sidecar.observe.plain import plain, to_json
-from sidecar.ownership.rules import Unmeasured
-from sidecar.provisioning.rules import ClaimDecision, Measure, Wait, decide
+from sidecar.ownership.rules import Race, Unmeasured
+from sidecar.provisioning.rules import Bid, ClaimDecision, Measure, Wait, decide
 from sidecar.provisioning.view import ClaimView, Here
 from sidecar.wiring import Instruments, Opened, open_doors, options_of
 
@@ -59,12 +60,17 @@ class Facts:
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 explained, 1 something needed could not be had, 2 the command line is wrong."""
+    if {"-h", "--help"} & set(words):
+        print(USAGE)
+        return 0
     question = read_question(words, environ)
     parsed = parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
     if not isinstance(parsed, Parsed):
         print(USAGE)
         return 0
-    setup("text")
+    setup("text", parsed.config.verbosity)
+    if not parsed.config.verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(logging.WARNING)  # the answer is what was asked for, not how it was found
     try:
         facts = asyncio.run(_explain(parsed.config, question))
     except SidecarError as error:
@@ -92,7 +98,9 @@ def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question:
     if len(positional) != 2 or positional[0] not in ("pvc", "persistentvolumeclaim") or output not in ("table", "json"):
         raise UsageError([USAGE])
     namespace, slash, name = positional[1].rpartition("/")
-    return Question(namespace if slash else "default", name, own["--node"], own["--driver"], output == "json", tuple(flags))
+    if not name or "/" in namespace or bool(slash) is not bool(namespace):
+        raise UsageError([USAGE])
+    return Question(namespace or "default", name, own["--node"], own["--driver"], output == "json", tuple(flags))
 
 
 def render(facts: Facts, *, as_json: bool) -> str:
@@ -144,7 +152,7 @@ async def _find_out(doors: Opened, config: Config, question: Question, info: Dri
     name = info.name if info else question.driver
     facts.add("driver", f"{name} {info.version}, asked on {config.csi_address}" if info else _unreachable(config, question))
     if not name or claim.provisioner != name:
-        _conclude(facts, "Ignore", "the claim is not for this driver" if name else "without knowing the driver there is nothing to decide")
+        _conclude(facts, "Ignore", _why_not_ours(claim, name))
         return
     node = question.node or (info.node_id if info else "")
     info = info or await _imagine(kube, name, node)
@@ -152,8 +160,8 @@ async def _find_out(doors: Opened, config: Config, question: Question, info: Dri
     facts.add("node", f"{node or UNKNOWN}, segment {info.segment}")
     view = await _view(kube, here, claim, facts)
     decision = await _decide(doors.connection.driver, view, facts)
-    if isinstance(decision, Wait):
-        facts.add("race", "delays already drawn are known only to the running program")
+    if isinstance(decision, Wait | Bid):
+        facts.add("race", "as if this node's delay were over; delays already drawn are known only to the running program")
     said = told(decision)
     _conclude(facts, said.decision, said.why, {key: value for key, value in said.fields.items() if key in ("request", "query")})
 
@@ -171,7 +179,22 @@ async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimV
     volume_name = names.volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
     found = await _get(kube, VOLUMES, volume_name)
     facts.add("volume", f"{volume_name}: {(found.get('status') or {}).get('phase', 'exists')}" if found else f"{volume_name}: not there")
-    return ClaimView(now=0.0, here=here, chance=0.5, claim=claim, class_=class_, volume=Volume.of(found) if found else None)
+    # In an open race what is worth knowing is whether this node would bid once its delay is over.
+    race = Race(0, bid_at=0.0)
+    return ClaimView(now=0.0, here=here, chance=0.5, claim=claim, class_=class_, volume=Volume.of(found) if found else None, race=race)
+
+
+def _why_not_ours(claim: Claim, driver: str) -> str:
+    if not driver:
+        return "without knowing the driver there is nothing to decide"
+    if claim.provisioner:
+        return f"the claim is for {claim.provisioner}, not for this driver"
+    if claim.volume_name:
+        return f"bound to volume {claim.volume_name}"
+    return (
+        "no provisioner has been asked yet: the volume controller does that at once for a class that binds immediately, "
+        "otherwise when the first consumer, a pod that uses the claim, has been scheduled"
+    )
 
 
 async def _decide(driver: Driver, view: ClaimView, facts: Facts) -> ClaimDecision:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kubernetes.aio import config as loaders
 from kubernetes.aio.client import ApiClient, Configuration
@@ -137,15 +138,19 @@ class _Loader:
         if self._master:
             configuration.host = _with_scheme(self._master, tls=bool(configuration.ssl_ca_cert or configuration.cert_file))
         configuration.host = configuration.host.rstrip("/")
+        if why := _why_no_server(configuration.host):
+            raise Fatal(f"the API server's address {configuration.host!r} cannot be used: {why}; it looks like https://host:6443")
         return configuration
 
     async def _from_kubeconfig(self, configuration: Any) -> None:
-        if not _any_file(self._kubeconfig):
-            raise Fatal(f"kubeconfig {self._kubeconfig}: no such file")
+        if not _any(self._kubeconfig, Path.is_file):
+            raise Fatal(f"kubeconfig {self._kubeconfig}: {'is a directory' if _any(self._kubeconfig, Path.is_dir) else 'no such file'}")
         configuration.host = ""
         try:
             await loaders.load_kube_config(self._kubeconfig, client_configuration=configuration, persist_config=False)
-        except Exception as error:  # the library raises whatever a malformed file provokes, AttributeError included
+        except (AttributeError, LookupError, TypeError) as error:  # what the library raises when it stumbles over a structure
+            raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: it is empty, or its content is no kubeconfig") from error
+        except Exception as error:  # a malformed file provokes all sorts of errors
             raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: {' '.join(str(error).split())}") from error
         if not configuration.host and not self._master:
             raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: its current context names no server")
@@ -165,9 +170,21 @@ class _Loader:
             ) from error
 
 
-def _any_file(paths: str) -> bool:
+def _any(paths: str, is_one: Callable[[Path], bool]) -> bool:
     """KUBECONFIG may be a list; the loader skips what is missing, and with nothing left fails beyond recognition."""
-    return any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path)
+    return any(is_one(Path(path).expanduser()) for path in paths.split(os.pathsep) if path)
+
+
+def _why_no_server(address: str) -> str:
+    """What is wrong with an address is better said at once than retried for ever."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError as error:
+        return str(error)
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "scheme, host or port is missing or none that can be connected to"
+    return ""
 
 
 def _with_scheme(master: str, *, tls: bool) -> str:

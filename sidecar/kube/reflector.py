@@ -141,6 +141,8 @@ class Reflector(Generic[R]):
         self._rng = rng
         self._pace = TokenBucket(1.0, 2)
         self._failures = 0
+        self._gone = False
+        """Whether the last failure was a 410."""
         self._broken_since: float | None = None
         self._synced = asyncio.Event()
         self._settled = asyncio.Event()
@@ -285,10 +287,13 @@ class Reflector(Generic[R]):
         before, self._failures = self._failures, self._failures + 1
         delay = jittered(_BACKOFF.delay(before), self._rng, spread=_SPREAD)
         if isinstance(error, Gone):
-            self.resource_version = ""
-            delay = _RELIST_SPREAD * self._rng() + (delay if before else 0.0)
+            # A server that says so works; only one that goes on saying so is to be left alone.
+            again, self.resource_version = not self.resource_version or self._gone, ""
+            delay = _RELIST_SPREAD * self._rng() + (delay if again else 0.0)
+            self._failures = self._failures if again else 1
         elif isinstance(error, TooManyRequests):
             delay = max(delay, jittered(error.retry_after, self._rng, spread=_SPREAD))
+        self._gone = isinstance(error, Gone)
         self._broken(error)
         fields = {"resource": str(self.resource), "error": str(error), "failures": self._failures, "delay": round(delay, 1)}
         # One failure after a good time is everyday life: servers are replaced, and idle connections cut.

@@ -265,7 +265,16 @@ class Transport:
             await self._access.doubt(error)
         if isinstance(error, TimeoutError):
             return Unavailable(f"{request.what}: no answer in time ({type(error).__name__})")
-        return Unavailable(f"{request.what}: {type(error).__name__}: {error}")
+        return Unavailable(f"{request.what}: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """aiohttp prints the TLS context of a connection that could not be made, and not always the reason."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port} is not trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sidecar.kube import wire
 from sidecar.kube.api import Page, Resource, WatchEvent
-from sidecar.kube.errors import NotFound
+from sidecar.kube.errors import NotFound, Unavailable
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
 
@@ -89,7 +89,10 @@ class KubeClient:
         # A page for a token would make a restart in a big cluster take many seconds. Pages come one after another anyway.
         answer = await self._ask("list", "GET", resource, namespace=namespace, query=query, goes_on=bool(continue_token))
         meta = answer.get("metadata") or {}
-        return Page(answer.get("items") or [], meta.get("resourceVersion") or "", meta.get("continue") or "")
+        if not meta.get("resourceVersion"):
+            # Taken for a list it would be an empty one, and all that is held would go.
+            raise Unavailable(f"{wire.request_text('list', resource, namespace=namespace)}: the answer is not a list: {str(answer)[:200]}")
+        return Page(answer.get("items") or [], meta["resourceVersion"], meta.get("continue") or "")
 
     async def watch(
         self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""

@@ -7,13 +7,13 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from sidecar.csi.api import CapacityAnswer, CapacityQuery, Driver
 from sidecar.csi.outcome import Done, DriverError, Outcome, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.recorder import ObjectRef, Recorder
 from sidecar.kube.store import Store as Cache
 from sidecar.model import names
@@ -51,6 +51,10 @@ from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
 log = logging.getLogger(__name__)
 
 ROOM = "provisioning"
+
+# While the API server is away nothing is amiss with the claim or the volume, and should this process end the answer is lost:
+# it is offered again soon, however long the outage has lasted.
+_UNSTORED: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ class Provisioner:
             return None
         except ApiError as error:
             log.warning("Request for a volume failed", extra={"fields": {"volume": name, "err": str(error)}})
-            return self._volume_later(name)
+            return min(self._volume_later(name), self._clock() + _UNSTORED)
 
     async def _perform(self, uid: str, view: ClaimView, decision: ClaimDecision) -> float | None:
         match decision:
@@ -226,6 +230,8 @@ class Provisioner:
         except NotFound:
             self._progress.pop(uid, None)
             return None
+        except Unavailable as error:
+            return self._unreachable(uid, bid.claim, error)
         except ApiError as error:
             return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
         self._of(uid).race = None
@@ -299,6 +305,11 @@ class Provisioner:
         except AlreadyExists:
             if problem := await self._not_ours(body):
                 return self._failed(uid, claim, problem)
+        except Unavailable as error:
+            log.warning(
+                "A volume waits for the API server", extra={"fields": {"claim": claim.full_name, "volume": name, "err": str(error)}}
+            )
+            return min(self._later(uid), self._clock() + _UNSTORED)
         except ApiError as error:
             return self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
         self._succeeded(uid, claim, name)
@@ -389,6 +400,11 @@ class Provisioner:
         self._recorder.record(ref, "Warning", names.VOLUME_FAILED_DELETE, why)
         log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
         return self._volume_later(volume.name)
+
+    def _unreachable(self, uid: str, claim: Claim, error: Unavailable) -> float:
+        """No event: it could not be written now either, and would be stale when it could."""
+        log.warning("A claim waits for the API server", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
+        return min(self._later(uid), self._clock() + _UNSTORED)
 
     def _later(self, uid: str) -> float:
         return self._clock() + self._retry.delay(self.claim_attempts.next(uid))

@@ -17,7 +17,7 @@ from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.errors import Unauthorized, Unavailable
 from tests.kube.server import ScriptedServer, refuses, run, says
 
-OK = says({"metadata": {}})
+OK = says({"metadata": {"resourceVersion": "9"}})
 
 
 class Clock:

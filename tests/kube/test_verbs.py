@@ -15,7 +15,7 @@ Call = Callable[[KubeClient], Awaitable[object]]
 
 def _seen(call: Call, *answers: object) -> list[Seen]:
     async def main() -> list[Seen]:
-        async with ScriptedServer(*(answers or (says({"metadata": {}}),))) as server, await server.client() as client:  # type: ignore[arg-type]
+        async with ScriptedServer(*(answers or (says({"metadata": {"resourceVersion": "9"}}),))) as server, await server.client() as client:  # type: ignore[arg-type]
             await call(client)
             return server.seen
 
