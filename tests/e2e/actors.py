@@ -81,6 +81,11 @@ class Process:
     def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
+    def cpu_seconds(self) -> float:
+        """What it has used so far, kernel time included."""
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -142,6 +147,13 @@ class Sidecar(Process):
                 total += float(match[3])
         return total
 
+    def records(self, letters: str = "IWEF") -> list[str]:
+        """The log's lines of these severities. A line that is no record is a traceback, and a failure."""
+        lines = self.output().splitlines()
+        odd = [line for line in lines if not re.match(r"[IWEF]\d{4} ", line)]
+        assert not odd, f"{self.name} wrote what is no log record:\n{self.output()}"
+        return [line for line in lines if line[0] in letters]
+
     def _alive(self) -> bool:
         assert self.child.poll() is None, f"{self.name} ended with {self.child.returncode}:\n{self.output()}"
         return True
@@ -181,7 +193,13 @@ class OurDriver(Process):
     def recorded(self, method: str) -> list[Json]:
         """Every call of that method, over all lives of the driver."""
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
-        return [call for line in lines if line and (call := json.loads(line))["method"].rpartition("/")[2] == method]
+        return [call for line in lines if line and (call := json.loads(line)).get("method", "") == method]
+
+    def misbehave(self, *faults: Json) -> None:
+        """What goes wrong from now on, as `simulation.faults` tells it; without any, all goes well again."""
+        draft = self.faults.with_suffix(".draft")
+        draft.write_text(json.dumps(faults))
+        draft.replace(self.faults)
 
 
 class GoDriver(Process):

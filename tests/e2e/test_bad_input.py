@@ -1,0 +1,291 @@
+"""Whatever is wrong around it, it says so in one clear line, stays calm, and recovers where that is possible."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.actors import IMMEDIATE, LATE, OurDriver, Sidecar, claim, pod, storage_class
+from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, PODS, ROLE, VOLUMES, Cluster
+from tests.e2e.controlplane import until
+
+Rules = list[dict[str, list[str]]]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+SOON = ("--node-deployment-base-delay=100ms", "--node-deployment-max-delay=200ms")
+
+
+# ---- the driver's socket ----
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Sidecar]]:
+    """Two that wait in vain for a driver. Their 30 s pass while the other tests run."""
+    work = tmp_path_factory.mktemp("no-driver")
+    (work / "file.sock").write_text("no socket")
+    waiting = {
+        name: Sidecar(work, node=name, address=work / f"{name}.sock", kubeconfig="", args=["--master=http://127.0.0.1:1"])
+        for name in ("none", "file")
+    }
+    with waiting["none"], waiting["file"]:
+        yield waiting
+
+
+# ---- how to reach the API server ----
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(None, "no such file", id="missing"),
+        pytest.param("{{{ no yaml\n -", "cannot be used", id="malformed"),
+        pytest.param("", "cannot be used", id="empty"),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}', "current-context", id="no-context"
+        ),
+        pytest.param("/", "directory", id="directory"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_named(content: str | None, reason: str, tmp_path: Path) -> None:
+    """Exit 1 and one line with the file and what is wrong with it."""
+    file = tmp_path / "kubeconfig"
+    if content == "/":
+        file.mkdir()
+    elif content is not None:
+        file.write_text(content)
+    with Sidecar(tmp_path, node="n1", address=tmp_path / "none.sock", kubeconfig=file) as sidecar:
+        assert sidecar.wait(30) == 1
+    (line,) = sidecar.records("WEF")
+    assert f"kubeconfig {file}" in line
+    assert reason in line
+    assert "NoneType" not in line
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        sidecar = Sidecar(tmp_path, node="n1", address=tmp_path / "none.sock", kubeconfig="", args=["--master=http://127.0.0.1:1"])
+        sidecar.command.append(f"--http-endpoint=127.0.0.1:{taken.getsockname()[1]}")
+        with sidecar:
+            assert sidecar.wait(30) == 1
+        (line,) = sidecar.records("WEF")
+        assert f"cannot listen on 127.0.0.1:{taken.getsockname()[1]}" in line
+        assert "Address already in use" in line
+
+
+class NotKubernetes(BaseHTTPRequestHandler):
+    """Whatever is asked, the answer is the server's `page`, a login form of some proxy perhaps."""
+
+    def do_GET(self) -> None:
+        code, kind, body = self.server.page  # type: ignore[attr-defined]
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not into the test's output."""
+
+
+@contextlib.contextmanager
+def answering(code: int, kind: str, body: bytes) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), NotKubernetes) as server:
+        server.page = (code, kind, body)  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+LOGIN = b"<html><body>Please log in</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        pytest.param(None, "127.0.0.1:1", id="refuses"),
+        pytest.param((200, "text/html", LOGIN), "not a JSON object: <html><body>Please log in", id="html"),
+        pytest.param((200, "application/json", b"{}"), "the answer is not a list", id="other-json"),
+        pytest.param((302, "text/html", LOGIN), "list", id="redirect"),
+        pytest.param((500, "text/plain", b"out of order"), "out of order", id="broken"),
+    ],
+)
+def test_a_server_that_is_no_api_server_is_borne_with(page: tuple[int, str, bytes] | None, reason: str, tmp_path: Path) -> None:
+    """It may become one: alive, not ready, the reason told, and no more than an attempt now and then."""
+    server = contextlib.nullcontext("http://127.0.0.1:1") if page is None else answering(*page)
+    with server as url, OurDriver(tmp_path, node="n1") as driver:
+        with Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig="", args=[f"--master={url}"]) as sidecar:
+            for resource in ("persistentvolumeclaims", "persistentvolumes", "storageclasses"):
+                says_why(sidecar, f"caches/{resource}: Degraded: ", reason)
+            assert "SSLContext" not in sidecar.output()
+            stays_calm(sidecar)
+            assert not sidecar.ready()
+        assert sidecar.child.returncode == 0
+
+
+# ---- what the API server lets it do ----
+
+
+def test_a_rejected_token_is_told_and_a_new_one_is_taken_up(cluster: Cluster, tmp_path: Path) -> None:
+    """401: not ready, the reason in /readyz, calm; when the kubeconfig has a good token it goes on in the same process."""
+    good = json.loads(cluster.role.read_text())
+    bad = json.loads(cluster.role.read_text())
+    bad["users"][0]["user"]["token"] = "a-token-of-yesterday"
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(bad))
+    with OurDriver(tmp_path, node="n1") as driver, Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=file) as sidecar:
+        says_why(sidecar, "caches/persistentvolumeclaims: Degraded: ", "Unauthorized")
+        stays_calm(sidecar)
+        file.write_text(json.dumps(good))
+        sidecar.until_ready(seconds=90)
+        assert sidecar.records("EF") == []
+        assert "a-token-of-yesterday" not in sidecar.output()
+
+
+def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster, tmp_path: Path) -> None:
+    """403: not ready; the reason names verb and resource; no restart is needed once the right is there."""
+    without = [rule for rule in upstream_rules() if "storageclasses" not in rule["resources"]]
+    driver = OurDriver(tmp_path, node="n1")
+    with account(cluster, "too-little", without) as kubeconfig, driver:
+        sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig)
+        with sidecar:
+            says_why(sidecar, "caches/storageclasses: Degraded: ", 'cannot list resource "storageclasses"')
+            assert "persistentvolumes" not in sidecar.page("/readyz")[1]
+            stays_calm(sidecar)
+            grant(cluster, "too-little", upstream_rules())
+            sidecar.until_ready(seconds=90)
+            assert sidecar.records("EF") == []
+
+
+class AttachingDriver(OurDriver):
+    """Claims to attach volumes, which our driver never does. Nobody asks it to."""
+
+    PROGRAM = """
+import sys
+from sidecar.simulation import serve_driver, spec
+spec.FEATURES["attach"] = "PUBLISH_UNPUBLISH_VOLUME"
+sys.exit(serve_driver.main())
+"""
+
+    def __init__(self, work: Path, *, node: str) -> None:
+        super().__init__(work, node=node)
+        self.command[1:3] = ["-c", self.PROGRAM]
+
+
+def test_without_an_optional_right_its_feature_is_off_and_the_rest_works(cluster: Cluster, tmp_path: Path) -> None:
+    """A driver that attaches makes it look at VolumeAttachments, which sample roles often do not allow."""
+    without = [rule for rule in upstream_rules() if "volumeattachments" not in rule["resources"]]
+    driver = AttachingDriver(tmp_path, node="n1")
+    cluster.create(CLASSES, storage_class("now", driver.driver, IMMEDIATE))
+    with account(cluster, "no-attachments", without) as kubeconfig, driver:
+        sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig, args=SOON)
+        with sidecar:
+            sidecar.until_ready()
+            (line,) = sidecar.records("WEF")
+            assert "volumeattachments" in line
+            assert "off" in line
+            cluster.create(CLAIMS, claim("data", "now"))
+            until(lambda: cluster.phase(CLAIMS, "data") == "Bound", "the claim is bound")
+            assert "caches/volumeattachments: Stopped: off: " in sidecar.page("/readyz?verbose")[1]
+            assert sidecar.ready()
+
+
+def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster: Cluster, tmp_path: Path) -> None:
+    """Late binding, Immediate, capacity and deletion, none of which look at other nodes or at leases."""
+    removed = {"nodes", "csinodes", "leases"}
+    kept = [rule for rule in upstream_rules() if not removed & set(rule["resources"])]
+    driver = OurDriver(tmp_path, node="n1")
+    cluster.plane.add_node("n1", {driver.key: "n1"})
+    cluster.plane.add_csinode("n1", driver.driver, "n1", [driver.key])
+    cluster.create(PODS, pod("owner", nodeName="n1"))
+    for name, binding in (("late", LATE), ("now", IMMEDIATE)):
+        cluster.create(CLASSES, storage_class(name, driver.driver, binding))
+    args = ["--enable-capacity", "--capacity-ownerref-level=0", *SOON]
+    environ = {"NAMESPACE": "default", "POD_NAME": "owner"}
+    with account(cluster, "less", kept) as kubeconfig, driver:
+        sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig, args=args, environ=environ)
+        with sidecar:
+            sidecar.until_ready()
+            for name in ("late", "now"):
+                cluster.create(CLAIMS, claim(name, name))
+            cluster.create(PODS, pod("consumer", "late"))
+            for name in ("late", "now"):
+                until(lambda name=name: cluster.phase(CLAIMS, name) == "Bound", f"claim {name} is bound")  # type: ignore[misc]
+            until(lambda: [item["capacity"] for item in cluster.items(CAPACITIES)] == ["98Gi"], "capacity is published")
+            cluster.delete(PODS, "consumer")
+            for name in ("late", "now"):
+                cluster.delete(CLAIMS, name)
+            until(lambda: not cluster.items(VOLUMES), "the volumes are gone")
+            assert sidecar.records("WEF") == []
+
+
+# ---- at last ----
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("which", "reason"), [("none", "does not exist"), ("file", "is no socket but a regular file")])
+def test_S1_without_a_driver_it_gives_up_after_the_start_limit(which: str, reason: str, without_driver: Mapping[str, Sidecar]) -> None:
+    """One line names the path, what is there instead, and what to check; on the way there it was calm."""
+    sidecar = without_driver[which]
+    assert sidecar.wait(60) == 1
+    (line,) = sidecar.records("EF")
+    assert f"no CSI driver within 30 s: {sidecar.log.parent / which}.sock {reason}. Check that" in line
+    assert len(sidecar.records()) < 12
+
+
+# ---- helpers ----
+
+
+def says_why(sidecar: Sidecar, *texts: str) -> None:
+    """Not ready, for a reason in one line that has all of these texts."""
+
+    def reasons() -> bool:
+        status, page = sidecar.page("/readyz")
+        return status == 503 and any(all(text in line for text in texts) for line in page.splitlines())
+
+    until(reasons, f"/readyz tells {texts}; it says {sidecar.page('/readyz')}", seconds=30)
+
+
+def stays_calm(sidecar: Sidecar, seconds: float = 3.0) -> None:
+    """Trouble that lasts costs next to nothing: no log, processor or API server is flooded. It stays alive meanwhile."""
+    requests, lines, used = sidecar.metric("csi_node_sidecar_api_requests_total"), len(sidecar.records()), sidecar.cpu_seconds()
+    time.sleep(seconds)
+    watched = 4
+    assert sidecar.metric("csi_node_sidecar_api_requests_total") - requests <= watched * seconds
+    assert len(sidecar.records()) - lines <= watched * seconds
+    assert sidecar.cpu_seconds() - used < seconds / 5
+    assert sidecar.page("/healthz") == (200, "ok")
+
+
+def upstream_rules() -> Rules:
+    """Of the sample role, those for the whole cluster and those for the own namespace in one list."""
+    return [rule for item in yaml.safe_load_all(ROLE.read_text()) for rule in item.get("rules", ())]
+
+
+@contextlib.contextmanager
+def account(cluster: Cluster, name: str, rules: Rules) -> Iterator[Path]:
+    """A service account with these rights and no others, as a kubeconfig."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    grant(cluster, name, rules)
+    cluster.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    cluster.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
+    try:
+        yield cluster.plane.kubeconfig_for(namespace="default", service_account=name)
+    finally:
+        cluster.delete(f"{RBAC}/clusterrolebindings", name)
+        cluster.delete(f"{RBAC}/clusterroles", name)
+        cluster.delete("/api/v1/namespaces/default/serviceaccounts", name)
+
+
+def grant(cluster: Cluster, name: str, rules: Rules) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    cluster.plane.apply(json.dumps(role))
