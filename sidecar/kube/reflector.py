@@ -206,7 +206,10 @@ class Reflector(Generic[R]):
         """The list's version and the next token. What a page says is newer than what is held, even if the rest never comes."""
         page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, **self._scope)
         self.last_heard = self._clock()
-        seen.update(self._take(obj) for obj in page.items)
+        for obj in page.items:
+            key = self._take(obj)
+            if key in self.store:  # what was dropped cannot be missing later, and in a big cluster that is almost everything
+                seen.add(key)
         return page.resource_version, page.continue_token
 
     async def _watch(self) -> float:

@@ -1,0 +1,1 @@
+"""What hack/bench measures: one file for each of its commands, beside what they share."""
