@@ -1,22 +1,28 @@
 """One suite, run through `kube.client` against every server that claims to be an API server.
 
-Tests here are coroutines that ask for `api`. A server is what `_SERVERS` knows by name; the embedded one of the simulation is
-to be added there, and whatever then fails is wrong in it.
+Tests here are coroutines that ask for `api`. A server is what `_SERVERS` knows by name: the real one, and the embedded one of
+the simulation. What holds for the one and not for the other is wrong in the embedded one.
 """
 
 import asyncio
 import inspect
 import itertools
 import json
+import random
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any, Protocol
 
 import pytest
 
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
+from sidecar.simulation.cluster import Cluster, access
+from sidecar.simulation.serve_cluster import Served, self_signed, serving_cluster
 from tests.e2e.controlplane import ControlPlane, binaries
 
 Connect = Callable[..., KubeClient]
@@ -56,10 +62,51 @@ def _real(work_dir: Path) -> Iterator[Server]:
         yield RealServer(plane)
 
 
-_SERVERS: dict[str, Callable[[Path], Iterator[Server]]] = {"kube-apiserver": _real}
+class EmbeddedServer:
+    """The simulated cluster in a thread with a loop of its own: the tests' loops come and go."""
+
+    def __init__(self, served: Served, loop: asyncio.AbstractEventLoop, work_dir: Path) -> None:
+        self.stop = asyncio.Event()
+        self._served = served
+        self.loop = loop
+        self._work_dir = work_dir
+        self.kubeconfig = served.kubeconfig(work_dir / "kubeconfig")
+
+    def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path:
+        user = access.service_account(namespace, service_account)
+        return self._served.kubeconfig(self._work_dir / f"{namespace}.{service_account}.kubeconfig", user=user)
+
+    def forget(self) -> None:
+        async def forget() -> None:
+            self._served.cluster.compact()
+            self._served.cut_watches()
+
+        asyncio.run_coroutine_threadsafe(forget(), self.loop).result(10)
 
 
-@pytest.fixture(scope="session", params=[pytest.param("kube-apiserver", marks=pytest.mark.real_api)])
+def _embedded(work_dir: Path) -> Iterator[Server]:
+    ready: Queue[EmbeddedServer] = Queue()
+
+    async def serve() -> None:
+        cluster = Cluster(clock=time.time, rng=random.random)
+        async with serving_cluster(cluster, token="", certificate=self_signed(work_dir)) as served:
+            server = EmbeddedServer(served, asyncio.get_running_loop(), work_dir)
+            ready.put(server)
+            await server.stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    server = ready.get(timeout=10)
+    yield server
+    server.loop.call_soon_threadsafe(server.stop.set)
+    thread.join(10)
+
+
+_SERVERS: dict[str, Callable[[Path], Iterator[Server]]] = {"kube-apiserver": _real, "simulation": _embedded}
+_PARAMETERS = [pytest.param("kube-apiserver", marks=pytest.mark.real_api), pytest.param("simulation")]
+
+
+@pytest.fixture(scope="session", params=_PARAMETERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _SERVERS[request.param](tmp_path_factory.mktemp(request.param))
 

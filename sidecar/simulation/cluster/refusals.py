@@ -1,0 +1,160 @@
+"""Refusals: the Status objects of the real server, word for word where somebody reads them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.kube.api import Resource
+from sidecar.model.objects import Json
+
+RESOURCE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
+    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided "
+    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "
+    "returned and now may show up in the list."
+)
+
+
+class Refused(Exception):
+    """The answer to a request that is not granted. `status` is the object that goes over the wire."""
+
+    def __init__(self, code: int, reason: str, message: str, *, details: Json | None = None, meta: Json | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after: int | None = (details or {}).get("retryAfterSeconds")
+        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": meta or {}, "status": "Failure", "message": message}
+        if reason:
+            status["reason"] = reason
+        if details is not None:
+            status["details"] = details
+        self.status = status | {"code": code}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One broken rule: where, which sort of rule, and what it says."""
+
+    field: str
+    reason: str
+    message: str
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause(field, "FieldValueRequired", "Required value" + (f": {detail}" if detail else ""))
+
+
+def wrong(field: str, value: object, detail: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
+
+
+def unsupported(field: str, value: object, supported: Sequence[str]) -> Cause:
+    words = ", ".join(f'"{word}"' for word in supported)
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {words}")
+
+
+def not_allowed(field: str, detail: str) -> Cause:
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def too_long(field: str, limit: int) -> Cause:
+    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def immutable(field: str, value: object) -> Cause:
+    return wrong(field, value, "field is immutable")
+
+
+def invalid(what: str, group: str, name: str, causes: Iterable[Cause]) -> Refused:
+    """`what` is the kind in most refusals, and the plural in some."""
+    found = list(causes)
+    texts = [f"{cause.field}: {cause.message}" for cause in found]
+    message = f"{_qualified(what, group)} {_quoted(name)} is invalid: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}"
+    told = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found]
+    return Refused(422, "Invalid", message, details=_details(name, what, group) | {"causes": told})
+
+
+def rejected() -> Refused:
+    """A JSON patch that cannot be applied. The real server says no more than this."""
+    return Refused(422, "Invalid", "the server rejected our request due to an error in our request", details={})
+
+
+def bad_request(message: str) -> Refused:
+    return Refused(400, "BadRequest", message)
+
+
+def not_found(resource: Resource, name: str) -> Refused:
+    details = _details(name, resource.plural, resource.group)
+    return Refused(404, "NotFound", f"{resource} {_quoted(name)} not found", details=details)
+
+
+def no_such_resource() -> Refused:
+    return Refused(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def no_such_method() -> Refused:
+    return Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={})
+
+
+def already_exists(resource: Resource, name: str) -> Refused:
+    details = _details(name, resource.plural, resource.group)
+    return Refused(409, "AlreadyExists", f"{resource} {_quoted(name)} already exists", details=details)
+
+
+def conflict(what: str, group: str, name: str, why: str) -> Refused:
+    message = f"Operation cannot be fulfilled on {_qualified(what, group)} {_quoted(name)}: {why}"
+    return Refused(409, "Conflict", message, details=_details(name, what, group))
+
+
+def modified(resource: Resource, name: str) -> Refused:
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource.plural, resource.group, name, why)
+
+
+def forbidden(resource: Resource, name: str, why: str, *, causes: Sequence[Json] = ()) -> Refused:
+    details = _details(name, resource.plural, resource.group) | ({"causes": list(causes)} if causes else {})
+    whom = f"{resource} {_quoted(name)}" if name else str(resource)
+    return Refused(403, "Forbidden", f"{whom} is forbidden: {why}", details=details)
+
+
+def unauthorized() -> Refused:
+    return Refused(401, "Unauthorized", "Unauthorized")
+
+
+def expired(message: str, *, go_on: str = "") -> Refused:
+    return Refused(410, "Expired", message, meta={"continue": go_on} if go_on else None)
+
+
+def version_too_large(wanted: int, current: int) -> Refused:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return Refused(504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1})
+
+
+def too_many_requests(message: str, *, retry_after: int | None, causes: Sequence[Json] = ()) -> Refused:
+    details: Json = {"causes": list(causes)} if causes else {}
+    return Refused(429, "TooManyRequests", message, details=details | ({} if retry_after is None else {"retryAfterSeconds": retry_after}))
+
+
+def internal(message: str) -> Refused:
+    """What the real server has no better answer for."""
+    return Refused(500, "", message)
+
+
+def _details(name: str, kind: str, group: str) -> Json:
+    given = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in given.items() if value}
+
+
+def _qualified(what: str, group: str) -> str:
+    return f"{what}.{group}" if group else what
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,38 @@
+"""A small cluster with a clock that stands still and dice that are known."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sidecar.model.objects import Json
+from sidecar.simulation.cluster import Cluster, Refused
+
+T0 = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = T0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def new_cluster(*, seed: int = 1, clock: Callable[[], float] | None = None, history: int = 10_000) -> Cluster:
+    return Cluster(clock=clock or Clock(), rng=random.Random(seed).random, history=history)
+
+
+def refusal(act: Callable[[], object]) -> tuple[int, str, str]:
+    """Code, reason and message of what the act is refused with."""
+    with pytest.raises(Refused) as caught:
+        act()
+    return caught.value.code, str(caught.value.status.get("reason", "")), str(caught.value)
+
+
+def owned(obj: Json, *owners: Json, blocking: bool = False) -> Json:
+    references = [
+        {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+        for owner in owners
+    ]
+    return obj | {"metadata": obj["metadata"] | {"ownerReferences": references}}
