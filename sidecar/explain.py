@@ -16,7 +16,7 @@ from typing import Final
 
 from sidecar.config import Config, Parsed, UsageError, parse
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
-from sidecar.csi.outcome import DriverError
+from sidecar.csi.outcome import measure
 from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, NotFound
@@ -26,7 +26,7 @@ from sidecar.model.topology import Segment
 from sidecar.observe.decisions import told
 from sidecar.observe.logs import OUR_ROOT, setup
 from sidecar.observe.plain import plain, to_json
-from sidecar.ownership.rules import Race, Unmeasured
+from sidecar.ownership.rules import Race
 from sidecar.provisioning.rules import Bid, ClaimDecision, Measure, Wait, decide
 from sidecar.provisioning.view import ClaimView, Here
 from sidecar.wiring import Instruments, Opened, open_doors, options_of
@@ -200,13 +200,8 @@ def _why_not_ours(claim: Claim, driver: str) -> str:
 async def _decide(driver: Driver, view: ClaimView, facts: Facts) -> ClaimDecision:
     decision = decide(view)
     if isinstance(decision, Measure):
-        answer: CapacityAnswer | Unmeasured
-        try:
-            answer = await driver.get_capacity(decision.query)
-            facts.add("free space", f"{answer.available} bytes")
-        except DriverError as error:
-            answer = Unmeasured(str(error))
-            facts.add("free space", UNKNOWN)
+        answer = await measure(driver, decision.query)
+        facts.add("free space", f"{answer.available} bytes" if isinstance(answer, CapacityAnswer) else UNKNOWN)
         decision = decide(replace(view, free=answer))
     return decision
 

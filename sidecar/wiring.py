@@ -39,6 +39,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership.placement import RandomDelay
 from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.rules import lies_here
 from sidecar.provisioning.view import Here, Options
 
@@ -164,7 +165,10 @@ class Sidecar:
         return f"{int(self._tools.wall() * 1000)}-{int(self._tools.rng() * 10000)}-{driver}-{self._config.node_name}"
 
     def _make_provisioner(self) -> Provisioner:
-        provisioner = Provisioner(
+        memory = Memory()
+        self._tools.metrics.watch_claims_in_progress(memory.in_progress)
+        self._tools.metrics.watch_unsaved_volumes(memory.unsaved)
+        return Provisioner(
             here=self.here,
             kube=self._doors.kube,
             driver=self._doors.driver,
@@ -176,11 +180,9 @@ class Sidecar:
             clock=self._tools.clock,
             chance=self._tools.rng,
             nudge_capacity=self._nudge_capacity,
+            memory=memory,
             dry_run=self._config.dry_run,
         )
-        self._tools.metrics.watch_claims_in_progress(provisioner.in_progress)
-        self._tools.metrics.watch_unsaved_volumes(provisioner.unsaved)
-        return provisioner
 
     def _watch_claims(self) -> Reflector[Claim]:
         here = self.here()

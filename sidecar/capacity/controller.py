@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, eligible
-from sidecar.capacity.view import CapacityView, Publisher, Unmeasured
-from sidecar.csi.api import CapacityAnswer, CapacityQuery, Driver
-from sidecar.csi.outcome import DriverError
+from sidecar.capacity.view import CapacityView, Publisher
+from sidecar.csi.api import Driver
+from sidecar.csi.outcome import measure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CAPACITIES, KubeApi
 from sidecar.kube.errors import ApiError, NotFound
@@ -79,7 +79,7 @@ class CapacityPublisher:
             self._settling.pop(class_name, None)
         decision = decide(view)
         if isinstance(decision, Measure):
-            view = replace(self.view(class_name), answer=await self._measure(decision.query))
+            view = replace(self.view(class_name), answer=await measure(self._driver, decision.query))
             decision = decide(view)
         self._narrator.note(ROOM, class_name, class_name, decision)
         self._count()
@@ -115,12 +115,6 @@ class CapacityPublisher:
                 raise AssertionError("a rule that was given the answer asked again")
             case _:
                 assert_never(decision)
-
-    async def _measure(self, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
-        try:
-            return await self._driver.get_capacity(query)
-        except DriverError as error:
-            return Unmeasured(str(error))
 
     def _count(self) -> None:
         wanted = {class_.name for class_ in self._classes.values() if eligible(class_, for_immediate=self._publisher.for_immediate)}

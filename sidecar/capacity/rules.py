@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from sidecar.capacity.view import CapacityView, Publisher, Unmeasured
+from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
+from sidecar.csi.outcome import Unmeasured
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json
 from sidecar.model.quantity import format_bytes

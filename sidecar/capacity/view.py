@@ -3,15 +3,9 @@
 from dataclasses import dataclass
 
 from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Class, Owner
 from sidecar.model.topology import Segment
-
-
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """The driver did not say how much is free."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

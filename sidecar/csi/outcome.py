@@ -1,10 +1,10 @@
-"""What a gRPC status of CreateVolume means for the claim, as a table."""
+"""What a gRPC status means for whoever asked: that of CreateVolume as a table, that of GetCapacity as a value."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from sidecar.csi.api import CreatedVolume
+from sidecar.csi.api import CapacityAnswer, CapacityQuery, CreatedVolume, Driver
 from sidecar.errors import SidecarError
 
 
@@ -76,6 +76,13 @@ class Refused:
     """Asking again with the same arguments is pointless for a long while."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """The driver did not say how much is free."""
+
+    why: str
+
+
 Outcome = Done | MaybeRunning | NoSpaceHere | Refused
 
 _MAY_BE_RUNNING: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
@@ -88,3 +95,11 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | No
     if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
         return NoSpaceHere(str(error))
     return Refused(str(error), infeasible=error.code is Code.INVALID_ARGUMENT)
+
+
+async def measure(driver: Driver, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
+    """GetCapacity with its failure as a value: not knowing is something a rule decides about."""
+    try:
+        return await driver.get_capacity(query)
+    except DriverError as error:
+        return Unmeasured(str(error))

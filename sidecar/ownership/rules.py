@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import IMMEDIATE, Claim, Class
 from sidecar.model.topology import Segment, allows
 from sidecar.ownership.placement import RandomDelay
@@ -22,13 +23,6 @@ class Race:
 
     attempt: int
     bid_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """The driver did not say how much is free."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from sidecar.csi.api import CapacityAnswer, CapacityQuery, Driver
-from sidecar.csi.outcome import Done, DriverError, Outcome, of_failure
+from sidecar.csi.api import Driver
+from sidecar.csi.outcome import Done, DriverError, Outcome, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
@@ -21,8 +21,9 @@ from sidecar.model.objects import Attachment, Claim, Class, Json, Volume
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership import rules as ownership
-from sidecar.ownership.rules import Race, Unmeasured, after_conflict
+from sidecar.ownership.rules import after_conflict
 from sidecar.provisioning import volume as volumes
+from sidecar.provisioning.memory import Memory, Progress
 from sidecar.provisioning.rules import (
     Bid,
     ClaimDecision,
@@ -67,19 +68,6 @@ class Caches:
     attachments: Cache[Attachment]
 
 
-@dataclass(slots=True)
-class Progress:
-    """What this process knows of a claim beyond the cache."""
-
-    race: Race | None = None
-    remembered: Claim | None = None
-    """As it was when a creation was begun whose end is not known, or whose volume is not stored: it may be deleted meanwhile."""
-    unsaved: Json | None = None
-    stored: bool = False
-    in_hand: bool = False
-    began: float | None = None
-
-
 class Provisioner:
     """One instance per process. `handle_claim` and `handle_volume` are given to the loops; they return when to look again."""
 
@@ -97,6 +85,7 @@ class Provisioner:
         clock: Callable[[], float],
         chance: Callable[[], float],
         nudge_capacity: Callable[[], None],
+        memory: Memory,
         dry_run: bool = False,
     ) -> None:
         self._here = here
@@ -111,29 +100,17 @@ class Provisioner:
         self._chance = chance
         self._nudge_capacity = nudge_capacity
         self._dry_run = dry_run
-        self._progress: dict[str, Progress] = {}
-        self._leaving: dict[str, tuple[str, Leaving]] = {}
+        self._memory = memory
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
 
     def concerns(self, uid: str) -> bool:
         """Whether a claim must stay in the cache although another node has it, or a volume does: something here is under way."""
-        progress = self._progress.get(uid)
-        if progress is None:
-            return False
-        return progress.in_hand or any(item is not None for item in (progress.race, progress.remembered, progress.unsaved))
-
-    def in_progress(self) -> int:
-        """Claims whose creation may still be running in the driver."""
-        return sum(progress.remembered is not None and progress.unsaved is None for progress in self._progress.values())
-
-    def unsaved(self) -> int:
-        """Volumes that exist and whose PersistentVolume the API server has not taken yet."""
-        return sum(progress.unsaved is not None for progress in self._progress.values())
+        return self._memory.concerns(uid)
 
     def claim_view(self, uid: str) -> ClaimView:
         """The picture of one claim. Nothing here waits, so it is one consistent moment."""
-        progress = self._progress.get(uid, Progress())
+        progress = self._memory.get(uid) or Progress()
         here, cached = self._here(), self._caches.claims.get(uid)
         claim = cached or progress.remembered
         name = claim and names.volume_name(here.options.volume_name_prefix, claim.uid, here.options.volume_name_uuid_length)
@@ -157,7 +134,7 @@ class Provisioner:
             here=self._here(),
             volume=volume,
             class_=self._caches.classes.get(volume.class_name) if volume else None,
-            progress=self._progress_of(volume),
+            progress=self._memory.leaving(volume) if volume else Leaving.NOT_YET,
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
 
@@ -167,7 +144,7 @@ class Provisioner:
         decision = decide(view)
         if isinstance(decision, Measure):
             self._note(uid, view.claim, decision)
-            view = replace(view, free=await self._measure(decision.query))
+            view = replace(view, free=await measure(self._driver, decision.query))
             decision = decide(view)
             if isinstance(decision, Wait):
                 self._metrics.insufficient_capacity()
@@ -197,7 +174,7 @@ class Provisioner:
                 self._settle(uid, view)
                 return None
             case Wait(until, race):
-                self._of(uid).race = race
+                self._memory.of(uid).race = race
                 return until
             case Bid():
                 return await self._bid(uid, view, decision)
@@ -212,12 +189,6 @@ class Provisioner:
             case _:
                 assert_never(decision)
 
-    async def _measure(self, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
-        try:
-            return await self._driver.get_capacity(query)
-        except DriverError as error:
-            return Unmeasured(str(error))
-
     async def _bid(self, uid: str, view: ClaimView, bid: Bid) -> float | None:
         self._metrics.race_bid()
         try:
@@ -225,20 +196,20 @@ class Provisioner:
         except Conflict:
             wait = after_conflict(view.race_view(bid.claim))
             self._note(uid, bid.claim, wait)
-            self._of(uid).race = wait.race
+            self._memory.of(uid).race = wait.race
             return wait.until
         except NotFound:
-            self._progress.pop(uid, None)
+            self._memory.forget(uid)
             return None
         except Unavailable as error:
             return self._unreachable(uid, bid.claim, error)
         except ApiError as error:
             return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
-        self._of(uid).race = None
+        self._memory.of(uid).race = None
         return None
 
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
-        progress = self._of(uid)
+        progress = self._memory.of(uid)
         progress.began = self._clock() if progress.began is None else progress.began
         progress.in_hand = True
         try:
@@ -261,7 +232,7 @@ class Provisioner:
     async def _follow(self, uid: str, conclusion: Conclusion) -> float | None:
         match conclusion:
             case Store(claim, body):
-                self._of(uid).unsaved, self._of(uid).remembered = body, claim
+                self._memory.of(uid).unsaved, self._memory.of(uid).remembered = body, claim
                 return await self._store(uid, conclusion)
             case Undo(claim, volume_id, why):
                 return self._failed(uid, claim, await self._undo(uid, claim, volume_id, why))
@@ -269,7 +240,7 @@ class Provisioner:
                 until = self._failed(uid, claim, why)
                 return self._clock() + self._retry.cap if infeasible else until
             case Remember(claim, why):
-                self._of(uid).remembered = claim
+                self._memory.of(uid).remembered = claim
                 return self._failed(uid, claim, why)
             case Reschedule():
                 return await self._reschedule(uid, conclusion)
@@ -280,7 +251,7 @@ class Provisioner:
         try:
             await self._driver.delete_volume(volume_id)
         except DriverError as error:
-            self._of(uid).remembered = claim
+            self._memory.of(uid).remembered = claim
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
         return f"{why}; it was deleted again"
 
@@ -294,7 +265,7 @@ class Provisioner:
         except ApiError as error:
             log.warning("Giving a claim back failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
             return self._later(uid)
-        self._progress.pop(uid, None)
+        self._memory.forget(uid)
         return None
 
     async def _store(self, uid: str, decision: Store) -> float | None:
@@ -337,11 +308,11 @@ class Provisioner:
                 return await self._empty(volume)
             case Remove(volume):
                 await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
-                self._leaving[volume.name] = (volume.uid, Leaving.REMOVED)
+                self._memory.left(volume, Leaving.REMOVED)
                 return None
             case Unfinalize(volume):
                 await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
-                self._leaving[volume.name] = (volume.uid, Leaving.UNFINALIZED)
+                self._memory.left(volume, Leaving.UNFINALIZED)
                 return None
             case _:
                 assert_never(decision)
@@ -354,23 +325,18 @@ class Provisioner:
             return self._not_deleted(volume, str(error))
         finally:
             self._nudge_capacity()
-        self._leaving[volume.name] = (volume.uid, Leaving.EMPTIED)
+        self._memory.left(volume, Leaving.EMPTIED)
         self._metrics.deleted(volume.class_name, self._clock() - began)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
 
     def _forget_volume(self, name: str) -> None:
         if self._caches.volumes.get(name) is None:
-            self._leaving.pop(name, None)
-
-    def _progress_of(self, volume: Volume | None) -> Leaving:
-        """A namesake of one that has left begins at the beginning."""
-        uid, progress = self._leaving.get(volume.name, ("", Leaving.NOT_YET)) if volume else ("", Leaving.NOT_YET)
-        return progress if volume and volume.uid == uid else Leaving.NOT_YET
+            self._memory.forget_volume(name)
 
     def _settle(self, uid: str, view: ClaimView) -> None:
         """Nothing is to be done. What was remembered goes, unless the cache has yet to show what this process did."""
-        progress = self._progress.get(uid)
+        progress = self._memory.get(uid)
         if progress is None or (progress.stored and view.claim is not None and not view.claim.volume_name):
             return
         if progress.race is not None and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
@@ -378,10 +344,10 @@ class Provisioner:
         if progress.remembered is not None and view.claim is not None:
             fields = {"claim": view.claim.full_name, "uid": uid, "node": view.claim.selected_node}
             log.warning("A creation that may still be running is given up: the claim went elsewhere", extra={"fields": fields})
-        del self._progress[uid]
+        self._memory.forget(uid)
 
     def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
-        progress = self._of(uid)
+        progress = self._memory.of(uid)
         progress.unsaved, progress.remembered, progress.stored = None, None, True
         seconds = self._clock() - progress.began if progress.began is not None else 0.0
         self._metrics.provisioned(claim.class_name, claim.source.kind if claim.source else "", seconds)
@@ -411,9 +377,6 @@ class Provisioner:
 
     def _volume_later(self, name: str) -> float:
         return self._clock() + self._retry.delay(self.volume_attempts.next(name))
-
-    def _of(self, uid: str) -> Progress:
-        return self._progress.setdefault(uid, Progress())
 
     def _note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)

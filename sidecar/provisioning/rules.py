@@ -13,7 +13,7 @@ from sidecar.model.objects import Claim, Class, Json, Volume
 from sidecar.model.topology import accessible
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.claim_write import with_selected_node, without_selected_node
-from sidecar.ownership.rules import Race, Unmeasured
+from sidecar.ownership.rules import Race
 from sidecar.provisioning import request as requests
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.request import Unfit
@@ -180,7 +180,7 @@ def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     """A claim that cannot be asked about is taken all the same: somebody must own it to tell its user what is wrong."""
     request = requests.build(view.here, claim, view.class_) if view.class_ else Unfit(f"StorageClass {claim.class_name!r} does not exist")
     if isinstance(request, Unfit):
-        return Bid(claim, with_selected_node(claim.whole, view.here.node), str(Unmeasured(request.why).why))
+        return Bid(claim, with_selected_node(claim.whole, view.here.node), request.why)
     return Measure(requests.capacity_query(view.here, request), why)
 
 

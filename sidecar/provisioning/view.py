@@ -5,10 +5,11 @@ from enum import Enum
 from typing import Any
 
 from sidecar.csi.api import TOPOLOGY, CapacityAnswer, DriverInfo
+from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import Claim, Class, Volume
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay
-from sidecar.ownership.rules import OwnershipView, Race, Unmeasured
+from sidecar.ownership.rules import OwnershipView, Race
 
 
 @dataclass(frozen=True, slots=True)

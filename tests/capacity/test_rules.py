@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, is_managed, selector
-from sidecar.capacity.view import CapacityView, Publisher, Unmeasured
+from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Owner
 from sidecar.model.topology import Segment
 from tests import samples

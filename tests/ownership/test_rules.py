@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.outcome import Unmeasured
 from sidecar.ownership.placement import RandomDelay
-from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Unmeasured, Wait, after_conflict, decide
+from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Wait, after_conflict, decide
 from tests import samples
 
 TIB = CapacityAnswer(2**40)

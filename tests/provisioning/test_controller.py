@@ -18,6 +18,7 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.view import Leaving
 from tests import samples
 from tests.doors import ScriptedDriver, ScriptedKube, Told
@@ -38,6 +39,7 @@ class Bench:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        self.memory = Memory()
         self.metrics = Metrics("test")
         self.decisions = Decisions()
         self.caches = Caches(Store[Claim](), Store[Class](), Store[Volume](), Store({"volume": lambda item: (item.volume,)}))
@@ -53,6 +55,7 @@ class Bench:
             clock=lambda: self.now,
             chance=lambda: 0.5,
             nudge_capacity=self._nudged,
+            memory=self.memory,
             dry_run=self.dry_run,
         )
 
@@ -126,18 +129,18 @@ def test_M3_a_missing_class_fails_and_backs_off() -> None:
 def test_M9_a_final_error_is_tried_again_and_not_remembered() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL)]))
     assert bench.claim() == 101.0
-    assert bench.room.in_progress() == 0
+    assert bench.memory.in_progress() == 0
     assert bench.told.events[-1][1:] == ("Warning", "ProvisioningFailed", "rpc error: code = Internal desc = text")
 
 
 def test_M10_M12_a_creation_that_may_run_on_survives_the_claim() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("id", 100)]))
     assert bench.claim() == 101.0
-    assert bench.room.in_progress() == 1 and bench.room.concerns(UID)
+    assert bench.memory.in_progress() == 1 and bench.room.concerns(UID)
     bench.forget_claim()
     assert bench.claim() is None
     assert bench.kube.wrote("create")[0]["spec"]["csi"]["volumeHandle"] == "id"
-    assert bench.room.in_progress() == 0
+    assert bench.memory.in_progress() == 0
     assert bench.claim() is None
     assert not bench.room.concerns(UID)
 
@@ -146,7 +149,7 @@ def test_M16_a_final_answer_ends_the_remembering() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED), rpc(Code.INTERNAL)]))
     bench.claim()
     bench.claim()
-    assert bench.room.in_progress() == 0
+    assert bench.memory.in_progress() == 0
     bench.forget_claim()
     assert bench.claim() is None
     assert bench.driver.count("create") == 2
@@ -185,12 +188,12 @@ def test_infeasible_arguments_wait_for_the_longest_interval() -> None:
 def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_driver_again() -> None:
     bench = late(kube=ScriptedKube(failures={"create": [Unavailable("down"), Forbidden("no")]}))
     assert bench.claim() == 101.0
-    assert bench.room.unsaved() == 1 and bench.room.concerns(UID)
+    assert bench.memory.unsaved() == 1 and bench.room.concerns(UID)
     bench.forget_claim()
     assert bench.claim() == 102.0
     assert bench.claim() is None
     assert bench.driver.count("create") == 1 and bench.driver.count("delete") == 0
-    assert bench.room.unsaved() == 0
+    assert bench.memory.unsaved() == 0
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -215,7 +218,7 @@ def test_V4_and_when_that_fails_the_event_says_what_is_left_behind() -> None:
     bench = late(driver=ScriptedDriver(creates=[CreatedVolume("small", 99)], deletes=[rpc(Code.INTERNAL)]))
     bench.claim()
     assert "left behind" in bench.told.events[-1][3]
-    assert bench.room.in_progress() == 1
+    assert bench.memory.in_progress() == 1
 
 
 def test_N5_the_race_waits_measures_and_bids_without_creating() -> None:

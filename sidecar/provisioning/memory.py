@@ -1,0 +1,67 @@
+"""What this process knows beyond the caches: how far it has come with a claim or a volume. Values only; it is lost with the process."""
+
+from dataclasses import dataclass
+
+from sidecar.model.objects import Claim, Json, Volume
+from sidecar.ownership.rules import Race
+from sidecar.provisioning.view import Leaving
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is known of one claim."""
+
+    race: Race | None = None
+    remembered: Claim | None = None
+    """As it was when a creation was begun whose end is not known, or whose volume is not stored: it may be deleted meanwhile."""
+    unsaved: Json | None = None
+    """The PersistentVolume of a volume that exists, until the API server has taken it."""
+    stored: bool = False
+    in_hand: bool = False
+    """The driver is being asked just now."""
+    began: float | None = None
+
+
+class Memory:
+    """Progress by the claim's uid, and the steps of volumes that leave."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, Progress] = {}
+        self._leaving: dict[str, tuple[str, Leaving]] = {}
+
+    def of(self, uid: str) -> Progress:
+        """To be written to; a new one if there is none."""
+        return self._claims.setdefault(uid, Progress())
+
+    def get(self, uid: str) -> Progress | None:
+        return self._claims.get(uid)
+
+    def forget(self, uid: str) -> None:
+        self._claims.pop(uid, None)
+
+    def concerns(self, uid: str) -> bool:
+        """Whether something is under way for the claim."""
+        progress = self._claims.get(uid)
+        if progress is None:
+            return False
+        return progress.in_hand or any(item is not None for item in (progress.race, progress.remembered, progress.unsaved))
+
+    def in_progress(self) -> int:
+        """Claims whose creation may still be running in the driver."""
+        return sum(progress.remembered is not None and progress.unsaved is None for progress in self._claims.values())
+
+    def unsaved(self) -> int:
+        """Volumes that exist and whose PersistentVolume the API server has not taken yet."""
+        return sum(progress.unsaved is not None for progress in self._claims.values())
+
+    def leaving(self, volume: Volume) -> Leaving:
+        """A namesake of one that has left begins at the beginning."""
+        uid, progress = self._leaving.get(volume.name, ("", Leaving.NOT_YET))
+        return progress if volume.uid == uid else Leaving.NOT_YET
+
+    def left(self, volume: Volume, step: Leaving) -> None:
+        """That step is done."""
+        self._leaving[volume.name] = (volume.uid, step)
+
+    def forget_volume(self, name: str) -> None:
+        self._leaving.pop(name, None)
