@@ -97,3 +97,15 @@ def cluster(plane: ControlPlane, role: Path) -> Iterator[Cluster]:
     cluster = Cluster(plane, role)
     yield cluster
     cluster.clean()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test shows the last lines of what its programs logged: the folder is gone when somebody wants to look."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.when == "call" and report.failed and folder is not None:
+        for log in sorted(folder.glob("*.log")):
+            lines = [line for line in log.read_text(errors="replace").splitlines() if '"Decided"' not in line]
+            report.sections.append((log.name, "\n".join(line[:400] for line in lines[-60:])))
