@@ -30,8 +30,8 @@ _BACKOFF = Backoff(1.0, 15.0)
 _SPREAD = 1.0
 # A stream that lived this long was a good one, whatever ended it.
 _LIVED = 5.0
-# A client gives up after 30 s on a server that does not even answer "go ahead". Later than that, silence is good news.
-_ACCEPTED = 35.0
+# A client gives up after 15 s on a server that does not even answer "go ahead". Later than that, silence is good news.
+_ACCEPTED = 20.0
 # For this long the picture is called fresh although the watch is down: API servers take about as long to be replaced.
 _FRESH = 30.0
 # 410 comes to all nodes at once, when history was cut off, and a list is the dearest request there is.

@@ -28,6 +28,8 @@ _READ_BUFFER = 2**21
 # What a server may ask for by Retry-After. Longer would look like a hang.
 _LONGEST_QUIET = 60.0
 _CONNECT_SECONDS = 10.0
+# A server that is starting takes connections before it answers. Whoever waits for that one, comes late to the one that works.
+_HEADERS_SECONDS = 15.0
 _LONGEST_SILENCE = 600.0
 # Sockets of streams that were left close in later rounds of the event loop, which nobody can wait for.
 _ROUNDS_TO_CLOSE = 5
@@ -180,7 +182,7 @@ class Transport:
         silence = self._patience.get(request.path, self._watch_silence)
         status, started = 0, self._clock()
         try:
-            async with asyncio.timeout(self._request_timeout):  # to the headers; from there on silence is measured
+            async with asyncio.timeout(min(self._request_timeout, _HEADERS_SECONDS)):  # from there on silence is measured
                 response = await self._open(request, aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence))
             status = response.status
         except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
