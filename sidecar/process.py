@@ -15,7 +15,7 @@ from typing import Final
 import sidecar
 from sidecar.config import Config
 from sidecar.csi import link
-from sidecar.engine.health import OK
+from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
@@ -117,6 +117,7 @@ class _Life:
                 group.create_task(self._work(doors), name="work"),
             ]
             await self._stop.wait()
+            self._work_scope.report(Degraded("stopping"))
             if self._sidecar is not None and not await self._sidecar.drain(self._config.shutdown_timeout):
                 log.warning("Calls were still in flight at the end of --shutdown-timeout")
             for task in tasks:

@@ -106,6 +106,7 @@ class Sidecar:
         self._tools = instruments
         self._recorder = recorder
         self._retry = Backoff(config.retry_interval_start, max(config.retry_interval_max, config.retry_interval_start))
+        self._memory = Memory()
         self._capacity: Loop[str] | None = None
         self._capacity_classes: Callable[[], set[str]] = set
         driver = doors.driver.info
@@ -148,11 +149,11 @@ class Sidecar:
 
     def wake_all(self) -> None:
         """The driver is back: what waited for it need not wait for the end of its back-off."""
-        for uid in self.caches.claims.keys():  # noqa: SIM118 - a Store is no dict
+        for uid in (*self.caches.claims.keys(), *self._memory.under_way()):
             self.claims.add(uid)
         for name in self.caches.volumes.keys():  # noqa: SIM118
             self.volumes.add(name)
-        self._nudge_capacity(pause=0.0)
+        self._nudge_capacity(at_once=True)
 
     def queues(self) -> dict[str, object]:
         """For /debug/queue."""
@@ -165,9 +166,8 @@ class Sidecar:
         return f"{int(self._tools.wall() * 1000)}-{int(self._tools.rng() * 10000)}-{driver}-{self._config.node_name}"
 
     def _make_provisioner(self) -> Provisioner:
-        memory = Memory()
-        self._tools.metrics.watch_claims_in_progress(memory.in_progress)
-        self._tools.metrics.watch_unsaved_volumes(memory.unsaved)
+        self._tools.metrics.watch_claims_in_progress(self._memory.in_progress)
+        self._tools.metrics.watch_unsaved_volumes(self._memory.unsaved)
         return Provisioner(
             here=self.here,
             kube=self._doors.kube,
@@ -180,7 +180,8 @@ class Sidecar:
             clock=self._tools.clock,
             chance=self._tools.rng,
             nudge_capacity=self._nudge_capacity,
-            memory=memory,
+            attachments_known=self._attachments_known,
+            memory=self._memory,
             dry_run=self._config.dry_run,
         )
 
@@ -213,6 +214,9 @@ class Sidecar:
 
         def changed(change: Change[Volume]) -> None:
             self.volumes.add(change.key)
+            if change.new is None and change.old is not None and change.old.claim is not None:
+                self.provisioner.volume_gone(change.old.claim.uid)
+                self.claims.add(change.old.claim.uid)
 
         return self._reflector(VOLUMES, project, self.caches.volumes, changed, required=True)
 
@@ -229,6 +233,11 @@ class Sidecar:
                 self._capacity.add(change.key)
 
         return self._reflector(CLASSES, project, self.caches.classes, changed, required=True)
+
+    def _attachments_known(self) -> bool:
+        """A driver may learn to attach when it is updated under us; then there is no such watch, and nothing is known."""
+        attaches = PUBLISH_UNPUBLISH_VOLUME in self._doors.driver.info.controller
+        return not attaches or any(item.resource == ATTACHMENTS and item.has_synced for item in self._optional)
 
     def _watch_attachments(self) -> Reflector[Attachment]:
         def changed(change: Change[Attachment]) -> None:
@@ -273,7 +282,7 @@ class Sidecar:
         group.create_task(records.run(), name=f"reflector {CAPACITIES}")
         await records.wait_synced()
         self._capacity, self._capacity_classes = loop, room.class_names
-        self._nudge_capacity(pause=0.0)
+        self._nudge_capacity(at_once=True)
         group.create_task(loop.run(), name="capacity")
 
     async def _find_owner(self) -> Owner | None:
@@ -298,17 +307,19 @@ class Sidecar:
         def changed(change: Change[CapacityRecord]) -> None:
             for record in (change.old, change.new):
                 if record is not None and self._capacity is not None:
-                    self._capacity.add(record.class_name)
+                    # Mostly it is our own write that comes back, and there is nothing to be done about that one.
+                    self._capacity.add(record.class_name, self._tools.clock() + _CAPACITY_PAUSE)
 
         selector = capacity_rules.selector(publisher)
         kube, namespace = self._doors.capacity_kube, self._config.namespace
         return self._reflector(CAPACITIES, project, self.records, changed, kube=kube, namespace=namespace, label_selector=selector)
 
-    def _nudge_capacity(self, *, pause: float = _CAPACITY_PAUSE) -> None:
+    def _nudge_capacity(self, *, at_once: bool = False) -> None:
         """Free space may have changed, for every class: they may share a pool. Many nudges in one pause are one look."""
         if self._capacity is not None:
-            for name in self._capacity_classes():
-                self._capacity.add(name, self._tools.clock() + pause)
+            at = self._tools.clock() + (0.0 if at_once else _CAPACITY_PAUSE)
+            for name in sorted(self._capacity_classes()):
+                self._capacity.add(name, at)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class ScriptedKube:
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
     failures: dict[str, list[Exception | None]] = field(default_factory=dict)
     asked: list[tuple[str, str, str, Any]] = field(default_factory=list)
+    answers: dict[str, Json] = field(default_factory=dict)
+    """What a write answers, by verb; otherwise nothing."""
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         self._ask("get", resource, name, None)
@@ -61,7 +63,7 @@ class ScriptedKube:
         self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
     ) -> Json:
         self._ask("replace", resource, name, body)
-        return {}
+        return self.answers.get("replace", {})
 
     async def patch(
         self, resource: Resource, name: str, patch: Any, *, content_type: str, namespace: str = "", subresource: str = ""

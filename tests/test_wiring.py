@@ -151,6 +151,7 @@ def test_an_attachment_that_goes_wakes_its_volume() -> None:
         "spec": {"nodeName": "foo", "source": {"persistentVolumeName": "test-testi"}},
     }
     kube = ListedKube(persistentvolumes=[samples.volume_json()], volumeattachments=[attachment])
+    kube.objects["persistentvolumes", "test-testi"] = samples.volume_json()
     driver = ScriptedDriver(samples.info(controller=(CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME)))
 
     async def then(program: Sidecar) -> None:

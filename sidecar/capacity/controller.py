@@ -96,14 +96,17 @@ class CapacityPublisher:
     async def _perform(self, class_name: str, decision: Decision) -> float | None:
         match decision:
             case Rest(until):
-                self.attempts.forget(class_name)
+                if class_name not in self._settling:
+                    self.attempts.forget(class_name)
                 return until
             case Retry(why):
                 log.warning("The driver does not say how much is free", extra={"fields": {"class": class_name, "err": why}})
                 return self._later(class_name)
             case Publish(body):
                 await self._kube.create(CAPACITIES, body, namespace=self._namespace)
-                self._settling[class_name] = self._clock() + _SETTLE
+                # With a watch that is broken for long, every further one would be a duplicate: so ever less often.
+                pause = max(_SETTLE, self._retry.delay(self.attempts.next(class_name)))
+                self._settling[class_name] = self._clock() + pause
                 return self._settling[class_name]
             case Update(record, body):
                 await self._kube.replace(CAPACITIES, body, name=record.name, namespace=record.namespace)

@@ -1,12 +1,12 @@
 """What to write about one class next: one look, one decision. Applied again and again it ends in exactly one right object."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model import names
-from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json
+from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json, Owner
 from sidecar.model.quantity import format_bytes
 
 
@@ -129,11 +129,16 @@ def _compare(view: CapacityView, right: CapacityRecord | None, answer: CapacityA
     return Rest(view.now + view.publisher.poll_interval, f"{answer.available} bytes free, as published")
 
 
+def _owners(ours: Owner | None, others: tuple[Owner, ...]) -> list[Owner]:
+    """The server takes one controlling owner: with another level than before, the one of then becomes an ordinary one."""
+    if ours is None:
+        return list(others)
+    return [*(replace(owner, controller=False) for owner in others if owner.uid != ours.uid), ours]
+
+
 def _body(view: CapacityView, right: CapacityRecord | None, answer: CapacityAnswer) -> Json:
     publisher = view.publisher
-    owners = [*(right.owners if right else ())]
-    if publisher.owner is not None and publisher.owner.uid not in {owner.uid for owner in owners}:
-        owners.append(publisher.owner)
+    owners = _owners(publisher.owner, right.owners if right else ())
     labels = dict(right.labels) if right else {}
     meta: Json = {
         "labels": labels | {names.CAPACITY_DRIVER_LABEL: publisher.driver, names.CAPACITY_MANAGER_LABEL: publisher.manager},

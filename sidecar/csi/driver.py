@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from csi_proto import csi_pb2 as pb
 from sidecar.csi import channel, codec, link, redact
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.csi.outcome import BadAnswer, Code, DriverError
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, NotSent
 from sidecar.errors import Fatal
 from sidecar.model.topology import Segment
 from sidecar.observe.logs import V
@@ -129,7 +129,7 @@ class GrpcDriver:
     async def _call(self, rpc: Rpc[M, A], request: Message) -> A:
         state = self._standing().state
         if not isinstance(state, link.Ready):
-            raise DriverError(Code.UNAVAILABLE, f"{rpc.name} was not sent, the driver is away: {state.why}")
+            raise NotSent(Code.UNAVAILABLE, f"{rpc.name} was not sent, the driver is away: {state.why}")
         return await self._caller.call(rpc, request)
 
 

@@ -46,6 +46,10 @@ class BadAnswer(DriverError):
         super().__init__(Code.INTERNAL, message)
 
 
+class NotSent(DriverError):
+    """The driver was away, so it has not heard of the call at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """The volume exists."""
@@ -56,6 +60,13 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class MaybeRunning:
     """The driver may still be working on it, or may have finished without our hearing of it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeverSent:
+    """The driver has not heard of this attempt; what an earlier one may have begun is as unknown as before."""
 
     why: str
 
@@ -81,15 +92,19 @@ class Unmeasured:
     """The driver did not say how much is free."""
 
     why: str
+    away: bool = False
+    """It cannot be reached, so it could not create anything either."""
 
 
-Outcome = Done | MaybeRunning | NoSpaceHere | Refused
+Outcome = Done | MaybeRunning | NeverSent | NoSpaceHere | Refused
 
 _MAY_BE_RUNNING: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
 
-def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | NoSpaceHere | Refused:
+def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | NeverSent | NoSpaceHere | Refused:
     """`may_reschedule`: there is topology and a selected node, so giving the claim back can lead it elsewhere."""
+    if isinstance(error, NotSent):
+        return NeverSent(str(error))
     if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer):
         return MaybeRunning(str(error))
     if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
@@ -102,4 +117,4 @@ async def measure(driver: Driver, query: CapacityQuery) -> CapacityAnswer | Unme
     try:
         return await driver.get_capacity(query)
     except DriverError as error:
-        return Unmeasured(str(error))
+        return Unmeasured(str(error), away=error.code is Code.UNAVAILABLE)

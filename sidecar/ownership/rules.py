@@ -137,6 +137,8 @@ def _judge_room(view: OwnershipView) -> Decision:
             return Bid("nothing has to be free for a claim of 0 bytes")
         case None:
             return Measure()
+        case Unmeasured(why, away=True):
+            return _draw_again(view, f"this node's driver is away ({why})", floor=1.0)
         case Unmeasured(why):
             # Somebody must own the claim so that its user sees the failure.
             return Bid(f"free space is not known ({why})")

@@ -7,12 +7,12 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import Done, DriverError, Outcome, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
-from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
+from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, Change, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.recorder import ObjectRef, Recorder
 from sidecar.kube.store import Store as Cache
@@ -46,12 +46,20 @@ from sidecar.provisioning.rules import (
     conclude,
     decide,
     decide_volume,
+    lies_here,
 )
 from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
 
 log = logging.getLogger(__name__)
 
 ROOM = "provisioning"
+
+
+class Nudge(Protocol):
+    """Says that free space may have changed; `at_once` that what is published is known to be wrong."""
+
+    def __call__(self, *, at_once: bool = False) -> None: ...
+
 
 # While the API server is away nothing is amiss with the claim or the volume, and should this process end the answer is lost:
 # it is offered again soon, however long the outage has lasted.
@@ -84,7 +92,8 @@ class Provisioner:
         retry: Backoff,
         clock: Callable[[], float],
         chance: Callable[[], float],
-        nudge_capacity: Callable[[], None],
+        nudge_capacity: Nudge,
+        attachments_known: Callable[[], bool],
         memory: Memory,
         dry_run: bool = False,
     ) -> None:
@@ -99,8 +108,10 @@ class Provisioner:
         self._clock = clock
         self._chance = chance
         self._nudge_capacity = nudge_capacity
+        self._attachments_known = attachments_known
         self._dry_run = dry_run
         self._memory = memory
+        self._emptying: dict[str, float] = {}
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
 
@@ -135,11 +146,19 @@ class Provisioner:
             volume=volume,
             class_=self._caches.classes.get(volume.class_name) if volume else None,
             progress=self._memory.leaving(volume) if volume else Leaving.NOT_YET,
+            attachments_known=self._attachments_known(),
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
 
+    def volume_gone(self, uid: str) -> None:
+        """A volume of this node, made for that claim, is no more."""
+        if uid in self._caches.claims:
+            self._memory.doubt(uid)
+
     async def handle_claim(self, uid: str) -> float | None:
         """One look at a claim and at most two effects."""
+        if self._memory.doubts(uid) and not await self._is_still_open(uid):
+            return self._later(uid)
         view = self.claim_view(uid)
         decision = decide(view)
         if isinstance(decision, Measure):
@@ -165,6 +184,8 @@ class Provisioner:
         except NotFound:
             return None
         except ApiError as error:
+            if view.volume is not None and not isinstance(error, Unavailable):
+                return self._not_deleted(view.volume, str(error))
             log.warning("Request for a volume failed", extra={"fields": {"volume": name, "err": str(error)}})
             return min(self._volume_later(name), self._clock() + _UNSTORED)
 
@@ -189,6 +210,18 @@ class Provisioner:
             case _:
                 assert_never(decision)
 
+    async def _is_still_open(self, uid: str) -> bool:
+        """Asks the API server itself. A claim that the cache still shows, while its volume has come and gone, may be long gone too."""
+        claim = self._caches.claims.get(uid)
+        try:
+            fresh = Claim.of(await self._kube.get(CLAIMS, claim.name, namespace=claim.namespace)) if claim else None
+        except ApiError:
+            return False
+        if claim is not None and fresh != claim:
+            return False
+        self._memory.settle_doubt(uid)
+        return True
+
     async def _bid(self, uid: str, view: ClaimView, bid: Bid) -> float | None:
         self._metrics.race_bid()
         try:
@@ -210,8 +243,10 @@ class Provisioner:
 
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
         progress = self._memory.of(uid)
-        progress.began = self._clock() if progress.began is None else progress.began
+        progress.began = self._clock()
         progress.in_hand = True
+        # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
+        progress.remembered = attempt.claim
         try:
             self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
             outcome = await self._ask_driver(view, attempt)
@@ -237,17 +272,23 @@ class Provisioner:
             case Undo(claim, volume_id, why):
                 return self._failed(uid, claim, await self._undo(uid, claim, volume_id, why))
             case Retry(claim, why, infeasible):
-                until = self._failed(uid, claim, why)
-                return self._clock() + self._retry.cap if infeasible else until
+                if not infeasible:
+                    return self._failed(uid, claim, why)
+                self._failed(uid, claim, f"Volume provisioning is infeasible with these arguments, retries will be delayed: {why}")
+                return self._clock() + self._retry.cap
             case Remember(claim, why):
                 self._memory.of(uid).remembered = claim
                 return self._failed(uid, claim, why)
             case Reschedule():
+                # At once: the scheduler comes back within a second, and would choose this node again by the old figure.
+                self._nudge_capacity(at_once=True)
                 return await self._reschedule(uid, conclusion)
             case _:
                 assert_never(conclusion)
 
     async def _undo(self, uid: str, claim: Claim, volume_id: str, why: str) -> str:
+        if any(volume.handle == volume_id for volume in self._caches.volumes.values()):
+            return f"{why}; it is left alone, because a PersistentVolume uses it"
         try:
             await self._driver.delete_volume(volume_id)
         except DriverError as error:
@@ -257,14 +298,14 @@ class Provisioner:
 
     async def _reschedule(self, uid: str, decision: Reschedule) -> float | None:
         claim = decision.claim
-        self._failed(uid, claim, decision.why)
+        until = self._failed(uid, claim, decision.why)
         try:
-            await self._kube.replace(CLAIMS, decision.body, name=claim.name, namespace=claim.namespace)
+            self._write_through(claim, await self._kube.replace(CLAIMS, decision.body, name=claim.name, namespace=claim.namespace))
         except NotFound:
             pass
         except ApiError as error:
             log.warning("Giving a claim back failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
-            return self._later(uid)
+            return until
         self._memory.forget(uid)
         return None
 
@@ -274,7 +315,9 @@ class Provisioner:
         try:
             await self._kube.create(VOLUMES, body)
         except AlreadyExists:
-            if problem := await self._not_ours(body):
+            if problem := await self._not_ours(uid, claim, body):
+                # The driver is asked anew then: what it answered belongs to whoever has the name now.
+                self._memory.of(uid).unsaved = None
                 return self._failed(uid, claim, problem)
         except Unavailable as error:
             log.warning(
@@ -286,7 +329,7 @@ class Provisioner:
         self._succeeded(uid, claim, name)
         return None
 
-    async def _not_ours(self, body: Json) -> str:
+    async def _not_ours(self, uid: str, claim: Claim, body: Json) -> str:
         """Why the PersistentVolume that has the name is not the one to store; empty when it is."""
         name = body["metadata"]["name"]
         try:
@@ -295,6 +338,9 @@ class Provisioner:
             return f"PersistentVolume {name} exists already and cannot be looked at: {error}"
         if volumes.is_ours(found, body):
             return ""
+        if found.claim is not None and found.claim.uid == uid and not lies_here(self._here(), found):
+            why = f"PersistentVolume {name} was made for the claim on another node, so the volume made here is not needed"
+            return await self._undo(uid, claim, body["spec"]["csi"]["volumeHandle"], why)
         return f"PersistentVolume {name} exists already for another claim or volume; it must go before this one can be stored"
 
     async def _perform_on_volume(self, name: str, decision: VolumeDecision) -> float | None:
@@ -309,6 +355,7 @@ class Provisioner:
             case Remove(volume):
                 await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
                 self._memory.left(volume, Leaving.REMOVED)
+                self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.uid, self._clock()))
                 return None
             case Unfinalize(volume):
                 await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
@@ -318,7 +365,11 @@ class Provisioner:
                 assert_never(decision)
 
     async def _empty(self, volume: Volume) -> float | None:
-        began = self._clock()
+        fresh = Volume.of(await self._kube.get(VOLUMES, volume.name))
+        if (fresh.uid, fresh.resource_version) != (volume.uid, volume.resource_version):
+            # The one step that cannot be taken back is not taken on an old picture: the watch will bring the new one.
+            return self._volume_later(volume.name)
+        self._emptying.setdefault(volume.uid, self._clock())
         try:
             await self._driver.delete_volume(volume.handle)
         except DriverError as error:
@@ -326,7 +377,6 @@ class Provisioner:
         finally:
             self._nudge_capacity()
         self._memory.left(volume, Leaving.EMPTIED)
-        self._metrics.deleted(volume.class_name, self._clock() - began)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
 
@@ -349,6 +399,8 @@ class Provisioner:
     def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
         progress = self._memory.of(uid)
         progress.unsaved, progress.remembered, progress.stored = None, None, True
+        if uid not in self._caches.claims:
+            self._memory.forget(uid)  # it was deleted meanwhile: no event of it will come
         seconds = self._clock() - progress.began if progress.began is not None else 0.0
         self._metrics.provisioned(claim.class_name, claim.source.kind if claim.source else "", seconds)
         self._tell(claim, "Normal", names.PROVISIONING_SUCCEEDED, f"Successfully provisioned volume {volume}")
@@ -366,6 +418,12 @@ class Provisioner:
         self._recorder.record(ref, "Warning", names.VOLUME_FAILED_DELETE, why)
         log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
         return self._volume_later(volume.name)
+
+    def _write_through(self, before: Claim, written: Json) -> None:
+        """What the API server answered is newer than the cache, unless the watch was faster; nobody may act on the old one."""
+        held = self._caches.claims.get(before.uid)
+        if written and held is not None and held.resource_version == before.resource_version:
+            self._caches.claims.apply(Change(before.uid, held, Claim.of(written, keep_whole=True)))
 
     def _unreachable(self, uid: str, claim: Claim, error: Unavailable) -> float:
         """No event: it could not be written now either, and would be stale when it could."""

@@ -28,6 +28,7 @@ class Memory:
     def __init__(self) -> None:
         self._claims: dict[str, Progress] = {}
         self._leaving: dict[str, tuple[str, Leaving]] = {}
+        self._doubted: set[str] = set()
 
     def of(self, uid: str) -> Progress:
         """To be written to; a new one if there is none."""
@@ -38,6 +39,19 @@ class Memory:
 
     def forget(self, uid: str) -> None:
         self._claims.pop(uid, None)
+        self._doubted.discard(uid)
+
+    def doubt(self, uid: str) -> None:
+        """The claim's volume has gone: either its claim went before it, of which the watch may be late to tell, or it is needed anew."""
+        self._doubted.add(uid)
+
+    def doubts(self, uid: str) -> bool:
+        return uid in self._doubted
+
+    def settle_doubt(self, uid: str) -> None:
+        """The claim is there and unbound: whatever was stored for it is no more."""
+        self._doubted.discard(uid)
+        self.of(uid).stored = False
 
     def concerns(self, uid: str) -> bool:
         """Whether something is under way for the claim."""
@@ -45,6 +59,10 @@ class Memory:
         if progress is None:
             return False
         return progress.in_hand or any(item is not None for item in (progress.race, progress.remembered, progress.unsaved))
+
+    def under_way(self) -> list[str]:
+        """Claims that something may have been begun for, whether or not the cache still has them."""
+        return [uid for uid, progress in self._claims.items() if progress.remembered is not None]
 
     def in_progress(self) -> int:
         """Claims whose creation may still be running in the driver."""

@@ -7,7 +7,7 @@ are the effect, which `controller` performs. Waiting for anything is a decision 
 from dataclasses import dataclass, field
 
 from sidecar.csi.api import CapacityQuery, CreatedVolume, CreateRequest
-from sidecar.csi.outcome import Done, MaybeRunning, NoSpaceHere, Outcome, Refused
+from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Json, Volume
 from sidecar.model.topology import accessible
@@ -140,6 +140,8 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
     """What the driver's answer to CreateVolume means."""
     claim = attempt.claim
     match outcome:
+        case NeverSent(why):
+            return Remember(claim, why) if view.remembered else Retry(claim, why)
         case Done(created):
             return _judge(view, attempt, created)
         case MaybeRunning(why):
@@ -150,14 +152,17 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
             return Retry(claim, why, infeasible=infeasible)
 
 
-def _done(view: ClaimView, claim: Claim) -> Ignore | None:
+def _done(view: ClaimView, claim: Claim) -> Ignore | Refuse | None:
     if claim.volume_name:
         return Ignore(f"bound to volume {claim.volume_name}")
     if view.stored:
         return Ignore("its PersistentVolume is stored; binding it is the volume controller's work")
-    if view.volume is not None and view.volume.claim is not None and view.volume.claim.uid == claim.uid:
+    if view.volume is None or view.volume.claim is None:
+        return None
+    if view.volume.claim.uid == claim.uid:
         return Ignore(f"volume {view.volume.name} exists for it")
-    return None
+    # Drivers are idempotent by name: asked for this one they would hand over the other claim's volume.
+    return Refuse(claim, f"PersistentVolume {view.volume.name} is another claim's; a longer --volume-name-uuid-length avoids this")
 
 
 def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
@@ -273,6 +278,8 @@ def lies_here(here: Here, volume: Volume) -> bool:
 
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
+    if not view.attachments_known:
+        return Hold(volume, "whether it is attached is not known: VolumeAttachments cannot be read; grant list and watch, and restart")
     if view.attached_to:
         return Hold(volume, f"still attached to node {', '.join(view.attached_to)}")
     if not volume.handle:

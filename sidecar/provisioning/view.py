@@ -104,5 +104,7 @@ class VolumeView:
     class_: Class | None = None
     progress: Leaving = Leaving.NOT_YET
     """How far this process has come with it, of which the watch may not have heard yet."""
+    attachments_known: bool = True
+    """False: the driver attaches volumes, and the VolumeAttachments could not be read."""
     attached_to: tuple[str, ...] = ()
     """Nodes named by VolumeAttachments of this volume, whatever their state."""

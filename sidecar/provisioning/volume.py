@@ -56,10 +56,14 @@ def build(here: Here, claim: Claim, class_: Class, request: CreateRequest, creat
 
 
 def is_ours(found: Volume, wanted: Json) -> bool:
-    """Whether a PersistentVolume of that name is the one we meant to store: same claim, same volume behind it."""
+    """Whether a PersistentVolume of that name is the one we meant to store: same claim, same volume behind it, same place.
+
+    The place counts because handles are unique on a node only: many drivers make them of the name, which every node would use.
+    """
     claim, csi = wanted["spec"]["claimRef"], wanted["spec"]["csi"]
     same_claim = found.claim == ClaimRef(claim["uid"], claim["namespace"], claim["name"])
-    return same_claim and (found.driver, found.handle) == (csi["driver"], csi["volumeHandle"])
+    same_place = found.affinity == Volume.of(wanted).affinity
+    return same_claim and same_place and (found.driver, found.handle) == (csi["driver"], csi["volumeHandle"])
 
 
 def _claim_ref(claim: Claim) -> Json:

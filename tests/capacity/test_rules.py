@@ -93,6 +93,10 @@ def test_C6_owners() -> None:
     other = Owner("v1", "Node", "foo", "node-uid")
     kept = decide(view(record(owners=(other,)), answer=CapacityAnswer(2**30)))
     assert isinstance(kept, Update) and kept.body["metadata"]["ownerReferences"] == [other.as_json(), POD.as_json()]
+    controlling = replace(other, controller=True)
+    changed = decide(view(record(owners=(controlling,)), answer=CapacityAnswer(2**30)))
+    assert isinstance(changed, Update)
+    assert [ref.get("controller", False) for ref in changed.body["metadata"]["ownerReferences"]] == [False, True]
     nobody = replace(PUBLISHER, owner=None)
     assert isinstance(decide(view(record(owners=(other,)), answer=CapacityAnswer(2**30), publisher=nobody)), Rest)
 

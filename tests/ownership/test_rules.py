@@ -85,6 +85,11 @@ def test_N11_a_driver_that_cannot_say_how_much_is_free_does_not_leave_the_claim_
     assert isinstance(decision, Bid) and "Internal" in decision.why
 
 
+def test_N11_a_driver_that_is_away_could_not_create_anything_either() -> None:
+    decision = decide(view(race=DUE, free=Unmeasured("not sent", away=True)))
+    assert isinstance(decision, Wait) and "away" in decision.why
+
+
 def test_N13_a_claim_of_nothing_is_taken_without_measuring() -> None:
     claim = samples.claim(resources={"requests": {"storage": "0"}})
     assert isinstance(decide(view(race=DUE, claim=claim)), Bid)

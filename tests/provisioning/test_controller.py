@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
-from sidecar.csi.outcome import Code, DriverError
+from sidecar.csi.outcome import Code, DriverError, NotSent
 from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import Change
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
@@ -36,6 +36,8 @@ class Bench:
     told: Told = field(default_factory=Told)
     now: float = 100.0
     nudges: int = 0
+    urgent: int = 0
+    attachments_known: bool = True
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -56,11 +58,13 @@ class Bench:
             chance=lambda: 0.5,
             nudge_capacity=self._nudged,
             memory=self.memory,
+            attachments_known=lambda: self.attachments_known,
             dry_run=self.dry_run,
         )
 
-    def _nudged(self) -> None:
+    def _nudged(self, *, at_once: bool = False) -> None:
         self.nudges += 1
+        self.urgent += at_once
 
     def see(self, *, claim: Claim | None = None, class_: Class | None = None, volume: Volume | None = None) -> "Bench":
         if claim is not None:
@@ -69,6 +73,7 @@ class Bench:
             self.caches.classes.apply(Change(class_.name, None, class_))
         if volume is not None:
             self.caches.volumes.apply(Change(volume.name, None, volume))
+            self.kube.objects.setdefault(("persistentvolumes", volume.name), samples.volume_json())
         return self
 
     def forget_claim(self) -> None:
@@ -170,8 +175,10 @@ def test_M15_no_space_gives_the_claim_back() -> None:
 
 def test_M17_giving_back_loses_a_race_and_is_tried_again() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)]), kube=ScriptedKube(failures={"replace": [Conflict("no")]}))
-    until = bench.claim()
-    assert until is not None and until > 100.0
+    assert bench.claim() == 101.0
+    assert bench.caches.claims.get(UID) == samples.claim(selected="foo")
+    bench.claim()
+    assert bench.driver.count("create") == 2
 
 
 def test_M18_without_topology_no_space_is_a_final_error_here() -> None:
@@ -180,9 +187,43 @@ def test_M18_without_topology_no_space_is_a_final_error_here() -> None:
     assert bench.kube.wrote("replace") == []
 
 
+def test_N23_the_published_figure_is_corrected_before_the_scheduler_comes_back() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)]))
+    bench.claim()
+    assert bench.urgent == 1
+
+
+def test_after_giving_back_the_old_picture_is_not_acted_upon() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED), CreatedVolume("again", 100)]))
+    bench.kube.answers = {"replace": samples.claim_json(meta={"resourceVersion": "8"})}
+    bench.claim()
+    assert bench.claim() is None
+    assert bench.driver.count("create") == 1
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_M11_a_call_that_was_never_sent_changes_nothing(remembered: bool) -> None:
+    answers: list[CreatedVolume | Exception] = [rpc(Code.DEADLINE_EXCEEDED)] if remembered else []
+    bench = late(driver=ScriptedDriver(creates=[*answers, NotSent(Code.UNAVAILABLE, "away")]))
+    for _ in range(2):
+        bench.claim()
+    assert bench.memory.in_progress() == int(remembered)
+
+
+def test_what_is_under_way_is_known_before_its_end_is() -> None:
+    bench = late(driver=ScriptedDriver(creates=[RuntimeError("a bug")]))
+    with pytest.raises(RuntimeError):
+        bench.claim()
+    bench.forget_claim()
+    bench.driver.creates = [CreatedVolume("id", 100)]
+    bench.claim()
+    assert bench.kube.wrote("create")[0]["spec"]["csi"]["volumeHandle"] == "id"
+
+
 def test_infeasible_arguments_wait_for_the_longest_interval() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT)]))
     assert bench.claim() == 400.0
+    assert "infeasible" in bench.told.events[-1][3]
 
 
 def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_driver_again() -> None:
@@ -198,7 +239,8 @@ def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_M24_an_object_of_that_name_is_success_only_if_it_is_ours(ours: bool) -> None:
-    bench = late(kube=ScriptedKube(failures={"create": [AlreadyExists("taken")]}))
+    created = CreatedVolume("test-volume-id", 100, topologies=(samples.info().segment,))
+    bench = late(driver=ScriptedDriver(creates=[created]), kube=ScriptedKube(failures={"create": [AlreadyExists("taken")]}))
     csi = {"driver": samples.DRIVER, "volumeHandle": "test-volume-id" if ours else "another"}
     bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"csi": csi})
     until = bench.claim()
@@ -212,6 +254,23 @@ def test_V4_a_volume_that_is_too_small_is_deleted_again() -> None:
     assert ("delete", "small") in bench.driver.asked
     assert bench.kube.wrote("create") == []
     assert "deleted again" in bench.told.events[-1][3]
+
+
+def test_V4_a_volume_that_is_too_small_because_it_is_another_claims_is_left_alone() -> None:
+    bench = late(driver=ScriptedDriver(creates=[CreatedVolume("test-volume-id", 99)]))
+    bench.see(volume=samples.volume(meta={"name": "another"}))
+    bench.claim()
+    assert bench.driver.count("delete") == 0
+    assert "left alone" in bench.told.events[-1][3]
+
+
+def test_a_volume_made_here_for_a_claim_that_has_one_elsewhere_is_deleted_again() -> None:
+    bench = late(kube=ScriptedKube(failures={"create": [AlreadyExists("taken")]}))
+    elsewhere = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
+    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"nodeAffinity": elsewhere})
+    bench.claim()
+    assert ("delete", "test-volume-id") in bench.driver.asked
+    assert bench.memory.unsaved() == 0
 
 
 def test_V4_and_when_that_fails_the_event_says_what_is_left_behind() -> None:
@@ -247,6 +306,31 @@ def test_N11_a_driver_that_fails_the_question_is_no_reason_to_leave_the_claim() 
     bench.now = 110.0
     bench.claim()
     assert len(bench.kube.wrote("replace")) == 1
+
+
+def test_N11_a_node_whose_driver_is_away_leaves_the_claim_to_others() -> None:
+    bench = immediate(driver=ScriptedDriver(capacities=[rpc(Code.UNAVAILABLE)]))
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() == 110.0 + 30.0
+    assert bench.kube.wrote("replace") == []
+
+
+def test_a_volume_that_goes_before_it_is_bound_is_made_anew_if_the_claim_is_still_there() -> None:
+    bench = late()
+    bench.claim()
+    bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "foo"})
+    bench.room.volume_gone(UID)
+    assert bench.claim() is None
+    assert bench.driver.count("create") == 2
+
+
+def test_X2_a_volume_that_goes_because_its_claim_went_is_not_made_anew_on_a_stale_picture() -> None:
+    bench = late()
+    bench.claim()
+    bench.room.volume_gone(UID)
+    bench.claim()
+    assert bench.driver.count("create") == 1
 
 
 def test_N16_a_lost_bid_waits_longer_and_ends_with_the_winner() -> None:
@@ -286,6 +370,7 @@ def test_D2_D17_a_released_volume_is_emptied_then_removed_then_unfinalized() -> 
     bench = released()
     assert bench.volume() == bench.now
     assert bench.driver.asked == [("delete", "test-volume-id")]
+    assert bench.value("controller_persistentvolume_delete_total") == 0
     assert bench.volume() is None
     assert bench.kube.wrote("delete") == ["volume-uid"]
     bench.see(volume=samples.volume(meta={"deletionTimestamp": "now"}))
@@ -307,15 +392,35 @@ def test_D14_a_failed_deletion_is_told_on_the_volume_and_backed_off() -> None:
     bench = released(driver=ScriptedDriver(deletes=[rpc(Code.NOT_FOUND)]))
     assert [bench.volume(), bench.volume()] == [101.0, 102.0]
     assert bench.told.events[0] == ("test-testi", "Warning", "VolumeFailedDelete", "rpc error: code = NotFound desc = text")
-    assert bench.kube.asked == []
+    assert bench.kube.wrote("delete") == []
 
 
-def test_D15_an_object_that_cannot_be_deleted_is_tried_again() -> None:
-    bench = released(kube=ScriptedKube(failures={"delete": [Unavailable("down")]}))
+@pytest.mark.parametrize(("error", "told"), [(Unavailable("down"), 0), (Forbidden("delete persistentvolumes: no"), 1)])
+def test_D15_an_object_that_cannot_be_deleted_is_tried_again(error: Exception, told: int) -> None:
+    bench = released(kube=ScriptedKube(failures={"delete": [error]}))
     bench.volume()
     assert bench.volume() == 101.0
+    assert bench.value("controller_persistentvolume_delete_failed_total") == told
+    assert bench.told.reasons() == ["VolumeFailedDelete"] * told
     assert bench.volume() is None
     assert bench.driver.count("delete") == 1
+    assert bench.value("controller_persistentvolume_delete_total") == 1
+
+
+def test_nothing_is_deleted_on_an_old_picture() -> None:
+    bench = released()
+    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(
+        meta={"resourceVersion": "10"}, spec={"persistentVolumeReclaimPolicy": "Retain"}
+    )
+    assert bench.volume() == 101.0
+    assert bench.driver.asked == []
+
+
+def test_D8_nothing_is_deleted_while_attachments_are_not_known() -> None:
+    bench = released(attachments_known=False)
+    assert bench.volume() == 101.0
+    assert bench.driver.asked == []
+    assert "VolumeAttachments" in bench.told.events[0][3]
 
 
 def test_D8_an_attached_volume_is_not_touched() -> None:
@@ -326,8 +431,10 @@ def test_D8_an_attached_volume_is_not_touched() -> None:
 
 
 def test_D18_volumes_of_other_nodes_are_not_counted() -> None:
-    bench = Bench()
+    elsewhere = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
+    bench = Bench().see(volume=samples.volume(spec={"nodeAffinity": elsewhere}))
     assert bench.volume() is None
+    assert bench.driver.asked == [] and bench.kube.asked == []
     assert bench.value("controller_persistentvolume_delete") == 0
 
 

@@ -68,6 +68,11 @@ def test_nothing_to_do(changes: dict[str, Any]) -> None:
     assert isinstance(decide(view(**changes)), Ignore)
 
 
+def test_a_name_that_is_taken_by_another_claims_volume_is_not_asked_for() -> None:
+    decision = decide(view(volume=samples.volume(spec={"claimRef": {"uid": "another", "namespace": "n", "name": "a"}})))
+    assert isinstance(decision, Refuse) and "another claim's" in decision.why
+
+
 def test_M27_a_claim_being_deleted_is_still_provisioned() -> None:
     assert isinstance(decide(view(claim=samples.claim(selected="foo", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}))), Create)
 
