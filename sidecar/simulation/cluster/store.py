@@ -16,7 +16,8 @@ class Store:
     def __init__(self, kinds: Iterable[Kind], *, history: int) -> None:
         self.kinds = {kind.resource: kind for kind in kinds}
         self._histories = {resource: History(limit=history) for resource in self.kinds}
-        self._wakes: dict[Resource, set[Wake]] = {resource: set() for resource in self.kinds}
+        # A dict as an ordered set: who is woken first must not depend on where objects lie in memory.
+        self._wakes: dict[Resource, dict[Wake, None]] = {resource: {} for resource in self.kinds}
         self.revision = 1
 
     def history(self, kind: Kind) -> History:
@@ -50,10 +51,10 @@ class Store:
             history.forget(self.revision)
 
     def subscribe(self, kind: Kind, wake: Wake) -> None:
-        self._wakes[kind.resource].add(wake)
+        self._wakes[kind.resource][wake] = None
 
     def unsubscribe(self, kind: Kind, wake: Wake) -> None:
-        self._wakes[kind.resource].discard(wake)
+        self._wakes[kind.resource].pop(wake, None)
 
     def _write(self, kind: Kind, key: Key, stored: Stored | None) -> None:
         self._histories[kind.resource].write(key, stored, self.revision)

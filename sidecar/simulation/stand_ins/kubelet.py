@@ -1,0 +1,32 @@
+"""The kubelets of all nodes: a pod that is bound to a node runs at once, and one that shall go is gone at once."""
+
+from sidecar.kube.api import PODS
+from sidecar.model.objects import Json
+from sidecar.simulation.stand_ins.eyes import Eyes
+
+_CONDITIONS = ("Initialized", "Ready", "ContainersReady")
+
+
+class Kubelet:
+    """`pods` is its loop."""
+
+    def __init__(self, eyes: Eyes) -> None:
+        self._eyes = eyes
+        self._pods = eyes.cache(PODS)
+        self.pods = eyes.loop("kubelet", self._sync)
+        eyes.wake(self.pods, PODS, lambda change: [change.key])
+
+    async def _sync(self, key: str) -> None:
+        pod = self._pods.get(key)
+        if pod is None or not pod["spec"].get("nodeName"):
+            return
+        if pod["metadata"].get("deletionTimestamp"):
+            meta = pod["metadata"]
+            await self._eyes.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"], grace_period_seconds=0)
+        elif pod["status"]["phase"] == "Pending":
+            await self._eyes.patch(PODS, pod, {"status": _running(pod["status"])}, subresource="status")
+
+
+def _running(status: Json) -> Json:
+    others = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
+    return {"phase": "Running", "conditions": [*others, *({"type": kind, "status": "True"} for kind in _CONDITIONS)]}

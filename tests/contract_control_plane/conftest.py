@@ -1,0 +1,109 @@
+"""One suite for the components around the API server: our stand-ins on the embedded one, and the real ones on a real one.
+
+Tests here are coroutines that ask for `land`. What holds for the one side and not for the other is wrong in the stand-in.
+"""
+
+import asyncio
+import inspect
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from sidecar.kube.client import open_client
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Eyes, Kubelet, Scheduler
+from tests.contract_control_plane.land import Land
+from tests.e2e.controlplane import ALL_COMPONENTS, ControlPlane, binaries
+
+Story = Callable[[Land], Coroutine[Any, Any, None]]
+_numbers = itertools.count(1)
+
+
+class Side(Protocol):
+    """Who plays the components."""
+
+    def play(self, story: Story) -> None:
+        """Run the coroutine that `story` makes of a land, and leave nothing of it behind."""
+        ...
+
+
+class StandIns:
+    def play(self, story: Story) -> None:
+        async def whole() -> None:
+            loop = asyncio.get_running_loop()
+            cluster = Cluster(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
+            api = InProcessApi(cluster)
+            eyes = Eyes(api, clock=loop.time, rng=random.Random(2))
+            for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
+                stand_in(eyes)
+            at_work = asyncio.create_task(eyes.run())
+            await story(Land(api, number=1))
+            at_work.cancel()
+            await asyncio.gather(at_work, return_exceptions=True)
+
+        run_virtual(whole(), limit=3600.0)
+
+
+class RealComponents:
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def play(self, story: Story) -> None:
+        async def whole() -> None:
+            api = await open_client(kubeconfig=str(self._plane.kubeconfig), qps=-1.0, environ={})
+            land = Land(api, number=next(_numbers), node_labels={"kwok.x-k8s.io/node": "fake"})
+            try:
+                async with asyncio.timeout(120):
+                    await story(land)
+            finally:
+                await land.clear()
+                await api.aclose()
+
+        asyncio.run(whole())
+
+
+@pytest.fixture(scope="session", params=["stand-ins", pytest.param("real-components", marks=pytest.mark.real_api)])
+def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
+    if request.param == "stand-ins":
+        yield StandIns()
+    else:
+        with ControlPlane(binaries("core", "kwok"), tmp_path_factory.mktemp("plane"), components=ALL_COMPONENTS) as plane:
+            yield RealComponents(plane)
+
+
+@pytest.fixture
+def land(side: Side) -> Side:
+    """In its place the test is given the land that this side makes for it, inside a running loop."""
+    return side
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    def story(land: Land) -> Coroutine[Any, Any, None]:
+        told: Coroutine[Any, Any, None] = pyfuncitem.obj(land=land)
+        return told
+
+    side = pyfuncitem.funcargs["land"]
+    assert isinstance(side, StandIns | RealComponents)
+    side.play(story)
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many scenarios each side passed."""
+    passed: Counter[str] = Counter()
+    here = f"tests/{Path(__file__).parent.name}/"
+    for report in terminalreporter.stats.get("passed", []):
+        if here in report.nodeid and report.when == "call":
+            passed["real components" if "real-components" in report.nodeid else "stand-ins"] += 1
+    for name, count in passed.items():
+        terminalreporter.write_line(f"control plane: {count} scenarios hold for {name}")

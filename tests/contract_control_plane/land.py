@@ -1,0 +1,185 @@
+"""A control plane in the words of the scenarios: what a user, an admin, a node and a provisioner do to it, and what is to be seen."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sidecar.kube.api import (
+    ATTACHMENTS,
+    CAPACITIES,
+    CLAIMS,
+    CLASSES,
+    EVENTS,
+    MERGE_PATCH,
+    NAMESPACES,
+    NODES,
+    PODS,
+    VOLUMES,
+    KubeApi,
+    Resource,
+)
+from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
+from sidecar.model import names
+from sidecar.simulation.cluster.kinds import CSI_DRIVERS, DAEMON_SETS
+
+Json = dict[str, Any]
+SECONDS = 30.0
+MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+
+class Land:
+    """One scenario's own: a namespace, and names that no other scenario has."""
+
+    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.api = api
+        self.namespace = f"land-{number}"
+        self.driver = f"driver-{number}.example.com"
+        self.key = f"{self.driver}/node"
+        self._node_labels = node_labels
+        self._number = number
+
+    # --- who makes things ---------------------------------------------------------------------------------------------
+
+    async def begin(self, *nodes: str, attach: bool = False, capacity: bool = True) -> None:
+        await self.api.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        spec = {"attachRequired": attach, "storageCapacity": capacity}
+        await self.api.create(CSI_DRIVERS, {"metadata": {"name": self.driver}, "spec": spec})
+        for node in nodes:
+            await self.node(node)
+
+    async def node(self, name: str) -> None:
+        labels = {self.key: name, "kubernetes.io/hostname": self.own(name), **self._node_labels}
+        room = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+        meta = {"name": self.own(name), "labels": labels, "annotations": {MANAGED_ATTACH: "true"}}
+        await self.api.create(NODES, {"metadata": meta, "status": {"allocatable": room, "capacity": room}})
+
+    async def storage_class(self, name: str, binding: str) -> None:
+        body = {"metadata": {"name": self.own(name)}, "provisioner": self.driver, "volumeBindingMode": binding}
+        await self.api.create(CLASSES, body)
+
+    async def claim(self, name: str, class_: str, *, size: str = "1Gi") -> Json:
+        spec = {"storageClassName": self.own(class_), "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        return await self.api.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}, namespace=self.namespace)
+
+    async def pod(self, name: str, *claims: str, **spec: Any) -> Json:
+        volumes = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
+        body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "terminationGracePeriodSeconds": 1, **spec}
+        return await self.api.create(PODS, {"metadata": {"name": name}, "spec": body}, namespace=self.namespace)
+
+    async def volume(self, claim: Json, *, node: str = "", finalizer: str = "") -> str:
+        """What a provisioner makes for the claim; its name."""
+        meta, name = claim["metadata"], f"pvc-{claim['metadata']['uid']}"
+        ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **{key: meta[key] for key in ("namespace", "name", "uid")}}
+        term = {"matchExpressions": [{"key": self.key, "operator": "In", "values": [node]}]}
+        spec = {
+            "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": claim["spec"]["storageClassName"],
+            "claimRef": ref,
+            "csi": {"driver": self.driver, "volumeHandle": name},
+            **({"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}} if node else {}),
+        }
+        own: Json = {"name": name, "annotations": {names.PROVISIONED_BY: self.driver}, "finalizers": [finalizer] if finalizer else []}
+        await self.api.create(VOLUMES, {"metadata": own, "spec": spec})
+        return name
+
+    async def capacity(self, node: str, class_: str, size: str) -> None:
+        """Publishes it, or changes what is published."""
+        name = f"{self.own(node)}-{class_}"
+        body = {"metadata": {"name": name}, "storageClassName": self.own(class_), "capacity": size}
+        body |= {"nodeTopology": {"matchLabels": {self.key: node}}}
+        try:
+            await self.api.create(CAPACITIES, body, namespace=self.namespace)
+        except AlreadyExists:
+            await self.api.patch(CAPACITIES, name, {"capacity": size}, content_type=MERGE_PATCH, namespace=self.namespace)
+
+    async def select(self, claim: str, node: str | None) -> None:
+        """A provisioner takes the claim, or gives it back."""
+        notes = {names.SELECTED_NODE: node and self.own(node)}
+        await self.api.patch(CLAIMS, claim, {"metadata": {"annotations": notes}}, content_type=MERGE_PATCH, namespace=self.namespace)
+
+    async def patch_node(self, node: str, patch: Json) -> None:
+        await self.api.patch(NODES, node, patch, content_type=MERGE_PATCH)
+
+    async def daemon_set(self, name: str, **spec: Any) -> Json:
+        labels, containers = {"app": name}, [{"name": "main", "image": "none"}]
+        template = {"metadata": {"labels": labels}, "spec": {"containers": containers, "terminationGracePeriodSeconds": 1, **spec}}
+        body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+        return await self.api.create(DAEMON_SETS, body, namespace=self.namespace)
+
+    # --- what is to be seen -------------------------------------------------------------------------------------------
+
+    def own(self, name: str) -> str:
+        """A name in the cluster, which scenarios share."""
+        return f"{name}-{self._number}"
+
+    async def get_claim(self, name: str) -> Json:
+        return await self.api.get(CLAIMS, name, namespace=self.namespace)
+
+    async def get_pod(self, name: str) -> Json:
+        return await self.api.get(PODS, name, namespace=self.namespace)
+
+    async def notes(self, claim: str) -> dict[str, str]:
+        return (await self.get_claim(claim))["metadata"].get("annotations") or {}
+
+    async def selected(self, claim: str) -> str:
+        return (await self.notes(claim)).get(names.SELECTED_NODE, "")
+
+    async def phase(self, resource: Resource, name: str) -> str:
+        namespace = self.namespace if resource.namespaced else ""
+        return str((await self.api.get(resource, name, namespace=namespace))["status"].get("phase"))
+
+    async def exists(self, resource: Resource, name: str) -> bool:
+        try:
+            await self.api.get(resource, name, namespace=self.namespace if resource.namespaced else "")
+        except NotFound:
+            return False
+        return True
+
+    async def pods(self) -> list[Json]:
+        return (await self.api.list_page(PODS, namespace=self.namespace, limit=0)).items
+
+    async def reasons(self, name: str) -> dict[str, str]:
+        """Reason and last text of the events about an object."""
+        events = (await self.api.list_page(EVENTS, namespace=self.namespace, limit=0)).items
+        return {event["reason"]: event.get("message", "") for event in events if event["involvedObject"]["name"] == name}
+
+    async def attachments(self) -> dict[str, str]:
+        """Name and node of those of this driver."""
+        items = (await self.api.list_page(ATTACHMENTS, limit=0)).items
+        return {item["metadata"]["name"]: item["spec"]["nodeName"] for item in items if item["spec"]["attacher"] == self.driver}
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> None:
+        end = asyncio.get_running_loop().time() + SECONDS
+        while not await condition():
+            assert asyncio.get_running_loop().time() < end, f"in vain for {SECONDS:g} s: {what}"
+            await asyncio.sleep(0.05)
+
+    async def always(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 1.5) -> None:
+        """Long enough for a component that would do otherwise."""
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            assert await condition(), what
+            await asyncio.sleep(0.1)
+
+    async def clear(self) -> None:
+        """Nodes and volumes would be in the way of the next scenario; what else is left is not."""
+        for resource in (PODS, DAEMON_SETS):
+            for item in (await self.api.list_page(resource, namespace=self.namespace, limit=0)).items:
+                await self._drop(resource, item, grace_period_seconds=0)
+        for resource in (VOLUMES, NODES, ATTACHMENTS):
+            for item in (await self.api.list_page(resource, limit=0)).items:
+                await self._drop(resource, item)
+
+    async def _drop(self, resource: Resource, item: Json, **options: Any) -> None:
+        meta, namespace = item["metadata"], item["metadata"].get("namespace", "")
+        try:
+            free = {"metadata": {"finalizers": None}}
+            await self.api.patch(resource, meta["name"], free, content_type=MERGE_PATCH, namespace=namespace)
+            await self.api.delete(resource, meta["name"], namespace=namespace, **options)
+        except ApiError:
+            pass  # gone meanwhile

@@ -1,0 +1,163 @@
+"""What the stand-ins must bear that no real control plane can be made to do on request: late watches, lost answers, outages.
+
+What they do when all is well is held against the real components in tests/contract_control_plane.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sidecar.kube.api import CLAIMS, PODS, VOLUMES
+from sidecar.kube.errors import Unavailable
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Call, Cluster, InProcessApi
+from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Eyes, Kubelet, Scheduler
+from tests.contract_control_plane.land import Land
+
+Story = Callable[[Land, InProcessApi], Awaitable[None]]
+
+
+async def nothing(_: Call) -> None:
+    pass
+
+
+def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, after: Callable[[Call], Awaitable[None]] = nothing) -> None:
+    """A land whose stand-ins reach the server through these hooks; the story's own requests do not pass them."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        cluster = Cluster(clock=loop.time, rng=random.Random(1).random)
+        theirs = InProcessApi(cluster, before=before, after=after)
+        eyes = Eyes(theirs, clock=loop.time, rng=random.Random(2))
+        for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
+            stand_in(eyes)
+        at_work = asyncio.create_task(eyes.run())
+        await story(Land(InProcessApi(cluster), number=1), theirs)
+        at_work.cancel()
+        await asyncio.gather(at_work, return_exceptions=True)
+
+    run_virtual(whole(), limit=3600.0)
+
+
+async def from_claim_to_deletion(land: Land, _: InProcessApi) -> None:
+    """Late binding from its beginning to its end, with the scenario as the provisioner."""
+    await land.begin("n1", "n2", attach=True)
+    await land.storage_class("late", "WaitForFirstConsumer")
+    await land.capacity("n1", "late", "10Gi")
+    claim = await land.claim("data", "late")
+    await land.pod("app", "data")
+    await land.until(lambda: land.selected("data"), "a node is selected")
+    volume = await land.volume(claim, node="n1")
+    await land.until(lambda: has_phase(land, PODS, "app", "Running"), "the pod runs")
+    assert await land.phase(CLAIMS, "data") == "Bound"
+    await land.until(land.attachments, "the volume is attached")
+    await land.api.delete(CLAIMS, "data", namespace=land.namespace)
+    await land.api.delete(PODS, "app", namespace=land.namespace)
+    await land.until(lambda: has_phase(land, VOLUMES, volume, "Released"), "the volume is released")
+    await land.until(lambda: nowhere(land), "the volume is detached")
+    await land.api.delete(VOLUMES, volume)
+    assert not await land.exists(VOLUMES, volume) or await gone_soon(land, volume)
+
+
+async def has_phase(land: Land, resource: Any, name: str, phase: str) -> bool:
+    return await land.exists(resource, name) and await land.phase(resource, name) == phase
+
+
+async def nowhere(land: Land) -> bool:
+    return not await land.attachments()
+
+
+async def gone_soon(land: Land, volume: str) -> bool:
+    await land.until(lambda: absent(land, volume), "the volume goes")
+    return True
+
+
+async def absent(land: Land, volume: str) -> bool:
+    return not await land.exists(VOLUMES, volume)
+
+
+def test_all_goes_well_without_trouble() -> None:
+    tell(from_claim_to_deletion)
+
+
+def test_writes_that_are_done_and_whose_answers_are_lost() -> None:
+    dice = random.Random(3)
+
+    async def lose(call: Call) -> None:
+        if call.verb not in ("get", "list", "watch") and dice.random() < 0.5:
+            raise Unavailable("the answer is lost")
+
+    tell(from_claim_to_deletion, after=lose)
+
+
+def test_requests_that_never_arrive() -> None:
+    dice = random.Random(4)
+
+    async def lose(_: Call) -> None:
+        if dice.random() < 0.5:
+            raise Unavailable("nobody answers")
+
+    tell(from_claim_to_deletion, before=lose)
+
+
+def test_writes_that_take_their_time_while_the_world_goes_on() -> None:
+    dice = random.Random(5)
+
+    async def linger(call: Call) -> None:
+        if call.verb not in ("watch", "list"):
+            await asyncio.sleep(dice.uniform(0.0, 2.0))
+
+    tell(from_claim_to_deletion, before=linger)
+
+
+def test_watches_that_are_cut_again_and_again() -> None:
+    async def story(land: Land, theirs: InProcessApi) -> None:
+        async def cut() -> None:
+            while True:
+                await asyncio.sleep(0.2)
+                theirs.cut_watches(Unavailable("cut"))
+
+        cutting = asyncio.create_task(cut())
+        try:
+            await from_claim_to_deletion(land, theirs)
+        finally:
+            cutting.cancel()
+
+    tell(story)
+
+
+def test_a_daemon_set_has_one_pod_a_node_even_if_its_controller_hears_of_its_own_pods_late() -> None:
+    async def story(land: Land, theirs: InProcessApi) -> None:
+        await land.begin("n1", "n2")
+        await asyncio.sleep(1.0)
+        theirs.hold_watches()
+        await land.daemon_set("agent")
+        await asyncio.sleep(1.0)
+        theirs.hold_watches(held=False)
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            await land.patch_node(land.own("n1"), {"metadata": {"labels": {"beat": str(_)}}})
+        assert sorted(pod["spec"]["nodeName"] for pod in await land.pods()) == [land.own("n1"), land.own("n2")]
+
+    tell(story)
+
+
+def test_a_claim_that_is_given_back_again_and_again_is_placed_at_growing_intervals() -> None:
+    """1, 2, 4, 8, 10, 10 … seconds after each error, as the scheduler backs off."""
+
+    async def story(land: Land, _: InProcessApi) -> None:
+        await land.begin("n1", capacity=False)
+        await land.storage_class("late", "WaitForFirstConsumer")
+        await land.claim("data", "late")
+        await land.pod("app", "data")
+        now, waits = asyncio.get_running_loop().time, []
+        for _round in range(7):
+            begun = now()
+            await land.until(lambda: land.selected("data"), "a node is selected")
+            waits.append(round(now() - begun))
+            await asyncio.sleep(0.05)
+            await land.select("data", None)
+        assert waits == [0, 1, 2, 4, 8, 10, 10]
+
+    tell(story)
