@@ -6,11 +6,17 @@ A test can then assert how much time passed, exactly, on `asyncio.get_running_lo
 never happen is refused instead of waited for: `Deadlock` when nothing is left that could wake anybody, `Runaway` when time
 stands still for ever or runs past the limit. Sockets and threads live in real time, where a jump leaps past every
 deadline, so they are refused too.
+
+Equal programs run equally: tasks are numbered, and sets of them, of which asyncio is full, are walked by number and not by
+address. With a seed, what is ready at one instant runs in an order drawn from it, so that no program can rely on more than
+it awaits; the same seed always gives the same order.
 """
 
 import asyncio
+import itertools
+import random
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,11 +34,14 @@ class Runaway(RuntimeError):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    def __init__(self, *, limit: float) -> None:
+    def __init__(self, *, limit: float, seed: int | str | None = None) -> None:
         self._virtual_now = 0.0
         self._limit = limit
         self._rounds = 0
+        self._dice = None if seed is None else random.Random(f"order {seed}")
         super().__init__(_NoWaiting(self))
+        numbers = itertools.count()
+        self.set_task_factory(lambda loop, coro, **options: _NumberedTask(coro, loop=loop, number=next(numbers), **options))
 
     def time(self) -> float:
         return self._virtual_now
@@ -48,11 +57,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             # The timer's own time and not now + timeout, whose rounding would spoil exact comparisons.
             self._virtual_now = max(self._virtual_now, self._scheduled[0].when())  # type: ignore[attr-defined]
             self._rounds = 0
+        elif self._dice is not None:
+            self._shuffle(self._dice)
         self._rounds += 1
         if self._virtual_now > self._limit:
             raise self._runaway(f"virtual time went past the limit of {self._limit:g} s; waiting: {self._waiting()}")
         if self._rounds > MAX_ROUNDS_PER_INSTANT:
             raise self._runaway(f"time stands still at {self._virtual_now:g} s while callbacks keep each other busy")
+
+    def _shuffle(self, dice: random.Random) -> None:
+        ready = self._ready  # type: ignore[attr-defined]
+        if len(ready) > 1:
+            order = list(ready)
+            dice.shuffle(order)
+            ready.clear()
+            ready.extend(order)
 
     def _runaway(self, why: str) -> Runaway:
         self._limit, self._rounds = 2 * self._virtual_now + 60.0, 0  # asyncio now cancels all tasks, which takes time too
@@ -60,6 +79,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _waiting(self) -> str:
         return ", ".join(sorted(_whereabouts(task) for task in asyncio.all_tasks(self))) or "no task"
+
+
+class _NumberedTask(asyncio.Task[T]):
+    """Its place in a set is the same in every run."""
+
+    def __init__(self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], *, number: int, **options: Any) -> None:
+        self._number = number  # first: a task's hash is asked for while it is being made
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class _NoWaiting(selectors.DefaultSelector):
@@ -85,7 +115,7 @@ def _whereabouts(task: "asyncio.Task[Any]") -> str:
     return f"{task.get_name()} at {place}"
 
 
-def run_virtual(main: Coroutine[Any, Any, T], *, limit: float = 7 * 86_400.0) -> T:
-    """`asyncio.run` in virtual time. `limit` is the virtual time at which the test is given up."""
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(limit=limit)) as runner:
+def run_virtual(main: Coroutine[Any, Any, T], *, limit: float = 7 * 86_400.0, seed: int | str | None = None) -> T:
+    """`asyncio.run` in virtual time. `limit` is the virtual time at which it is given up; `seed` draws the order of what is ready."""
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(limit=limit, seed=seed)) as runner:
         return runner.run(main)

@@ -86,3 +86,35 @@ def test_sockets_are_refused():
 
     with pytest.raises(RuntimeError, match="do not mix"):
         run_virtual(main())
+
+
+def test_without_a_seed_what_is_ready_runs_first_come_first_served():
+    assert order(seed=None) == list(range(8))
+
+
+def test_a_seed_draws_the_order_and_always_the_same():
+    orders = {tuple(order(seed=seed)) for seed in range(10)}
+    assert len(orders) > 5
+    assert all(sorted(each) == list(range(8)) for each in orders)
+    assert order(seed=3) == order(seed=3)
+
+
+def order(*, seed: int | None) -> list[int]:
+    ran: list[int] = []
+
+    async def step(number: int) -> None:
+        ran.append(number)
+
+    async def main() -> None:
+        await asyncio.gather(*(step(number) for number in range(8)))
+
+    run_virtual(main(), seed=seed)
+    return ran
+
+
+def test_sets_of_tasks_are_walked_by_their_numbers():
+    async def main() -> list[str]:
+        tasks = [asyncio.create_task(asyncio.sleep(1.0), name=str(number)) for number in range(20)]
+        return [task.get_name() for task in set(tasks)]
+
+    assert run_virtual(main()) == run_virtual(main())

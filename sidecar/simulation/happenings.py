@@ -1,0 +1,164 @@
+"""What each line of a plan does to a world, as a table. Users, weather and accidents; the product's own doing is not here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from sidecar.kube.api import CLAIMS, CLASSES, PODS, Resource
+from sidecar.kube.errors import AlreadyExists, NotFound
+from sidecar.model.objects import IMMEDIATE, LATE, Json
+from sidecar.simulation.node import DRIVER, NAMESPACE
+from sidecar.simulation.plan import IMMEDIATE_CLASS, Happening
+
+if TYPE_CHECKING:
+    from sidecar.simulation.world import World
+
+_PATIENCE: Final = 1.0
+
+
+async def happen(world: "World", item: Happening) -> None:
+    await _TABLE[item.what](world, item)
+
+
+def class_(name: str) -> Json:
+    return {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": IMMEDIATE if name == IMMEDIATE_CLASS else LATE}
+
+
+async def _claim(world: "World", item: Happening) -> None:
+    world.spawn(item.whom, _make(world, item))
+
+
+async def _make(world: "World", item: Happening) -> None:
+    """The claim, and the pod that uses it."""
+    await _make_one(world, CLAIMS, _claim_body(item))
+    if item.detail != IMMEDIATE_CLASS:
+        await _make_one(world, PODS, _pod_body(item.whom))
+
+
+async def _make_one(world: "World", resource: Resource, body: Json) -> None:
+    """A namesake that is still on its way out is waited for, as controllers do."""
+    while True:
+        try:
+            await world.api.create(resource, body, namespace=NAMESPACE)
+            return
+        except AlreadyExists:
+            await asyncio.sleep(_PATIENCE)
+
+
+async def _delete(world: "World", item: Happening) -> None:
+    world.give_up(item.whom)
+    for resource in (PODS, CLAIMS):
+        try:
+            await world.api.delete(resource, item.whom, namespace=NAMESPACE, grace_period_seconds=0)
+        except NotFound:
+            pass  # an Immediate claim has no pod, and a claim may be deleted twice
+
+
+async def _class_away(world: "World", item: Happening) -> None:
+    try:
+        await world.api.delete(CLASSES, item.whom)
+    except NotFound:
+        pass  # it is away already: two such spans may overlap
+
+
+async def _class_back(world: "World", item: Happening) -> None:
+    try:
+        await world.api.create(CLASSES, class_(item.whom))
+    except AlreadyExists:
+        pass
+
+
+async def _kill(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].kill()
+
+
+async def _doom(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].doom(int(item.number))
+
+
+async def _stop(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].stop()
+
+
+async def _driver_away(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].driver_away()
+
+
+async def _driver_back(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].driver_back()
+
+
+async def _outage(world: "World", _: Happening) -> None:
+    for name in world.nodes:
+        world.take_down(name)
+
+
+async def _recovery(world: "World", _: Happening) -> None:
+    for name in world.nodes:
+        world.bring_up(name)
+
+
+async def _partition(world: "World", item: Happening) -> None:
+    world.take_down(item.whom)
+
+
+async def _healed(world: "World", item: Happening) -> None:
+    world.bring_up(item.whom)
+
+
+async def _compact(world: "World", _: Happening) -> None:
+    world.cluster.compact()
+    for name in world.nodes:
+        world.network.break_connections(name)
+
+
+async def _cut(world: "World", item: Happening) -> None:
+    world.network.break_connections(item.whom)
+
+
+async def _lag(world: "World", item: Happening) -> None:
+    world.network.lag(item.whom, item.number)
+
+
+_TABLE: Final[dict[str, Callable[["World", Happening], Awaitable[None]]]] = {
+    "claim": _claim,
+    "delete": _delete,
+    "class away": _class_away,
+    "class back": _class_back,
+    "kill": _kill,
+    "doom": _doom,
+    "stop": _stop,
+    "driver away": _driver_away,
+    "driver back": _driver_back,
+    "outage": _outage,
+    "recovery": _recovery,
+    "partition": _partition,
+    "healed": _healed,
+    "compact": _compact,
+    "cut": _cut,
+    "lag": _lag,
+    "lag over": _lag,
+}
+
+
+def _claim_body(item: Happening) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": item.whom, "namespace": NAMESPACE},
+        "spec": {
+            "storageClassName": item.detail,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": f"{item.number:.0f}Gi"}},
+        },
+    }
+
+
+def _pod_body(name: str) -> Json:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "volumes": volumes},
+    }

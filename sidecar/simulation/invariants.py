@@ -1,0 +1,225 @@
+"""What must hold in every world once it is at rest, whatever has happened before. Each invariant is one function.
+
+What this program cannot promise yet is a gap with a name. Its condition is as narrow as can be said honestly: a leak that does
+not meet it is a violation.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sidecar.csi.outcome import Code
+from sidecar.engine.health import OK, Stopped
+from sidecar.kube.api import CAPACITIES, CLAIMS, EVENTS, VOLUMES
+from sidecar.model import names
+from sidecar.model.objects import Json
+from sidecar.model.quantity import parse_bytes
+from sidecar.simulation import strangers
+from sidecar.simulation.ledger import Window
+from sidecar.simulation.node import DRIVER, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.plan import LATE_CLASSES
+from sidecar.simulation.referee import HOLLOW, TWO_VOLUMES
+
+if TYPE_CHECKING:
+    from sidecar.simulation.world import World
+
+KNOWN_LEAK: Final = (
+    "a volume whose creation was under way when its sidecar ended, and whose claim was deleted (to be closed by: Provisioning)"
+)
+KNOWN_DENIAL: Final = (
+    "a volume of which its driver finally said that it failed, and whose claim was deleted (to be closed by: Provisioning)"
+)
+
+LEAKED: Final = "leaked"
+LEFT_OVER: Final = "left over"
+STUCK: Final = "stuck"
+LOST: Final = "lost"
+CAPACITY: Final = "capacity"
+TRESPASS: Final = "trespass"
+PRESSING: Final = "too many requests"
+RESTLESS: Final = "never rests"
+KEPT: Final = "kept"
+UNWELL: Final = "unwell"
+
+# What `csi.outcome` takes for final. RESOURCE_EXHAUSTED is left out: no driver may say it of a volume that it has made.
+_FINAL: Final = frozenset(Code) - {
+    Code.OK,
+    Code.CANCELLED,
+    Code.DEADLINE_EXCEEDED,
+    Code.UNAVAILABLE,
+    Code.ABORTED,
+    Code.RESOURCE_EXHAUSTED,
+}
+_READS: Final = ("list", "watch")
+# Per node and minute at rest: watches come to their end and are asked for again, one for each of five kinds every five minutes.
+_READS_AT_REST: Final = 5.0
+_WRITES_AT_REST: Final = 0.5
+# While there is no server the back-off of a claim doubles up to this.
+_RETRY_CAP: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What is there at the end."""
+
+    claims: list[Json]
+    volumes: list[Json]
+    capacities: list[Json]
+    nodes: list[Node]
+
+
+async def judge(world: "World") -> None:
+    """Everything, on one picture."""
+    claims, volumes, capacities = [(await world.api.list_page(kind, limit=0)).items for kind in (CLAIMS, VOLUMES, CAPACITIES)]
+    after = Aftermath(
+        [claim for claim in claims if not strangers.is_one(claim)],
+        [volume for volume in volumes if not strangers.is_one(volume)],
+        capacities,
+        list(world.nodes.values()),
+    )
+    for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right):
+        invariant(after, world.found)
+    no_leak(after, world.found, world.report.known)
+    for node in after.nodes:
+        nothing_kept(node, world.found)
+        all_well(node, world.found)
+    await strangers_untouched(world)
+    for window in world.ledger.windows:
+        bounded_while_down(window, world.found)
+    rests(world.ledger.resting or Counter(), len(after.nodes), world.plan.rest, world.found)
+
+
+Found = Callable[[str, str], None]
+
+
+def one_volume_per_claim(after: Aftermath, found: Found) -> None:
+    for name, count in Counter(volume.name for node in after.nodes for volume in node.driver.volumes()).items():
+        if count > 1:
+            found(TWO_VOLUMES, f"{count} volumes are named {name}")
+    for uid, count in Counter((volume["spec"].get("claimRef") or {}).get("uid") for volume in after.volumes).items():
+        if count > 1:
+            found(TWO_VOLUMES, f"{count} PersistentVolumes are for claim {uid}")
+
+
+def nothing_hollow(after: Aftermath, found: Found) -> None:
+    made = {volume.id: node.name for node in after.nodes for volume in node.driver.volumes()}
+    for item in after.volumes:
+        handle, name = item["spec"]["csi"]["volumeHandle"], item["metadata"]["name"]
+        if handle not in made:
+            found(HOLLOW, f"PersistentVolume {name} has nothing behind it")
+        elif made[handle] not in str(item["spec"].get("nodeAffinity")):
+            found(HOLLOW, f"PersistentVolume {name} does not lead to {made[handle]}, where its volume is")
+
+
+def nothing_left_over(after: Aftermath, found: Found) -> None:
+    wanted = {claim["metadata"]["uid"] for claim in after.claims}
+    for item in after.volumes:
+        name, phase = item["metadata"]["name"], (item.get("status") or {}).get("phase")
+        if (item["spec"].get("claimRef") or {}).get("uid") not in wanted:
+            found(LEFT_OVER, f"PersistentVolume {name} is {phase}, and its claim is gone")
+
+
+def nothing_stuck(after: Aftermath, found: Found) -> None:
+    for kind, items in (("claim", after.claims), ("PersistentVolume", after.volumes)):
+        for item in items:
+            if item["metadata"].get("deletionTimestamp"):
+                found(STUCK, f"{kind} {item['metadata']['name']} does not go")
+
+
+def all_bound(after: Aftermath, found: Found) -> None:
+    """Who is not bound must need more than any node has left."""
+    free = max(node.driver.free(POOL) for node in after.nodes)
+    for claim in after.claims:
+        needed = parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
+        if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free:
+            found(LOST, f"claim {claim['metadata']['name']} is not bound though {free} bytes are free somewhere")
+
+
+def capacity_right(after: Aftermath, found: Found) -> None:
+    """One object for each late class and node, with the right figure, and none for anything else."""
+    for node in after.nodes:
+        manager = names.capacity_manager(node.name)
+        ours = [item for item in after.capacities if (item["metadata"].get("labels") or {}).get(names.CAPACITY_MANAGER_LABEL) == manager]
+        published = sorted((item["storageClassName"], parse_bytes(item["capacity"])) for item in ours)
+        wanted = sorted((name, max(node.driver.free(POOL), 0)) for name in LATE_CLASSES)
+        if published != wanted:
+            found(CAPACITY, f"{node.name} publishes {published} and should publish {wanted}")
+        topology = {"matchLabels": {TOPOLOGY_KEY: node.name}}
+        if any(item["nodeTopology"] != topology or item["metadata"]["labels"][names.CAPACITY_DRIVER_LABEL] != DRIVER for item in ours):
+            found(CAPACITY, f"{node.name} publishes for somewhere else")
+
+
+def no_leak(after: Aftermath, found: Found, known: Counter[str]) -> None:
+    """No volume without its object."""
+    stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
+    wanted = {f"pvc-{claim['metadata']['uid']}" for claim in after.claims}
+    for node in after.nodes:
+        for volume in node.driver.volumes():
+            if volume.id in stored:
+                continue
+            gap = "" if volume.name in wanted else known_gap(node, volume.name)
+            if gap:
+                known[gap] += 1
+            else:
+                found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
+
+
+def known_gap(node: Node, name: str) -> str:
+    """The gap through which a volume without claim and object came to be; empty if it is none of the known ones."""
+    if node.has_ended(node.asker[name]):
+        return KNOWN_LEAK  # who asked for it is gone, and who came after never heard of it
+    last = node.last_creation(name)
+    return KNOWN_DENIAL if last is not None and last.code in _FINAL else ""
+
+
+def nothing_kept(node: Node, found: Found) -> None:
+    """What a process knows beyond its caches goes when it is done with: it runs for months."""
+    if node.sidecar is None:
+        found(UNWELL, f"no sidecar runs on {node.name}")
+        return
+    memory, caches = node.sidecar.provisioner._memory, node.sidecar.caches
+    for uid, progress in memory._claims.items():
+        if uid not in caches.claims:
+            found(KEPT, f"{node.name} still keeps {progress} of claim {uid}, which is gone")
+    for name in memory._leaving:
+        if name not in caches.volumes:
+            found(KEPT, f"{node.name} still keeps how far it came with volume {name}, which is gone")
+
+
+def all_well(node: Node, found: Found) -> None:
+    """Health has come back too."""
+    for row in node.tools.health.rows() if node.tools is not None else ():
+        if not isinstance(row.state, OK | Stopped):
+            found(UNWELL, f"{node.name} reports {row}")
+
+
+async def strangers_untouched(world: "World") -> None:
+    for what in await strangers.missing(world.api):
+        world.found(TRESPASS, what)
+
+
+def bounded_while_down(window: Window, found: Found) -> None:
+    """About one attempt a second at most for each kind that is watched, and a back-off for each claim and volume that is written."""
+    seconds = (window.begun if window.ended is None else window.ended) - window.begun
+    once_a_second, backing_off = seconds + 3.0 * window.starts, seconds / _RETRY_CAP + (math.log2(seconds + 1.0) + 3.0) * window.starts
+    asked: Counter[str] = Counter()
+    for what, count in window.asked.items():
+        verb, kind = what.split()[:2]
+        asked[f"list and watch {kind}" if verb in _READS else f"write {kind}" if kind == str(EVENTS) else what] += count
+    for what, count in asked.items():
+        # A figure of capacity is written again whenever something was created or deleted, at most once a second.
+        limit = backing_off if what.split()[1] in (str(CLAIMS), str(VOLUMES)) else once_a_second
+        if count > limit:
+            found(PRESSING, f"{window.node} asked {count} times in {seconds:.0f} s without a server: {what}")
+
+
+def rests(asked: Counter[tuple[str, str]], nodes: int, seconds: float, found: Found) -> None:
+    """Nothing is left to do, so nearly nothing is asked."""
+    minutes = nodes * seconds / 60.0
+    reads = sum(count for (_, what), count in asked.items() if what.split()[0] in _READS)
+    writes = asked.total() - reads
+    busiest = ", ".join(f"{node} {what} ×{count}" for (node, what), count in asked.most_common(3))
+    if reads > _READS_AT_REST * minutes or writes > _WRITES_AT_REST * minutes:
+        found(RESTLESS, f"{reads} lists and watches and {writes} other requests of {nodes} nodes in {seconds:.0f} s: {busiest}")

@@ -1,0 +1,251 @@
+"""What shall happen in a world and when: drawn from a seed, and from nothing else. A plan may be changed by hand to look into one thing.
+
+Each kind of trouble has dice of its own, so that leaving one out changes nothing about the others: that is how the one that
+matters in a failing seed is found (`hack/fire --seed N --without KIND`). A seed takes a part of the kinds only, because a
+world in which everything goes wrong at once hides what one kind does alone.
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sidecar.csi.outcome import Code
+from sidecar.simulation.faults import Fault
+from sidecar.simulation.network import Latency, Weather
+
+LATE_CLASSES: Final = ("late", "late-too")
+"""They share one pool, as classes do that differ in a file system."""
+IMMEDIATE_CLASS: Final = "immediate"
+CLASSES: Final = (*LATE_CLASSES, IMMEDIATE_CLASS)
+
+TROUBLED: Final = 90.0
+"""Seconds in which things go wrong; claims come in the first 60 of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One event: at that time, this, to that node, object or class."""
+
+    at: float
+    what: str
+    whom: str = ""
+    number: float = 0.0
+    detail: str = ""
+
+    def __str__(self) -> str:
+        number = f"{self.number:g}" if self.number else ""
+        return " ".join(part for part in (self.what, self.whom, number, self.detail) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of a world that is not the product's own doing."""
+
+    seed: int
+    nodes: tuple[str, ...]
+    pool: str = "100Gi"
+    weather: Weather = field(default_factory=Weather)
+    happenings: tuple[Happening, ...] = ()
+    faults: tuple[tuple[str, Fault], ...] = ()
+    """For the driver of that node."""
+    troubles: tuple[str, ...] = ()
+    """The kinds that were drawn."""
+    args: tuple[str, ...] = ()
+    """Further flags of the sidecars."""
+    settle: float = 700.0
+    """Time to come to rest after the last happening: more than twice the longest back-off."""
+    rest: float = 300.0
+    """Time in which the world must then be at rest."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A plan in the making."""
+
+    nodes: tuple[str, ...]
+    claims: int
+    pool: str = "100Gi"
+    weather: dict[str, Any] = field(default_factory=dict)
+    happenings: list[Happening] = field(default_factory=list)
+    faults: list[tuple[str, Fault]] = field(default_factory=list)
+
+    def add(self, at: float, what: str, whom: str = "", number: float = 0.0, *, detail: str = "") -> None:
+        self.happenings.append(Happening(at, what, whom, number, detail))
+
+    def span(self, dice: random.Random, begins: str, ends: str, whom: str = "", *, longest: float, number: float = 0.0) -> None:
+        start = dice.uniform(2.0, TROUBLED)
+        self.add(start, begins, whom, number)
+        self.add(start + dice.uniform(0.5, longest), ends, whom)
+
+
+def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
+    """The plan of that seed; `claims` replaces how many it draws, `without` leaves kinds of trouble out."""
+    dice = random.Random(f"plan {seed}")
+    draft = Draft(tuple(f"n{number}" for number in range(dice.randint(2, 5))), claims or dice.randint(6, 24))
+    drawn = [kind for kind in TROUBLES if dice.random() < 0.4]
+    troubles = tuple(kind for kind in drawn if kind not in without)
+    _people(random.Random(f"people {seed}"), draft)
+    for kind in troubles:
+        TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
+    return Plan(
+        seed,
+        draft.nodes,
+        pool=draft.pool,
+        weather=Weather(**draft.weather),
+        happenings=tuple(sorted(draft.happenings, key=lambda item: item.at)),
+        faults=tuple(draft.faults),
+        troubles=troubles,
+    )
+
+
+def crowd(*, claims: int, nodes: int, seed: int = 1) -> Plan:
+    """Many claims in ten seconds and no trouble: what the speed is measured with."""
+    names = tuple(f"n{number}" for number in range(nodes))
+    happenings = tuple(
+        Happening(10.0 * number / claims, "claim", f"data-{number}", 1, CLASSES[number % len(CLASSES)]) for number in range(claims)
+    )
+    return Plan(seed, names, pool=f"{claims}Gi", happenings=happenings)
+
+
+def _people(dice: random.Random, draft: Draft) -> None:
+    """What users do: ask for volumes, and often give them up again."""
+    for number in range(draft.claims):
+        name, at = f"data-{number}", dice.uniform(1.0, 60.0)
+        draft.add(at, "claim", name, dice.choice((1, 2, 5)), detail=dice.choice((*LATE_CLASSES, IMMEDIATE_CLASS, IMMEDIATE_CLASS)))
+        if dice.random() < 0.4:
+            draft.add(at + dice.expovariate(1 / 20.0), "delete", name)
+
+
+def _times(dice: random.Random, most: int) -> Iterator[float]:
+    """One to that many moments."""
+    for _ in range(dice.randint(1, most)):
+        yield dice.uniform(1.0, TROUBLED)
+
+
+def _kills(dice: random.Random, draft: Draft) -> None:
+    for at in _times(dice, 4):
+        draft.add(at, "kill", dice.choice(draft.nodes))
+
+
+def _dooms(dice: random.Random, draft: Draft) -> None:
+    """Some die at a crossing of their first life, some of a later one, and some in one life after the other."""
+    for _ in range(dice.randint(1, 4)):
+        node, at = dice.choice(draft.nodes), dice.choice((0.0, dice.uniform(1.0, TROUBLED)))
+        for again in range(dice.choice((1, 1, 3))):
+            draft.add(at + 12.0 * again, "doom", node, dice.randint(1, 30))
+
+
+def _stops(dice: random.Random, draft: Draft) -> None:
+    for at in _times(dice, 3):
+        draft.add(at, "stop", dice.choice(draft.nodes))
+
+
+def _driver_restarts(dice: random.Random, draft: Draft) -> None:
+    for _ in range(dice.randint(1, 3)):
+        draft.span(dice, "driver away", "driver back", dice.choice(draft.nodes), longest=40.0)
+
+
+def _driver_faults(dice: random.Random, draft: Draft) -> None:
+    for _ in range(dice.randint(1, 6)):
+        method = dice.choice(("CreateVolume", "CreateVolume", "DeleteVolume", "GetCapacity"))
+        draft.faults.append((dice.choice(draft.nodes), Fault(method=method, times=dice.randint(1, 6), **dice.choice(_FAULTS))))
+
+
+# RESOURCE_EXHAUSTED is not among them: pools run full by themselves, and no driver may say it of a volume that it has made.
+_FAULTS: Final[tuple[dict[str, Any], ...]] = (
+    {"fail": Code.INTERNAL},
+    {"fail": Code.UNAVAILABLE},
+    {"hang": 60.0},
+    {"delay": 30.0},
+    {"delay": 12.0},
+    {"delay": 3.0},
+    {"linger": 12.0},
+    {"lose": Code.DEADLINE_EXCEEDED},
+    {"lose": Code.INTERNAL},
+)
+
+
+def _outages(dice: random.Random, draft: Draft) -> None:
+    for _ in range(dice.randint(1, 2)):
+        draft.span(dice, "outage", "recovery", longest=40.0)
+
+
+def _partitions(dice: random.Random, draft: Draft) -> None:
+    for _ in range(dice.randint(1, 3)):
+        draft.span(dice, "partition", "healed", dice.choice(draft.nodes), longest=60.0)
+
+
+def _storms(dice: random.Random, draft: Draft) -> None:
+    """History is cut off again and again, and every watch with it: 410 for everybody, more than once."""
+    at = dice.uniform(2.0, TROUBLED)
+    for _ in range(dice.randint(1, 6)):
+        draft.add(at, "compact")
+        at += dice.uniform(0.5, 8.0)
+
+
+def _cuts(dice: random.Random, draft: Draft) -> None:
+    for at in _times(dice, 5):
+        draft.add(at, "cut", dice.choice(draft.nodes))
+
+
+def _losses(dice: random.Random, draft: Draft) -> None:
+    share = dice.choice((0.02, 0.1, 0.3))
+    draft.weather |= {"lost_requests": share, "lost_answers": share}
+
+
+def _strays(dice: random.Random, draft: Draft) -> None:
+    draft.weather |= {"straying": dice.choice((0.02, 0.1, 0.3))}
+
+
+def _overload(dice: random.Random, draft: Draft) -> None:
+    draft.weather |= {"refused": dice.choice((0.05, 0.3))}
+
+
+def _slow_watches(dice: random.Random, draft: Draft) -> None:
+    draft.weather |= {"watch": Latency(dice.choice((0.01, 0.1)), dice.choice((0.5, 2.0, 10.0)))}
+
+
+def _lags(dice: random.Random, draft: Draft) -> None:
+    for _ in range(dice.randint(1, 3)):
+        draft.span(dice, "lag", "lag over", dice.choice(draft.nodes), longest=60.0, number=dice.choice((2.0, 10.0, 30.0)))
+
+
+def _lost_classes(dice: random.Random, draft: Draft) -> None:
+    for _ in range(dice.randint(1, 2)):
+        draft.span(dice, "class away", "class back", dice.choice(CLASSES), longest=60.0)
+
+
+def _namesakes(dice: random.Random, draft: Draft) -> None:
+    """A claim is deleted and made again under its name, as a StatefulSet would."""
+    for item in [item for item in draft.happenings if item.what == "claim"]:
+        if dice.random() < 0.3:
+            at = item.at + dice.expovariate(1 / 15.0)
+            draft.add(at, "delete", item.whom)
+            draft.add(at + dice.choice((0.0, 0.5, 10.0)), "claim", item.whom, item.number, detail=item.detail)
+
+
+def _full_pools(dice: random.Random, draft: Draft) -> None:
+    draft.pool = dice.choice(("3Gi", "5Gi", "10Gi"))
+
+
+TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
+    "kills": _kills,
+    "dooms": _dooms,
+    "stops": _stops,
+    "driver restarts": _driver_restarts,
+    "driver faults": _driver_faults,
+    "outages": _outages,
+    "partitions": _partitions,
+    "410 storms": _storms,
+    "cuts": _cuts,
+    "losses": _losses,
+    "strays": _strays,
+    "overload": _overload,
+    "slow watches": _slow_watches,
+    "lags": _lags,
+    "lost classes": _lost_classes,
+    "namesakes": _namesakes,
+    "full pools": _full_pools,
+}
+"""What each does to a draft, by the name under which it is reported."""

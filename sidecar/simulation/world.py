@@ -1,0 +1,230 @@
+"""n nodes with the real rooms, their drivers and one API server on a clock that jumps, and everything that can go wrong by a seed.
+
+    report = play(plan_of(seed=7))
+
+A plan says what happens when; it is drawn from the seed and from nothing else. After its last event the weather clears, the
+world comes to rest, and the invariants are judged on what survived: the API server's objects and the drivers' own state.
+Known gaps are told apart from violations by name, so that a new one cannot hide among them.
+"""
+
+import asyncio
+import gc
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.kube.api import CLASSES as CLASS_RESOURCE
+from sidecar.kube.api import NAMESPACES, NODES, KubeApi
+from sidecar.kube.errors import AlreadyExists
+from sidecar.simulation import invariants, plan, strangers
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.kinds import CSI_DRIVERS
+from sidecar.simulation.happenings import class_, happen
+from sidecar.simulation.ledger import Ledger
+from sidecar.simulation.life import Killed
+from sidecar.simulation.network import Network, Weather
+from sidecar.simulation.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node
+from sidecar.simulation.plan import Happening, Plan, plan_of
+from sidecar.simulation.referee import Referee
+from sidecar.simulation.stand_ins import Binder, Eyes, Scheduler
+from sidecar.simulation.transcript import Transcript
+
+__all__ = ["Finding", "Happening", "Plan", "Report", "World", "plan_of", "play"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that must not be."""
+
+    kind: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a world."""
+
+    plan: Plan
+    violations: list[Finding] = field(default_factory=list)
+    known: Counter[str] = field(default_factory=Counter)
+    """Known gaps by name."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Happenings by what they were."""
+    transcript: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    @property
+    def kinds(self) -> set[str]:
+        return {finding.kind for finding in self.violations}
+
+    @property
+    def replay(self) -> str:
+        return f"hack/fire --seed {self.plan.seed}"
+
+    def __str__(self) -> str:
+        """What an assertion should say: how to see it again, and what there is to see."""
+        return "\n".join((self.replay, *map(str, self.violations)))
+
+
+def play(plan: Plan, *, before: Callable[["World"], None] = lambda _: None) -> Report:
+    """The whole story of one world. `before` may break something on purpose."""
+
+    async def story() -> Report:
+        world = World(plan)
+        before(world)
+        with _errors_to(world.found):
+            return await world.play()
+
+    with _no_collector():
+        return run_virtual(story(), limit=100_000.0, seed=plan.seed)
+
+
+class World:
+    """Made inside the virtual loop."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.clock: Callable[[], float] = asyncio.get_running_loop().time
+        self.transcript = Transcript(self.clock)
+        self.report = Report(plan)
+        self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random(f"server {plan.seed}").random)
+        self.api: KubeApi = InProcessApi(self.cluster)
+        self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
+        self.ledger = Ledger(self.clock)
+        self.nodes = {name: Node(self, name) for name in plan.nodes}
+        self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
+        self._spawned: dict[str, asyncio.Task[None]] = {}
+
+    async def play(self) -> Report:
+        async with asyncio.TaskGroup() as group:
+            await self._furnish()
+            tasks = [group.create_task(each) for each in (*self._bystanders(), *(node.run() for node in self.nodes.values()))]
+            await self._let_happen()
+            await self._come_to_rest()
+            await invariants.judge(self)
+            for task in (*tasks, *self._spawned.values()):
+                task.cancel()
+        self.report.transcript = str(self.transcript)
+        return self.report
+
+    # --- for those who live in it -------------------------------------------------------------------------------------
+
+    def found(self, kind: str, what: str) -> None:
+        """A violation, as soon as somebody sees it."""
+        self.report.violations.append(Finding(kind, what))
+        self.transcript.tell("VIOLATION", f"{kind}: {what}")
+
+    def acted(self, node: str, method: str, name: str) -> None:
+        if method == "CreateVolume":
+            self.referee.created(name)
+
+    def spawn(self, name: str, doing: Coroutine[Any, Any, None]) -> None:
+        """Goes on beside what happens next; one of each name."""
+        self.give_up(name)
+        self._spawned[name] = asyncio.create_task(doing)
+
+    def give_up(self, name: str) -> None:
+        if task := self._spawned.pop(name, None):
+            task.cancel()
+
+    def take_down(self, node: str) -> None:
+        """The node and the API server lose each other."""
+        self.network.take_down(node)
+        self.ledger.went_down(node)
+
+    def bring_up(self, node: str) -> None:
+        self.network.bring_up(node)
+        self.ledger.came_up(node)
+
+    # --- from the beginning to the end --------------------------------------------------------------------------------
+
+    async def _furnish(self) -> None:
+        try:
+            await self.api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        except AlreadyExists:
+            pass  # the server has made it by itself
+        await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
+        for name in plan.CLASSES:
+            await self.api.create(CLASS_RESOURCE, class_(name))
+        for name in self.nodes:
+            labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
+            await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
+        await strangers.settle(self.api)
+
+    def _bystanders(self) -> list[Coroutine[Any, Any, None]]:
+        """The rest of the control plane, and who watches it all."""
+        eyes = Eyes(self.api, clock=self.clock, rng=random.Random(f"eyes {self.plan.seed}"))
+        Binder(eyes), Scheduler(eyes)  # they hang on to the eyes
+        return [eyes.run(), self.referee.watch_claims(), self.referee.watch_volumes()]
+
+    async def _let_happen(self) -> None:
+        for item in self.plan.happenings:
+            await asyncio.sleep(max(item.at - self.clock(), 0.0))
+            self.report.counts[item.what] += 1
+            self.transcript.tell("world", str(item))
+            await happen(self, item)
+
+    async def _come_to_rest(self) -> None:
+        """The weather clears, the drivers mend, nobody is killed any more, no class is away; then time passes."""
+        self.transcript.tell("world", "comes to rest")
+        self.network.weather = Weather()
+        for name, node in self.nodes.items():
+            self.bring_up(name)
+            self.network.lag(name, 0.0)
+            node.spare()
+        for name in plan.CLASSES:
+            await happen(self, Happening(self.clock(), "class back", name))
+        await asyncio.sleep(self.plan.settle)
+        self.transcript.tell("world", "should be at rest")
+        self.ledger.begin_rest()
+        await asyncio.sleep(self.plan.rest)
+
+
+class _ErrorsTo(logging.Handler):
+    def __init__(self, found: Callable[[str, str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, Killed):
+            self._found("error logged", f"{record.getMessage()}{'' if error is None else f': {error!r}'}")
+
+
+@contextmanager
+def _errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
+    """The program logs at level ERROR what must not happen; everything below it would only cost time here."""
+    log, handler = logging.getLogger("sidecar"), _ErrorsTo(found)
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """What the collector finds it tidies up whenever it comes by, which is not the same moment in every process."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,124 @@
+"""The real rooms, broken on purpose: what each mutation does, and what the worlds must say of it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sidecar import wiring
+from sidecar.csi.api import CreatedVolume
+from sidecar.kube.api import VOLUMES
+from sidecar.kube.reflector import Reflector
+from sidecar.ownership import rules as ownership
+from sidecar.provisioning import controller, rules
+from sidecar.provisioning import volume as volumes
+from sidecar.provisioning.controller import Provisioner
+from sidecar.simulation.doors import NodeKube
+from sidecar.simulation.invariants import LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
+from sidecar.simulation.referee import HOLLOW, TWO_OWNERS
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`kinds`: any of these is the right finding."""
+
+    name: str
+    breaks: Callable[[Patch], None]
+    kinds: frozenset[str]
+
+
+def _no_guard(patch: Patch) -> None:
+    def with_selected_node(whole: bytes, node: str, *, real: Any = rules.with_selected_node) -> bytes:
+        body = json.loads(real(whole, node))
+        del body["metadata"]["resourceVersion"]
+        return json.dumps(body).encode()
+
+    patch.setattr(rules, "with_selected_node", with_selected_node)
+
+
+def _object_first(patch: Patch) -> None:
+    async def create(self: Any, uid: str, view: Any, attempt: Any, *, real: Any = Provisioner._create) -> float | None:
+        guess = CreatedVolume(attempt.request.name, attempt.request.required_bytes, topologies=(view.here.segment,))
+        await self._kube.create(VOLUMES, volumes.build(view.here, attempt.claim, attempt.class_, attempt.request, guess))
+        return await real(self, uid, view, attempt)
+
+    patch.setattr(Provisioner, "_create", create)
+
+
+def _dropped_events(patch: Patch) -> None:
+    def hear(self: Any, event: Any, *, real: Any = Reflector._hear) -> None:
+        # The stand-ins see through reflectors too; theirs stay whole.
+        if isinstance(self._api, NodeKube) and self._rng() < 0.02:
+            self.resource_version = event.resource_version
+        else:
+            real(self, event)
+
+    patch.setattr(Reflector, "_hear", hear)
+
+
+def _no_look_for_room(patch: Patch) -> None:
+    patch.setattr(ownership, "_judge_room", lambda view: ownership.Bid("there will be room"))
+
+
+def _relist_keeps_all(patch: Patch) -> None:
+    async def relist(self: Any, *, real: Any = Reflector._list) -> None:
+        if isinstance(self._api, NodeKube):
+            self.store.missing = lambda seen: []
+        await real(self)
+
+    patch.setattr(Reflector, "_list", relist)
+
+
+def _never_given_back(patch: Patch) -> None:
+    def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = rules.conclude) -> Any:
+        conclusion = real(view, attempt, outcome)
+        return rules.Retry(conclusion.claim, conclusion.why) if isinstance(conclusion, rules.Reschedule) else conclusion
+
+    patch.setattr(controller, "conclude", conclude)
+
+
+def _creation_forgotten(patch: Patch) -> None:
+    def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = rules.conclude) -> Any:
+        conclusion = real(view, attempt, outcome)
+        return rules.Retry(conclusion.claim, conclusion.why) if isinstance(conclusion, rules.Remember) else conclusion
+
+    patch.setattr(controller, "conclude", conclude)
+
+
+def _object_gone_first(patch: Patch) -> None:
+    def decide(view: Any, *, real: Any = rules.decide_volume) -> Any:
+        decision = real(view)
+        return rules.Remove(decision.volume, decision.why) if isinstance(decision, rules.Empty) else decision
+
+    patch.setattr(controller, "decide_volume", decide)
+
+
+def _everywhere_is_here(patch: Patch) -> None:
+    for module in (rules, wiring):
+        patch.setattr(module, "lies_here", lambda here, volume: True)
+
+
+def _no_back_off(patch: Patch) -> None:
+    patch.setattr(Provisioner, "_later", lambda self, uid: self._clock() + 0.05)
+
+
+def _finding(*kinds: str) -> frozenset[str]:
+    return frozenset(kinds)
+
+
+MUTATIONS = (
+    Mutation("the guard is removed from the ownership write", _no_guard, _finding(TWO_OWNERS)),
+    Mutation("the PersistentVolume is written before the volume", _object_first, _finding(HOLLOW)),
+    Mutation("the reflector drops an event now and then", _dropped_events, _finding(LOST, LEFT_OVER, STUCK, LEAKED)),
+    Mutation("a node bids without looking for room", _no_look_for_room, _finding(RESTLESS)),
+    Mutation("a new list removes nothing", _relist_keeps_all, _finding(LOST, LEAKED, RESTLESS)),
+    Mutation("a claim is not given back where there is no room", _never_given_back, _finding(LOST)),
+    Mutation("a creation that may still be running is forgotten", _creation_forgotten, _finding(LEAKED)),
+    Mutation("the object is removed before the volume", _object_gone_first, _finding(LEAKED, STUCK)),
+    Mutation("volumes of other nodes are taken for ours", _everywhere_is_here, _finding(TRESPASS)),
+    Mutation("failures are retried without back-off", _no_back_off, _finding(PRESSING)),
+)

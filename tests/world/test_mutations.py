@@ -1,0 +1,88 @@
+"""The real rooms broken on purpose: the worlds find every mutation within 200 seeds, and its seed finds it again."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.simulation.plan import plan_of
+from sidecar.simulation.world import Report, play
+from tests.world.mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST = 200
+# They are rare, or make very busy worlds.
+TAKES_LONGER = {
+    "a new list removes nothing",
+    "a claim is not given back where there is no room",
+    "a node bids without looking for room",
+}
+
+
+def find(mutation: Mutation) -> Report:
+    for seed in range(MOST):
+        report = play(plan_of(seed))
+        if report.kinds & mutation.kinds:
+            return report
+    pytest.fail(f"{MOST} worlds did not find that {mutation.name}")
+
+
+def _cases() -> list[object]:
+    return [pytest.param(each, id=each.name, marks=[pytest.mark.slow] * (each.name in TAKES_LONGER)) for each in MUTATIONS]
+
+
+@pytest.mark.parametrize("mutation", _cases())
+def test_it_is_found_and_found_again(mutation: Mutation, monkeypatch: pytest.MonkeyPatch):
+    mutation.breaks(monkeypatch)
+    found = find(mutation)
+    assert play(plan_of(found.plan.seed)).transcript == found.transcript
+
+
+def test_the_unbroken_rooms_pass_where_the_broken_ones_failed(monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        MUTATIONS[0].breaks(patch)
+        seed = find(MUTATIONS[0]).plan.seed
+    assert play(plan_of(seed)).ok
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    for name in ("sidecar", "csi_proto", "hack"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+@pytest.fixture
+def fire(copy: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        script, *words = command.split()
+        return subprocess.run([sys.executable, str(copy / script), *words], cwd=copy, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_printed_command_replays_what_was_found(copy: Path, fire: Callable[[str], subprocess.CompletedProcess[str]]):
+    source = copy / "sidecar" / "ownership" / "claim_write.py"
+    guarded = "    _annotations(obj)[names.SELECTED_NODE] = node\n"
+    text = source.read_text()
+    assert guarded in text
+    source.write_text(text.replace(guarded, guarded + '    del obj["metadata"]["resourceVersion"]\n'))
+    found = fire("hack/fire --seeds 10 --jobs 2")
+    assert found.returncode == 1, found.stdout + found.stderr
+    line = re.search(r"^  (hack/fire --seed \d+) +# (.*)$", found.stdout, re.MULTILINE)
+    assert line, found.stdout
+    again = fire(line[1])
+    assert again.returncode == 1
+    assert f"VIOLATION {line[2]}" in again.stdout
+
+
+def test_fire_is_content_with_sound_rooms(fire: Callable[[str], subprocess.CompletedProcess[str]]):
+    done = fire("hack/fire --seeds 2 --jobs 1 --claims 4 --without kills")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 worlds" in done.stdout
+    assert "violations: none" in done.stdout

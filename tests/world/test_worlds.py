@@ -1,0 +1,40 @@
+"""Worlds by seed, in which everything goes wrong that can, judged when they are at rest. `hack/fire` plays any number of them."""
+
+import pytest
+
+from sidecar.simulation.plan import Happening, Plan, plan_of
+from sidecar.simulation.world import play
+
+QUICK = 40
+ALL = 200
+CHUNK = 8
+
+
+def assert_all_hold(seeds: range) -> None:
+    failed = [report for seed in seeds if not (report := play(plan_of(seed))).ok]
+    assert not failed, "\n" + "\n".join(map(str, failed))
+
+
+@pytest.mark.parametrize("first", range(0, QUICK, CHUNK))
+def test_the_first_seeds(first: int):
+    assert_all_hold(range(first, first + CHUNK))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(QUICK, ALL, CHUNK))
+def test_the_other_seeds(first: int):
+    assert_all_hold(range(first, first + CHUNK))
+
+
+def test_a_quiet_world_binds_every_claim_and_knows_no_gap():
+    happenings = tuple(Happening(float(number), "claim", f"data-{number}", 1, ("late", "immediate")[number % 2]) for number in range(10))
+    report = play(Plan(1, ("n0", "n1"), happenings=happenings))
+    assert report.ok, str(report)
+    assert not report.known
+    assert report.transcript.count("create persistentvolumes pvc-") == 10
+
+
+def test_a_failing_world_says_how_to_see_it_again():
+    report = play(Plan(4711, ("n0",)), before=lambda world: world.found("leaked", "on purpose"))
+    assert str(report) == "hack/fire --seed 4711\nleaked: on purpose"
+    assert "VIOLATION  leaked: on purpose" in report.transcript
