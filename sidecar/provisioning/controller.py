@@ -136,6 +136,7 @@ class Provisioner:
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
             stored=progress.stored,
+            returning=progress.returning,
         )
 
     def volume_view(self, name: str) -> VolumeView:
@@ -205,6 +206,8 @@ class Provisioner:
                 return await self._create(uid, view, decision)
             case Store():
                 return await self._store(uid, decision)
+            case Reschedule():
+                return await self._reschedule(uid, decision)
             case Measure():
                 raise AssertionError("a rule that was given the answer asked again")
             case _:
@@ -304,10 +307,13 @@ class Provisioner:
         except NotFound:
             pass
         except ApiError as error:
+            if isinstance(error, Unavailable):
+                self._memory.of(uid).returning = claim.resource_version
             log.warning("Giving a claim back failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
             return until
         self._memory.forget(uid)
-        return None
+        # The cache knows already what the watch will bring, so that will wake nobody: this node is in the race again too.
+        return self._clock()
 
     async def _store(self, uid: str, decision: Store) -> float | None:
         """The volume exists from here on, so this is retried until the object is stored, whatever the answer."""

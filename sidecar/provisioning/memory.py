@@ -17,6 +17,8 @@ class Progress:
     unsaved: Json | None = None
     """The PersistentVolume of a volume that exists, until the API server has taken it."""
     stored: bool = False
+    returning: str = ""
+    """The claim's resourceVersion when it was given back and no answer came: that write may still land while the version holds."""
     in_hand: bool = False
     """The driver is being asked just now."""
     began: float | None = None

@@ -81,9 +81,6 @@ class Store:
     why: str
 
 
-ClaimDecision = Ignore | Wait | Measure | Bid | Refuse | Create | Store
-
-
 @dataclass(frozen=True, slots=True)
 class Undo:
     """The driver made a volume that nobody can use: delete it, then try again."""
@@ -119,6 +116,7 @@ class Reschedule:
     why: str
 
 
+ClaimDecision = Ignore | Wait | Measure | Bid | Refuse | Create | Store | Reschedule
 Conclusion = Store | Undo | Retry | Remember | Reschedule
 
 
@@ -131,6 +129,9 @@ def decide(view: ClaimView) -> ClaimDecision:
         return Store(claim, view.unsaved, "the volume exists and its PersistentVolume is not stored yet")
     if done := _done(view, claim):
         return done
+    if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
+        # To create now could make a second volume: the write may land yet and send the claim elsewhere.
+        return Reschedule(claim, without_selected_node(claim.whole), "whether the claim was given back is not known: it is done again")
     if view.remembered and claim.selected_node == view.here.node:
         return _create(view, claim, "an earlier attempt may still be running in the driver")
     return _by_owner(view, claim)

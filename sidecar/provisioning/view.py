@@ -66,6 +66,8 @@ class ClaimView:
     """A PersistentVolume whose volume exists but that the API server has not taken yet."""
     stored: bool = False
     """This process has seen the claim's PersistentVolume stored; the watch only has to say so too."""
+    returning: str = ""
+    """The resourceVersion with which the claim was given back, while no answer to that is known."""
 
     def race_view(self, claim: Claim) -> OwnershipView:
         return OwnershipView(

@@ -20,6 +20,12 @@ def test_the_first_seeds(first: int):
     assert_all_hold(range(first, first + CHUNK))
 
 
+@pytest.mark.parametrize("seed", [1016, 1030])
+def test_seeds_that_found_something_once(seed: int) -> None:
+    """1016: a claim that was given back was never raced for again. 1030: a late give-back made a second volume."""
+    assert_all_hold(range(seed, seed + 1))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(QUICK, ALL, CHUNK))
 def test_the_other_seeds(first: int):
