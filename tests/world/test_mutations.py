@@ -60,7 +60,8 @@ def copy(tmp_path: Path) -> Path:
 def fire(copy: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
     def run(command: str) -> subprocess.CompletedProcess[str]:
         script, *words = command.split()
-        return subprocess.run([sys.executable, str(copy / script), *words], cwd=copy, capture_output=True, text=True, check=False)
+        command = [sys.executable, str(copy / script), *words]
+        return subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=120)
 
     return run
 
