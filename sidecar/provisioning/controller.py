@@ -186,7 +186,8 @@ class Provisioner:
             return None
         except ApiError as error:
             if view.volume is not None and not isinstance(error, Unavailable):
-                return self._not_deleted(view.volume, str(error))
+                # A server that has just started may forbid everything for a moment.
+                return min(self._not_deleted(view.volume, str(error)), self._clock() + _UNSTORED)
             log.warning("Request for a volume failed", extra={"fields": {"volume": name, "err": str(error)}})
             return min(self._volume_later(name), self._clock() + _UNSTORED)
 
@@ -331,7 +332,8 @@ class Provisioner:
             )
             return min(self._later(uid), self._clock() + _UNSTORED)
         except ApiError as error:
-            return self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
+            until = self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
+            return min(until, self._clock() + _UNSTORED)
         self._succeeded(uid, claim, name)
         return None
 
