@@ -326,6 +326,11 @@ TABLE: tuple[Row, ...] = (
     _setting(CAPACITY, "capacity-for-immediate-binding", BOOL, False, "Publish also for storage classes with immediate binding."),
     _setting(CAPACITY, "capacity-ownerref-level", INT, 1,
              "Owner of the CSIStorageCapacity objects: -1 nobody, 0 this pod, 1 its DaemonSet or StatefulSet, 2 that one's owner, ..."),
+    _setting(CAPACITY, "capacity-reserve-pending", BOOL, True,
+             "Publish less by what claims of this node will take that are not created yet."),
+    _setting(CAPACITY, "capacity-stale-after", DURATION, 0.0,
+             "Withdraw a figure that the driver has not renewed for so long; 0 keeps it, with an annotation that says since when.",
+             check=_not_negative),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "", "host:port of /metrics, /healthz, /readyz and /debug/...; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
     _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics.", check=_metrics_path_fault),
@@ -413,6 +418,8 @@ class Config:
     capacity_poll_interval: float
     capacity_for_immediate_binding: bool
     capacity_ownerref_level: int
+    capacity_reserve_pending: bool
+    capacity_stale_after: float  # 0: never
     http_endpoint: str
     metrics_address: str
     metrics_path: str

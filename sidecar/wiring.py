@@ -9,7 +9,7 @@ import platform
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -38,6 +38,7 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning.controller import Caches, Provisioner
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.rules import lies_here
@@ -47,8 +48,6 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-# The second figure of an object is written at the earliest this long after the first, however many volumes come and go.
-_CAPACITY_PAUSE: Final = 1.0
 # Beside the driver's own deadline a look may take two requests and their limiter.
 _LOOK_SLACK: Final = 120.0
 _FLUSH_SECONDS: Final = 2.0
@@ -108,17 +107,19 @@ class Sidecar:
         self._retry = Backoff(config.retry_interval_start, max(config.retry_interval_max, config.retry_interval_start))
         self._memory = Memory()
         self._capacity: Loop[str] | None = None
-        self._capacity_classes: Callable[[], set[str]] = set
+        self._publisher: CapacityPublisher | None = None
         driver = doors.driver.info
         options, identity = options_of(config), self._identity(driver.name)
         self.here: Callable[[], Here] = lambda: Here(config.node_name, doors.driver.info, options, identity)
         self.caches = Caches(
-            claims=Store({"class": lambda claim: (claim.class_name,)}),
+            claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,)}),
             classes=Store(),
             volumes=Store(),
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
         )
         self.records: Store[CapacityRecord] = Store({"class": lambda record: (record.class_name,)})
+        self.space = Space(classes=lambda: {item.name: item for item in self.caches.classes.values()}, promises=self._promises)
+        self.space.on_change = self._renew_capacity
         self.provisioner = self._make_provisioner()
         self.claims = self._loop("claims", self.provisioner.handle_claim, config.worker_threads, self.provisioner.claim_attempts)
         self.volumes = self._loop("volumes", self.provisioner.handle_volume, config.worker_threads, self.provisioner.volume_attempts)
@@ -153,7 +154,7 @@ class Sidecar:
             self.claims.add(uid)
         for name in self.caches.volumes.keys():  # noqa: SIM118
             self.volumes.add(name)
-        self._nudge_capacity(at_once=True)
+        self._renew_all_capacity()
 
     def queues(self) -> dict[str, object]:
         """For /debug/queue."""
@@ -179,11 +180,14 @@ class Sidecar:
             retry=self._retry,
             clock=self._tools.clock,
             chance=self._tools.rng,
-            nudge_capacity=self._nudge_capacity,
+            space=self.space,
             attachments_known=self._attachments_known,
             memory=self._memory,
             dry_run=self._config.dry_run,
         )
+
+    def _promises(self) -> Mapping[str, Promise]:
+        return self.provisioner.promises()
 
     def _watch_claims(self) -> Reflector[Claim]:
         here = self.here()
@@ -199,6 +203,9 @@ class Sidecar:
 
         def changed(change: Change[Claim]) -> None:
             self.claims.add(change.key)
+            ours = [claim for claim in (change.old, change.new) if claim is not None and claim.selected_node == here.node]
+            if len(ours) == 1:
+                self.space.promise_changed(ours[0].class_name)
 
         return self._reflector(CLAIMS, project, self.caches.claims, changed, key_of=by_uid, required=True)
 
@@ -229,8 +236,7 @@ class Sidecar:
         def changed(change: Change[Class]) -> None:
             for claim in self.caches.claims.by_index("class", change.key):
                 self.claims.add(claim.uid)
-            if self._capacity is not None:
-                self._capacity.add(change.key)
+            self._renew_capacity(frozenset({change.key}))
 
         return self._reflector(CLASSES, project, self.caches.classes, changed, required=True)
 
@@ -262,6 +268,8 @@ class Sidecar:
             owner=owner,
             for_immediate=self._config.capacity_for_immediate_binding,
             poll_interval=self._config.capacity_poll_interval,
+            reserve_pending=self._config.capacity_reserve_pending,
+            stale_after=self._config.capacity_stale_after,
         )
         records = self._watch_records(publisher)
         room = CapacityPublisher(
@@ -275,14 +283,16 @@ class Sidecar:
             narrator=self._tools.narrator,
             retry=self._retry,
             clock=self._tools.clock,
+            wall=self._tools.wall,
+            space=self.space,
             dry_run=self._config.dry_run,
         )
         self._tools.metrics.enable_capacity_metrics()
         loop = self._loop("csistoragecapacity", room.handle, self._config.capacity_threads, room.attempts)
         group.create_task(records.run(), name=f"reflector {CAPACITIES}")
         await records.wait_synced()
-        self._capacity, self._capacity_classes = loop, room.class_names
-        self._nudge_capacity(at_once=True)
+        self._capacity, self._publisher = loop, room
+        self._renew_all_capacity()
         group.create_task(loop.run(), name="capacity")
 
     async def _find_owner(self) -> Owner | None:
@@ -306,20 +316,23 @@ class Sidecar:
 
         def changed(change: Change[CapacityRecord]) -> None:
             for record in (change.old, change.new):
-                if record is not None and self._capacity is not None:
+                if record is not None:
                     # Mostly it is our own write that comes back, and there is nothing to be done about that one.
-                    self._capacity.add(record.class_name, self._tools.clock() + _CAPACITY_PAUSE)
+                    self._renew_capacity(frozenset({record.class_name}))
 
         selector = capacity_rules.selector(publisher)
         kube, namespace = self._doors.capacity_kube, self._config.namespace
         return self._reflector(CAPACITIES, project, self.records, changed, kube=kube, namespace=namespace, label_selector=selector)
 
-    def _nudge_capacity(self, *, at_once: bool = False) -> None:
-        """Free space may have changed, for every class: they may share a pool. Many nudges in one pause are one look."""
-        if self._capacity is not None:
-            at = self._tools.clock() + (0.0 if at_once else _CAPACITY_PAUSE)
-            for name in sorted(self._capacity_classes()):
-                self._capacity.add(name, at)
+    def _renew_capacity(self, classes: frozenset[str]) -> None:
+        """What is published for them may be wrong. Many such reasons within a second are one look."""
+        if self._capacity is not None and self._publisher is not None:
+            for name in sorted(classes):
+                self._capacity.add(name, self._publisher.soonest(name))
+
+    def _renew_all_capacity(self) -> None:
+        if self._publisher is not None:
+            self._renew_capacity(frozenset(self._publisher.class_names()))
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ def test_upstreams_flags_are_all_there_with_their_types_and_defaults(line):
 
 def test_flags_of_our_own_are_few():
     upstream = {line.split()[0] for line in UPSTREAM}
-    assert set(FLAGS) - upstream - KLOG == {"help", "shutdown-timeout", "dry-run"}
+    assert set(FLAGS) - upstream - KLOG == {"help", "shutdown-timeout", "dry-run", "capacity-reserve-pending", "capacity-stale-after"}
 
 
 def test_table_and_config_have_the_same_fields():

@@ -1,21 +1,24 @@
 """Performs what `rules` decided: the only file of this room that waits for the driver or the API server."""
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, assert_never
 
 from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, eligible
 from sidecar.capacity.view import CapacityView, Publisher
-from sidecar.csi.api import Driver
-from sidecar.csi.outcome import measure
+from sidecar.csi.api import CapacityAnswer, Driver
+from sidecar.csi.outcome import Unmeasured, measure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CAPACITIES, KubeApi
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.store import Store as Cache
 from sidecar.model.objects import CapacityRecord, Class
+from sidecar.model.standing import OPEN, Standing
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
+from sidecar.ownership.space import Space
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,8 @@ ROOM = "capacity"
 
 # How long a created object may take to appear in the watch before it is taken for lost.
 _SETTLE: Final = 10.0
+# An object is looked at, and written, at most once in so many seconds, however many volumes come and go.
+_PACE: Final = 1.0
 
 
 class CapacityPublisher:
@@ -41,6 +46,9 @@ class CapacityPublisher:
         narrator: Narrator,
         retry: Backoff,
         clock: Callable[[], float],
+        wall: Callable[[], float],
+        space: Space,
+        standing: Callable[[], Standing] = lambda: OPEN,
         dry_run: bool = False,
     ) -> None:
         self._publisher = publisher
@@ -53,16 +61,28 @@ class CapacityPublisher:
         self._narrator = narrator
         self._retry = retry
         self._clock = clock
+        self._wall = wall
+        self._space = space
+        self._standing = standing
         self._dry_run = dry_run
         self._settling: dict[str, float] = {}
+        self._busy: dict[str, float] = {}
+        """When a class was last looked at or its object last written."""
+        self._failing: dict[str, tuple[float, str]] = {}
+        """Since when, on the wall clock, and why its figure cannot be renewed."""
         self.attempts: Attempts[str] = Attempts()
 
     def class_names(self) -> set[str]:
         """Every class that has, or should have, an object: what to look at when everything may have changed."""
         return {class_.name for class_ in self._classes.values()} | {record.class_name for record in self._records.values()}
 
+    def soonest(self, class_name: str) -> float:
+        """When a class may be looked at again because something has changed."""
+        return max(self._busy.get(class_name, -math.inf) + _PACE, self._clock())
+
     def view(self, class_name: str) -> CapacityView:
         """The picture of one class. Nothing here waits, so it is one consistent moment."""
+        failing = self._failing.get(class_name)
         return CapacityView(
             now=self._clock(),
             publisher=self._publisher,
@@ -70,16 +90,20 @@ class CapacityPublisher:
             class_=self._classes.get(class_name),
             records=tuple(self._records.by_index("class", class_name)),
             settling_until=self._settling.get(class_name, 0.0),
+            standing=self._standing(),
+            wall=self._wall(),
+            failing_since=failing[0] if failing else None,
         )
 
     async def handle(self, class_name: str) -> float | None:
         """One look at a class and at most one write."""
+        self._busy[class_name] = self._clock()
         view = self.view(class_name)
         if view.records:
             self._settling.pop(class_name, None)
         decision = decide(view)
         if isinstance(decision, Measure):
-            view = replace(self.view(class_name), answer=await measure(self._driver, decision.query))
+            view = await self._measured(class_name, decision)
             decision = decide(view)
         self._narrator.note(ROOM, class_name, class_name, decision)
         self._count()
@@ -93,22 +117,44 @@ class CapacityPublisher:
             log.warning("Publishing capacity failed", extra={"fields": {"class": class_name, "err": str(error)}})
             return self._later(class_name)
 
+    async def _measured(self, class_name: str, decision: Measure) -> CapacityView:
+        before = self._space.promises()
+        answer = await measure(self._driver, decision.query)
+        self._judge(class_name, answer)
+        return replace(self.view(class_name), answer=answer, promised=self._space.promised(class_name, before=before))
+
+    def _judge(self, class_name: str, answer: CapacityAnswer | Unmeasured) -> None:
+        """Says once that the driver does not answer, or something else, and once that it does again."""
+        since, before = self._failing.get(class_name, (self._wall(), ""))
+        match answer:
+            case Unmeasured(why):
+                self._failing[class_name] = (since, why)
+                if why != before:
+                    log.warning("The driver does not say how much is free", extra={"fields": {"class": class_name, "err": why}})
+            case CapacityAnswer():
+                self._space.published(class_name, answer)
+                if self._failing.pop(class_name, None):
+                    log.info("The driver says again how much is free", extra={"fields": {"class": class_name}})
+
     async def _perform(self, class_name: str, decision: Decision) -> float | None:
         match decision:
             case Rest(until):
                 if class_name not in self._settling:
                     self.attempts.forget(class_name)
+                if self._classes.get(class_name) is None:
+                    self._forget(class_name)
                 return until
-            case Retry(why):
-                log.warning("The driver does not say how much is free", extra={"fields": {"class": class_name, "err": why}})
-                return self._later(class_name)
+            case Retry():
+                return min(self._later(class_name), self._clock() + self._publisher.poll_interval)
             case Publish(body):
+                self._busy[class_name] = self._clock()
                 await self._kube.create(CAPACITIES, body, namespace=self._namespace)
                 # With a watch that is broken for long, every further one would be a duplicate: so ever less often.
                 pause = max(_SETTLE, self._retry.delay(self.attempts.next(class_name)))
                 self._settling[class_name] = self._clock() + pause
                 return self._settling[class_name]
             case Update(record, body):
+                self._busy[class_name] = self._clock()
                 await self._kube.replace(CAPACITIES, body, name=record.name, namespace=record.namespace)
                 return self._clock() + self._publisher.poll_interval
             case Withdraw(record):
@@ -123,7 +169,14 @@ class CapacityPublisher:
         wanted = {class_.name for class_ in self._classes.values() if eligible(class_, for_immediate=self._publisher.for_immediate)}
         segment = self._publisher.segment.labels()
         right = {record.class_name for record in self._records.values() if record.node_topology == segment} & wanted
-        self._metrics.capacities(goal=len(wanted), current=len(right), obsolete=len(self._records.values()) - len(right))
+        stale = sum(bool(record.stale_since) for record in self._records.values())
+        self._metrics.capacities(goal=len(wanted), current=len(right), obsolete=len(self._records.values()) - len(right), stale=stale)
+
+    def _forget(self, class_name: str) -> None:
+        """The class is gone; one that comes back under its name may be another."""
+        self._space.forget(class_name)
+        for known in (self._busy, self._failing, self._settling):
+            known.pop(class_name, None)
 
     def _later(self, class_name: str) -> float:
         return self._clock() + self._retry.delay(self.attempts.next(class_name))

@@ -1,13 +1,18 @@
 """What to write about one class next: one look, one decision. Applied again and again it ends in exactly one right object."""
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
 
+from sidecar.capacity.figure import Figure, figure_of, nothing
 from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json, Owner
 from sidecar.model.quantity import format_bytes
+
+_STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +73,18 @@ def decide(view: CapacityView) -> Decision:
     right, wrong = _sort(view)
     if wrong:
         return Withdraw(wrong[0], "a duplicate, or for a segment that is not this node's")
+    if right is None and view.answer is None and view.now < view.settling_until:
+        return Rest(view.settling_until, "the object was created a moment ago and the watch has not shown it yet")
+    if view.standing.publishes_zero:
+        return _compare(view, right, nothing(view.standing))
     match view.answer:
-        case None if right is None and view.now < view.settling_until:
-            return Rest(view.settling_until, "the object was created a moment ago and the watch has not shown it yet")
         case None:
             return Measure(_query(view), "the published figure may be old")
         case Unmeasured(why):
-            return Retry(why)
+            return _unanswered(view, right, why)
         case CapacityAnswer() as answer:
-            return _compare(view, right, answer)
+            reserve = view.publisher.reserve_pending
+            return _compare(view, right, figure_of(answer, promised=view.promised, reserve=reserve, standing=view.standing))
 
 
 def eligible(class_: Class | None, *, for_immediate: bool) -> bool:
@@ -118,15 +126,46 @@ def _query(view: CapacityView) -> CapacityQuery:
     return CapacityQuery(own, view.publisher.segment if view.publisher.with_topology else None)
 
 
-def _compare(view: CapacityView, right: CapacityRecord | None, answer: CapacityAnswer) -> Decision:
-    body = _body(view, right, answer)
+def _unanswered(view: CapacityView, right: CapacityRecord | None, why: str) -> Decision:
+    """A figure that cannot be renewed stays for as long as it may, and from one missed poll on it says since when."""
+    if right is None or right.capacity is None:
+        return Retry(why)
+    since = _since(right, view)
+    limit = view.publisher.stale_after
+    if limit > 0 and view.wall - since >= limit:
+        return Withdraw(right, f"not renewed since {_stamp(since)}, longer than --capacity-stale-after={limit:g}s: {why}")
+    if not right.stale_since and view.wall - since >= view.publisher.poll_interval:
+        body = _body(view, right, Figure(right.capacity, right.maximum, ""))
+        body["metadata"]["annotations"] = {**right.annotations, names.STALE_SINCE: _stamp(since)}
+        return Update(right, body, f"the figure is marked as stale: {why}")
+    return Retry(why)
+
+
+def _since(right: CapacityRecord, view: CapacityView) -> float:
+    """An earlier process may have marked it; a mark that cannot be read, or from the future, counts as none."""
+    seen = view.wall if view.failing_since is None else view.failing_since
+    try:
+        marked = datetime.strptime(right.stale_since, _STAMP).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return seen
+    return min(marked, seen)
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime(_STAMP)
+
+
+def _compare(view: CapacityView, right: CapacityRecord | None, figure: Figure) -> Decision:
+    body = _body(view, right, figure)
     if right is None:
-        return Publish(body, f"{answer.available} bytes free, nothing is published")
-    if (right.capacity, right.maximum) != (max(answer.available, 0), answer.maximum):
-        return Update(right, body, f"{answer.available} bytes free, {right.capacity} are published")
+        return Publish(body, f"{figure.why}; nothing is published")
+    if (right.capacity, right.maximum) != (figure.capacity, figure.maximum):
+        return Update(right, body, f"{figure.why}; {right.capacity} are published")
+    if right.stale_since:
+        return Update(right, body, f"{figure.why}; the figure is fresh again")
     if view.publisher.owner is not None and view.publisher.owner.uid not in {owner.uid for owner in right.owners}:
         return Update(right, body, f"the owner {view.publisher.owner.kind} {view.publisher.owner.name} is missing")
-    return Rest(view.now + view.publisher.poll_interval, f"{answer.available} bytes free, as published")
+    return Rest(view.now + view.publisher.poll_interval, f"{figure.why}, as published")
 
 
 def _owners(ours: Owner | None, others: tuple[Owner, ...]) -> list[Owner]:
@@ -136,7 +175,7 @@ def _owners(ours: Owner | None, others: tuple[Owner, ...]) -> list[Owner]:
     return [*(replace(owner, controller=False) for owner in others if owner.uid != ours.uid), ours]
 
 
-def _body(view: CapacityView, right: CapacityRecord | None, answer: CapacityAnswer) -> Json:
+def _body(view: CapacityView, right: CapacityRecord | None, figure: Figure) -> Json:
     publisher = view.publisher
     owners = _owners(publisher.owner, right.owners if right else ())
     labels = dict(right.labels) if right else {}
@@ -148,12 +187,16 @@ def _body(view: CapacityView, right: CapacityRecord | None, answer: CapacityAnsw
         meta["generateName"] = names.CAPACITY_NAME_PREFIX
     else:
         meta |= {"name": right.name, "namespace": right.namespace, "uid": right.uid, "resourceVersion": right.resource_version}
+        # A PUT replaces everything: what others have put there goes back as it came.
+        others = {key: value for key, value in right.annotations.items() if key != names.STALE_SINCE}
+        meta |= {"annotations": others} if others else {}
+        meta |= {"finalizers": list(right.finalizers)} if right.finalizers else {}
     body: Json = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
         "metadata": meta,
         "storageClassName": view.class_name,
         "nodeTopology": {"matchLabels": publisher.segment.labels()},
-        "capacity": format_bytes(max(answer.available, 0)),
+        "capacity": format_bytes(figure.capacity),
     }
-    return body if answer.maximum is None else body | {"maximumVolumeSize": format_bytes(max(answer.maximum, 0))}
+    return body if figure.maximum is None else body | {"maximumVolumeSize": format_bytes(figure.maximum)}

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Class, Owner
+from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment
 
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Who publishes, and for where. The same for every object of this process."""
+    """Who publishes, for where and how. The same for every object of this process."""
 
     driver: str
     manager: str
@@ -19,6 +20,9 @@ class Publisher:
     owner: Owner | None
     for_immediate: bool
     poll_interval: float
+    reserve_pending: bool = False
+    stale_after: float = 0.0
+    """0: a figure is never withdrawn because it is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,9 @@ class CapacityView:
     """None: not asked yet in this look."""
     settling_until: float = 0.0
     """An object was created a moment ago and the watch may not have brought it yet."""
+    promised: int = 0
+    """Bytes that claims of this node will take of the same space, and that the driver may not know of."""
+    standing: Standing = OPEN
+    wall: float = 0.0
+    failing_since: float | None = None
+    """On the wall clock: when the driver first failed to answer, if it has not answered since."""

@@ -30,6 +30,7 @@ PV_NAME_PARAMETER: Final = "csi.storage.k8s.io/pv/name"
 CAPACITY_DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
 CAPACITY_MANAGER_LABEL: Final = "csi.storage.k8s.io/managed-by"
 CAPACITY_NAME_PREFIX: Final = "csisc-"
+STALE_SINCE: Final = f"{GROUP}/stale-since"
 
 # reasons of events
 PROVISIONING: Final = "Provisioning"

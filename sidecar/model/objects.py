@@ -226,6 +226,13 @@ class CapacityRecord:
     """matchLabels of the selector; None when it also has expressions, which this program never writes."""
     capacity: int | None
     maximum: int | None
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def stale_since(self) -> str:
+        """Since when the figure could not be renewed, as it is written there; empty when it is fresh."""
+        return self.annotations.get(names.STALE_SINCE, "")
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "CapacityRecord":
@@ -241,6 +248,8 @@ class CapacityRecord:
             node_topology=None if selector.get("matchExpressions") else MappingProxyType(dict(selector.get("matchLabels") or {})),
             capacity=_bytes_or_none(obj.get("capacity")),
             maximum=_bytes_or_none(obj.get("maximumVolumeSize")),
+            annotations=MappingProxyType(dict(meta.get("annotations") or {})),
+            finalizers=tuple(meta.get("finalizers") or ()),
         )
 
 

@@ -120,9 +120,11 @@ class Metrics:
             for name, text in CAPACITY_GAUGES.items():
                 self._capacity[name] = Gauge(f"csistoragecapacities_{name}", text, registry=self._registry)
 
-    def capacities(self, *, goal: int, current: int, obsolete: int) -> None:
-        """How many objects there should be, how many of these there are, and how many of ours there should not be."""
+    def capacities(self, *, goal: int, current: int, obsolete: int, stale: int) -> None:
+        """How many objects there should be, how many of these there are, how many of ours there should not be; and how many of
+        those that are there carry a figure the driver has not renewed."""
         self.enable_capacity_metrics()
+        self._stale.set(stale)
         for gauge, count in zip(self._capacity.values(), (goal, current, obsolete), strict=True):
             gauge.set(count)
 
@@ -244,6 +246,7 @@ class Metrics:
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")
+        self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
         self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")
         self._unsaved = self._gauge("unsaved_volumes", "Volumes that exist and whose PersistentVolume is not stored yet.")

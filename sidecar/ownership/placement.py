@@ -1,6 +1,17 @@
-"""The order in which contenders bid: upstream's random delay, exponential per claim, with jitter over one base delay."""
+"""When a node bids: upstream's random delay, or by rank among the known contenders.
 
+Both say how long to wait before the n-th look at an open claim; neither knows what the look will find.
+"""
+
+import math
 from dataclasses import dataclass
+from typing import Final
+
+from sidecar.ownership.roster import Roster
+
+# So many contenders have a step of their own. Those behind them share steps, each twice as many as the one before: where only
+# a few of thousands have room, somebody bids within seconds, and the price is a conflict now and then.
+SINGLE_STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +28,25 @@ class RandomDelay:
         """Seconds before the bid of this attempt (0, 1, 2 …); `chance` is drawn from [0, 1)."""
         grown = self.maximum if attempt > 60 else min(self.base * 2.0**attempt, self.maximum)
         return max(grown - self.base * chance, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The first contender bids at once, the next one a step later if nobody has, and so on.
+
+    A step has to be longer than nearly every write takes to be seen, or the second bids against the first; and short, because
+    each contender that is dead or full costs one.
+    """
+
+    step: float = 0.4
+
+    def delay(self, rank: int, chance: float) -> float:
+        """Seconds before the bid of the contender with so many others before it."""
+        if rank < SINGLE_STEPS:
+            return rank * self.step
+        share = int(math.log2(rank - SINGLE_STEPS + 2)) - 1
+        return (SINGLE_STEPS + share + chance) * self.step
+
+    def after_all(self, roster: Roster, chance: float) -> float:
+        """Seconds after which every contender has had its turn."""
+        return self.delay(max(len(roster), SINGLE_STEPS), 0.0) + (1.0 + chance) * self.step

@@ -43,6 +43,8 @@ class OwnershipView:
     race: Race | None
     free: CapacityAnswer | Unmeasured | None
     """None: not asked yet in this look."""
+    promised: int = 0
+    """Bytes of that space that claims this node has taken, or is bidding for, are yet to take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,21 @@ def _judge_room(view: OwnershipView) -> Decision:
         case Unmeasured(why):
             # Somebody must own the claim so that its user sees the failure.
             return Bid(f"free space is not known ({why})")
-        case CapacityAnswer(available, maximum) if needed > available or (maximum is not None and needed > maximum):
-            limit = "" if maximum is None else f", largest volume {maximum}"
+        case CapacityAnswer() as answer if _lacks_room(answer, needed, view.promised):
             floor = min(2.0 ** min(view.race.attempt if view.race else 0, 6), _LONGEST_RECHECK)
-            return _draw_again(view, f"no room on this node: {needed} bytes needed, {available} free{limit}", floor=floor)
-        case CapacityAnswer(available):
-            return Bid(f"{needed} bytes needed, {available} free")
+            return _draw_again(view, f"no room on this node: {_room(answer, needed, view.promised)}", floor=floor)
+        case CapacityAnswer() as answer:
+            return Bid(_room(answer, needed, view.promised))
+
+
+def _lacks_room(answer: CapacityAnswer, needed: int, promised: int) -> bool:
+    return needed > answer.available - promised or (answer.maximum is not None and needed > answer.maximum)
+
+
+def _room(answer: CapacityAnswer, needed: int, promised: int) -> str:
+    owed = f", {promised} of them promised to other claims" if promised else ""
+    limit = "" if answer.maximum is None else f", largest volume {answer.maximum}"
+    return f"{needed} bytes needed, {answer.available} free{owed}{limit}"
 
 
 def _draw_again(view: OwnershipView, why: str, *, floor: float) -> Wait:

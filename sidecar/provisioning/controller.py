@@ -7,10 +7,10 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
-from sidecar.csi.api import Driver
-from sidecar.csi.outcome import Done, DriverError, Outcome, measure, of_failure
+from sidecar.csi.api import CapacityAnswer, Driver
+from sidecar.csi.outcome import Done, DriverError, NeverSent, NotSent, Outcome, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, Change, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
@@ -22,6 +22,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.rules import after_conflict
+from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.memory import Memory, Progress
 from sidecar.provisioning.rules import (
@@ -55,12 +56,6 @@ log = logging.getLogger(__name__)
 ROOM = "provisioning"
 
 
-class Nudge(Protocol):
-    """Says that free space may have changed; `at_once` that what is published is known to be wrong."""
-
-    def __call__(self, *, at_once: bool = False) -> None: ...
-
-
 # While the API server is away nothing is amiss with the claim or the volume, and should this process end the answer is lost:
 # it is offered again soon, however long the outage has lasted.
 _UNSTORED: Final = 15.0
@@ -92,7 +87,7 @@ class Provisioner:
         retry: Backoff,
         clock: Callable[[], float],
         chance: Callable[[], float],
-        nudge_capacity: Nudge,
+        space: Space,
         attachments_known: Callable[[], bool],
         memory: Memory,
         dry_run: bool = False,
@@ -107,7 +102,7 @@ class Provisioner:
         self._retry = retry
         self._clock = clock
         self._chance = chance
-        self._nudge_capacity = nudge_capacity
+        self._space = space
         self._attachments_known = attachments_known
         self._dry_run = dry_run
         self._memory = memory
@@ -124,7 +119,7 @@ class Provisioner:
         progress = self._memory.get(uid) or Progress()
         here, cached = self._here(), self._caches.claims.get(uid)
         claim = cached or progress.remembered
-        name = claim and names.volume_name(here.options.volume_name_prefix, claim.uid, here.options.volume_name_uuid_length)
+        name = claim and self._volume_name(claim)
         return ClaimView(
             now=self._clock(),
             here=here,
@@ -151,6 +146,23 @@ class Provisioner:
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
 
+    def promises(self) -> dict[str, Promise]:
+        """By claim, what this node's claims will take that is not taken yet: selected, being bid for, or perhaps in creation."""
+        here, claims = self._here(), self._caches.claims
+        mine = {claim.uid: claim for claim in claims.by_index("node", here.node) if not claim.volume_name}
+        return {
+            uid: Promise(claim.class_name, claim.requested)
+            for uid, claim in {**mine, **self._memory.pending()}.items()
+            if claim.requested
+            and claim.requested > 0
+            and self._memory.takes_space(uid)
+            and self._volume_name(claim) not in self._caches.volumes
+        }
+
+    def _volume_name(self, claim: Claim) -> str:
+        options = self._here().options
+        return names.volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
+
     def volume_gone(self, uid: str) -> None:
         """A volume of this node, made for that claim, is no more."""
         if uid in self._caches.claims:
@@ -164,7 +176,7 @@ class Provisioner:
         decision = decide(view)
         if isinstance(decision, Measure):
             self._note(uid, view.claim, decision)
-            view = replace(view, free=await measure(self._driver, decision.query))
+            view = await self._measured(uid, view, decision)
             decision = decide(view)
             if isinstance(decision, Wait):
                 self._metrics.insufficient_capacity()
@@ -172,6 +184,14 @@ class Provisioner:
         if self._dry_run and not isinstance(decision, Ignore | Wait):
             return None
         return await self._perform(uid, view, decision)
+
+    async def _measured(self, uid: str, view: ClaimView, decision: Measure) -> ClaimView:
+        before = self._space.promises()
+        free = await measure(self._driver, decision.query)
+        class_name = view.claim.class_name if view.claim else ""
+        if isinstance(free, CapacityAnswer):
+            self._space.bid_for(class_name, free)
+        return replace(view, free=free, promised=self._space.promised(class_name, besides=uid, before=before))
 
     async def handle_volume(self, name: str) -> float | None:
         """One look at a volume and at most two effects."""
@@ -202,6 +222,7 @@ class Provisioner:
             case Bid():
                 return await self._bid(uid, view, decision)
             case Refuse(claim, why):
+                self._give_up_space(uid, claim)
                 return self._failed(uid, claim, why)
             case Create():
                 return await self._create(uid, view, decision)
@@ -228,8 +249,11 @@ class Provisioner:
 
     async def _bid(self, uid: str, view: ClaimView, bid: Bid) -> float | None:
         self._metrics.race_bid()
+        progress = self._memory.of(uid)
+        # From here on it counts as promised: whoever asks for room next may not be told of the same bytes.
+        progress.bidding = bid.claim
         try:
-            await self._kube.replace(CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace)
+            self._write_through(bid.claim, await self._kube.replace(CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace))
         except Conflict:
             wait = after_conflict(view.race_view(bid.claim))
             self._note(uid, bid.claim, wait)
@@ -242,15 +266,19 @@ class Provisioner:
             return self._unreachable(uid, bid.claim, error)
         except ApiError as error:
             return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
+        finally:
+            progress.bidding = None
         self._memory.of(uid).race = None
-        return None
+        # It is known to be ours before the watch says so, which then wakes nobody.
+        return self._clock()
 
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
         progress = self._memory.of(uid)
         progress.began = self._clock()
-        progress.in_hand = True
+        progress.in_hand, progress.hopeless = True, False
         # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
         progress.remembered = attempt.claim
+        outcome: Outcome | None = None
         try:
             self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
             outcome = await self._ask_driver(view, attempt)
@@ -260,7 +288,8 @@ class Provisioner:
             return await self._follow(uid, conclusion)
         finally:
             progress.in_hand = False
-            self._nudge_capacity()
+            if not isinstance(outcome, NeverSent):
+                self._space.changed(attempt.claim.class_name, placed=isinstance(outcome, Done) and view.here.with_topology)
 
     async def _ask_driver(self, view: ClaimView, attempt: Create) -> Outcome:
         try:
@@ -278,14 +307,13 @@ class Provisioner:
             case Retry(claim, why, infeasible):
                 if not infeasible:
                     return self._failed(uid, claim, why)
+                self._give_up_space(uid, claim)
                 self._failed(uid, claim, f"Volume provisioning is infeasible with these arguments, retries will be delayed: {why}")
                 return self._clock() + self._retry.cap
             case Remember(claim, why):
                 self._memory.of(uid).remembered = claim
                 return self._failed(uid, claim, why)
             case Reschedule():
-                # At once: the scheduler comes back within a second, and would choose this node again by the old figure.
-                self._nudge_capacity(at_once=True)
                 return await self._reschedule(uid, conclusion)
             case _:
                 assert_never(conclusion)
@@ -380,13 +408,20 @@ class Provisioner:
         self._emptying.setdefault(volume.uid, self._clock())
         try:
             await self._driver.delete_volume(volume.handle)
-        except DriverError as error:
+        except NotSent as error:
             return self._not_deleted(volume, str(error))
-        finally:
-            self._nudge_capacity()
+        except DriverError as error:
+            self._space.changed(volume.class_name, placed=volume.affinity is not None)
+            return self._not_deleted(volume, str(error))
+        self._space.changed(volume.class_name, placed=volume.affinity is not None)
         self._memory.left(volume, Leaving.EMPTIED)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
+
+    def _give_up_space(self, uid: str, claim: Claim) -> None:
+        """Until somebody changes something it will not be created, and must not keep others from the room it would take."""
+        self._memory.of(uid).hopeless = True
+        self._space.promise_changed(claim.class_name)
 
     def _forget_volume(self, name: str) -> None:
         if self._caches.volumes.get(name) is None:

@@ -21,6 +21,10 @@ class Progress:
     """The claim's resourceVersion when it was given back and no answer came: that write may still land while the version holds."""
     in_hand: bool = False
     """The driver is being asked just now."""
+    bidding: Claim | None = None
+    """The write that takes it is on its way."""
+    hopeless: bool = False
+    """The last attempt failed for a reason that asking again will not change: it takes no space until something is changed."""
     began: float | None = None
 
 
@@ -61,6 +65,16 @@ class Memory:
         if progress is None:
             return False
         return progress.in_hand or any(item is not None for item in (progress.race, progress.remembered, progress.unsaved))
+
+    def pending(self) -> dict[str, Claim]:
+        """Claims that will take space whatever the cache says of them: bid for, or perhaps in creation."""
+        found = {uid: progress.bidding or progress.remembered for uid, progress in self._claims.items()}
+        return {uid: claim for uid, claim in found.items() if claim is not None}
+
+    def takes_space(self, uid: str) -> bool:
+        """Whether what the claim will take is yet to be taken: not once its volume is made, nor while nothing can come of it."""
+        progress = self._claims.get(uid)
+        return progress is None or not (progress.stored or progress.hopeless or progress.unsaved is not None)
 
     def under_way(self) -> list[str]:
         """Claims that something may have been begun for, whether or not the cache still has them."""

@@ -60,6 +60,8 @@ class ClaimView:
     """The volume that bears the claim's volume name, if the cache has one."""
     race: Race | None = None
     free: CapacityAnswer | Unmeasured | None = None
+    promised: int = 0
+    """Bytes of that space that other claims of this node will take."""
     remembered: bool = False
     """An earlier attempt may still be running in the driver."""
     unsaved: dict[str, Any] | None = None
@@ -82,6 +84,7 @@ class ClaimView:
             class_=self.class_,
             race=self.race,
             free=self.free,
+            promised=self.promised,
         )
 
 

@@ -1,9 +1,12 @@
 """What is done about a decision on a class."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import pytest
 
 from sidecar.capacity.controller import CapacityPublisher
+from sidecar.capacity.view import Publisher
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.engine.backoff import Backoff
@@ -14,9 +17,12 @@ from sidecar.model.objects import CapacityRecord, Class
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
+from sidecar.ownership.space import Promise, Space
 from tests import samples
 from tests.capacity.test_rules import PUBLISHER, record
 from tests.doors import ScriptedDriver, ScriptedKube
+
+EPOCH = 1_767_225_600.0
 
 
 @dataclass
@@ -27,6 +33,8 @@ class Bench:
     kube: ScriptedKube = field(default_factory=ScriptedKube)
     dry_run: bool = False
     now: float = 100.0
+    promises: dict[str, Promise] = field(default_factory=dict)
+    publisher: Publisher = PUBLISHER
 
     def __post_init__(self) -> None:
         self.metrics = Metrics("test")
@@ -34,7 +42,7 @@ class Bench:
         self.records: Store[CapacityRecord] = Store({"class": lambda item: (item.class_name,)})
         self.classes.apply(Change("fake-class", None, samples.class_()))
         self.room = CapacityPublisher(
-            publisher=PUBLISHER,
+            publisher=self.publisher,
             namespace="ns",
             kube=self.kube,  # type: ignore[arg-type]
             driver=self.driver,
@@ -44,6 +52,8 @@ class Bench:
             narrator=Narrator(Decisions(), self.metrics, lambda: 0.0),
             retry=Backoff(1.0, 300.0),
             clock=lambda: self.now,
+            wall=lambda: EPOCH + self.now,
+            space=Space(classes=lambda: {item.name: item for item in self.classes.values()}, promises=lambda: self.promises),
             dry_run=self.dry_run,
         )
 
@@ -117,3 +127,74 @@ def test_a_dry_run_writes_nothing() -> None:
     bench = Bench(dry_run=True)
     assert bench.look() == 160.0
     assert bench.kube.asked == []
+
+
+RESERVING = replace(PUBLISHER, reserve_pending=True)
+
+
+def test_what_is_promised_is_published_as_taken() -> None:
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(10)]), promises={"a": Promise("fake-class", 3)}, publisher=RESERVING)
+    bench.see(record()).look()
+    assert bench.kube.wrote("replace")[0]["capacity"] == "7"
+
+
+def test_a_promise_kept_while_the_driver_was_asked_counts_once_more() -> None:
+    """Whether the answer knows of the volume cannot be told, so the lower figure stands until the next look."""
+    bench = Bench(promises={"a": Promise("fake-class", 3)}, publisher=RESERVING)
+
+    async def slow(_: object) -> CapacityAnswer:
+        bench.promises = {}
+        return CapacityAnswer(10)
+
+    bench.driver.get_capacity = slow  # type: ignore[method-assign]
+    bench.see(record()).look()
+    assert bench.kube.wrote("replace")[0]["capacity"] == "7"
+
+
+def test_changes_that_come_thick_and_fast_are_one_look_a_second() -> None:
+    bench = Bench().see(record())
+    assert bench.room.soonest("fake-class") == 100.0
+    bench.look()
+    bench.now = 100.4
+    assert bench.room.soonest("fake-class") == 101.0
+    bench.now = 105.0
+    assert bench.room.soonest("fake-class") == 105.0
+
+
+def test_the_pace_counts_from_the_write_not_from_the_question() -> None:
+    bench = Bench().see(record())
+
+    async def slow(_: object) -> CapacityAnswer:
+        bench.now += 0.7
+        return CapacityAnswer(10)
+
+    bench.driver.get_capacity = slow  # type: ignore[method-assign]
+    bench.look()
+    assert bench.room.soonest("fake-class") == 101.7
+
+
+def test_a_driver_that_keeps_failing_is_asked_at_least_at_every_poll_and_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(ScriptedDriver(capacities=[DriverError(Code.INTERNAL, "no")])).see(record())
+    for _ in range(10):
+        until = bench.look()
+        assert until is not None and until <= bench.now + 60.0
+        bench.now = until
+    assert [item.message for item in caplog.records].count("The driver does not say how much is free") == 1
+
+
+def test_a_figure_that_cannot_be_renewed_is_marked_and_the_mark_goes_with_the_next_answer() -> None:
+    bench = Bench(ScriptedDriver(capacities=[DriverError(Code.INTERNAL, "no")])).see(record(annotations={"somebody": "else"}))
+    bench.look()
+    assert bench.kube.asked == []
+    bench.now += 60.0
+    bench.look()
+    (marked,) = bench.kube.wrote("replace")
+    assert marked["metadata"]["annotations"] == {"somebody": "else", "csi-node-sidecar.io/stale-since": "2026-01-01T00:01:40Z"}
+    assert marked["capacity"] == "1Gi"
+    bench.records.apply(Change("csisc-1", None, CapacityRecord.of(marked)))
+    bench.look()
+    assert len(bench.kube.asked) == 1, "once is enough"
+    assert "csi_node_sidecar_capacities_stale 1" in bench.metrics.render()[0].decode()
+    bench.driver.capacities = [CapacityAnswer(2**30)]
+    bench.look()
+    assert bench.kube.wrote("replace")[-1]["metadata"]["annotations"] == {"somebody": "else"}

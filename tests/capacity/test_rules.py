@@ -11,6 +11,7 @@ from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Owner
+from sidecar.model.standing import Standing
 from sidecar.model.topology import Segment
 from tests import samples
 
@@ -119,6 +120,47 @@ def test_an_object_just_created_is_waited_for_and_not_created_again() -> None:
 
 def test_a_driver_that_fails_leaves_what_is_published() -> None:
     assert decide(view(record(), answer=Unmeasured("no"))) == Retry("no")
+
+
+STALE = replace(PUBLISHER, stale_after=300.0)
+NOW = 1_767_225_600.0
+MARKED = {"csi-node-sidecar.io/stale-since": "2025-12-31T23:55:00Z"}
+
+
+def failing(since: float, *records: CapacityRecord, **changes: Any) -> Decision:
+    return decide(view(*records, answer=Unmeasured("no"), **{"wall": NOW, "failing_since": NOW - since, "publisher": STALE, **changes}))
+
+
+def test_a_figure_that_was_not_renewed_for_long_is_withdrawn_where_that_is_wanted() -> None:
+    assert isinstance(failing(299.0, record(annotations=MARKED | {"csi-node-sidecar.io/stale-since": "garbage"})), Retry)
+    assert isinstance(failing(300.0, record()), Withdraw)
+    assert isinstance(failing(1e9, record(), publisher=PUBLISHER), Update), "by default it is only marked"
+    assert isinstance(failing(300.0), Retry), "there is nothing to withdraw"
+
+
+def test_a_mark_of_an_earlier_process_counts_and_one_from_the_future_does_not() -> None:
+    assert isinstance(failing(0.0, record(annotations=MARKED)), Withdraw)
+    ahead = {"csi-node-sidecar.io/stale-since": "2027-01-01T00:00:00Z"}
+    assert isinstance(failing(299.0, record(annotations=ahead)), Retry)
+    assert isinstance(failing(300.0, record(annotations=ahead)), Withdraw)
+
+
+def test_short_failures_are_not_worth_a_write() -> None:
+    assert isinstance(failing(59.0, record()), Retry)
+    assert isinstance(failing(60.0, record()), Update)
+
+
+def test_a_put_returns_what_others_have_put_there() -> None:
+    decision = decide(view(record(annotations={"a": "b"}, finalizers=("somebody/s",)), answer=CapacityAnswer(5)))
+    assert isinstance(decision, Update)
+    assert (decision.body["metadata"]["annotations"], decision.body["metadata"]["finalizers"]) == ({"a": "b"}, ["somebody/s"])
+
+
+def test_a_node_that_takes_nothing_publishes_zero_without_asking() -> None:
+    closed = Standing(publishes_zero=True, why="it is emptied")
+    decision = decide(view(record(), standing=closed))
+    assert isinstance(decision, Update) and decision.body["capacity"] == "0" and "it is emptied" in decision.why
+    assert isinstance(decide(view(record(capacity=0), standing=closed)), Rest)
 
 
 def test_C20_reserved_parameters_are_not_sent() -> None:

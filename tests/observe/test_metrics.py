@@ -39,7 +39,7 @@ def everything():
     metrics.provision_failed("fast", "VolumeSnapshot")
     metrics.deleted("fast", 1.0)
     metrics.delete_failed("fast")
-    metrics.capacities(goal=3, current=2, obsolete=1)
+    metrics.capacities(goal=3, current=2, obsolete=1, stale=1)
     metrics.decision("provisioning", "Create")
     metrics.race_bid()
     metrics.race_lost()
@@ -71,6 +71,7 @@ ALL = {
     "controller_persistentvolume_delete_total": ("counter", {"class"}),
     "controller_persistentvolume_delete_failed_total": ("counter", {"class"}),
     "controller_persistentvolume_delete_duration_seconds": ("histogram", {"class"}),
+    "csi_node_sidecar_capacities_stale": ("gauge", set()),
     "csistoragecapacities_desired_goal": ("gauge", set()),
     "csistoragecapacities_desired_current": ("gauge", set()),
     "csistoragecapacities_obsolete": ("gauge", set()),
@@ -153,7 +154,7 @@ def test_capacity_gauges_are_absent_until_the_feature_is_on():
     metrics.enable_capacity_metrics()
     metrics.enable_capacity_metrics()
     assert value(metrics, "csistoragecapacities_desired_goal") == 0
-    metrics.capacities(goal=3, current=2, obsolete=1)
+    metrics.capacities(goal=3, current=2, obsolete=1, stale=1)
     assert [value(metrics, f"csistoragecapacities_{name}") for name in ("desired_goal", "desired_current", "obsolete")] == [3, 2, 1]
 
 

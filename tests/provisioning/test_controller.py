@@ -1,6 +1,7 @@
 """What is done about a decision, and what is remembered between two looks."""
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from sidecar.model.objects import Attachment, Claim, Class, Volume
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
+from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning.controller import Caches, Provisioner
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.view import Leaving
@@ -35,8 +37,8 @@ class Bench:
     kube: ScriptedKube = field(default_factory=ScriptedKube)
     told: Told = field(default_factory=Told)
     now: float = 100.0
-    nudges: int = 0
-    urgent: int = 0
+    changes: list[tuple[str, bool]] = field(default_factory=list)
+    """What the room said of free space: of which class, and whether the volume has a place of its own."""
     attachments_known: bool = True
     dry_run: bool = False
 
@@ -44,7 +46,19 @@ class Bench:
         self.memory = Memory()
         self.metrics = Metrics("test")
         self.decisions = Decisions()
-        self.caches = Caches(Store[Claim](), Store[Class](), Store[Volume](), Store({"volume": lambda item: (item.volume,)}))
+        claims: Store[Claim] = Store({"node": lambda item: (item.selected_node,)})
+        self.space = Space(
+            classes=lambda: {item.name: item for item in self.caches.classes.values()},
+            promises=lambda: self.room.promises(),  # noqa: PLW0108 - the room comes later
+        )
+        changed = self.space.changed
+
+        def overheard(class_name: str, *, placed: bool) -> None:
+            self.changes.append((class_name, placed))
+            changed(class_name, placed=placed)
+
+        self.space.changed = overheard  # type: ignore[method-assign]
+        self.caches = Caches(claims, Store[Class](), Store[Volume](), Store({"volume": lambda item: (item.volume,)}))
         self.room = Provisioner(
             here=lambda: samples.here(self.driver.info),
             kube=self.kube,  # type: ignore[arg-type]
@@ -56,15 +70,11 @@ class Bench:
             retry=Backoff(1.0, 300.0),
             clock=lambda: self.now,
             chance=lambda: 0.5,
-            nudge_capacity=self._nudged,
+            space=self.space,
             memory=self.memory,
             attachments_known=lambda: self.attachments_known,
             dry_run=self.dry_run,
         )
-
-    def _nudged(self, *, at_once: bool = False) -> None:
-        self.nudges += 1
-        self.urgent += at_once
 
     def see(self, *, claim: Claim | None = None, class_: Class | None = None, volume: Volume | None = None) -> "Bench":
         if claim is not None:
@@ -113,7 +123,7 @@ def test_M28_success_makes_one_volume_one_object_and_two_events() -> None:
     assert [body["metadata"]["name"] for body in bench.kube.wrote("create")] == ["test-testi"]
     assert bench.told.reasons() == ["Provisioning", "ProvisioningSucceeded"]
     assert bench.value("controller_persistentvolumeclaim_provision_total") == 1
-    assert bench.nudges == 1
+    assert bench.changes == [("fake-class", True)]
 
 
 def test_X2_looked_at_again_before_the_watch_shows_it_nothing_is_created_twice() -> None:
@@ -199,7 +209,7 @@ def test_M18_without_topology_no_space_is_a_final_error_here() -> None:
 def test_N23_the_published_figure_is_corrected_before_the_scheduler_comes_back() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)]))
     bench.claim()
-    assert bench.urgent == 1
+    assert bench.changes == [("fake-class", False)]
 
 
 def test_after_giving_back_the_old_picture_is_not_acted_upon() -> None:
@@ -294,7 +304,7 @@ def test_N5_the_race_waits_measures_and_bids_without_creating() -> None:
     until = bench.claim()
     assert until == 110.0 and bench.driver.asked == []
     bench.now = until
-    assert bench.claim() is None
+    assert bench.claim() == until, "it is looked at again at once: it is known to be ours before the watch says so"
     assert [method for method, _ in bench.driver.asked] == ["capacity"]
     assert b'"volume.kubernetes.io/selected-node":"foo"' in bench.kube.wrote("replace")[0]
     assert bench.kube.wrote("create") == []
@@ -394,7 +404,7 @@ def test_D2_D17_a_released_volume_is_emptied_then_removed_then_unfinalized() -> 
     ]
     assert bench.driver.count("delete") == 1
     assert bench.value("controller_persistentvolume_delete_total") == 1
-    assert bench.nudges == 1
+    assert bench.changes == [("fake-class", True)]
 
 
 def test_D14_a_failed_deletion_is_told_on_the_volume_and_backed_off() -> None:
@@ -465,3 +475,62 @@ def test_a_dry_run_decides_and_writes_nothing(bench: Bench) -> None:
     assert bench.kube.asked == [] and bench.told.events == []
     assert not {"create", "delete"} & {method for method, _ in bench.driver.asked}
     assert bench.decisions.rows()
+
+
+def test_C16_a_driver_that_never_heard_of_the_attempt_changes_no_figure() -> None:
+    bench = late(driver=ScriptedDriver(creates=[NotSent(Code.UNAVAILABLE, "away")]))
+    bench.claim()
+    assert bench.changes == []
+
+
+def test_C16_a_failed_attempt_may_have_changed_its_class_and_no_other() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL)]))
+    bench.claim()
+    assert bench.changes == [("fake-class", False)]
+
+
+def test_what_is_selected_here_is_promised_until_its_volume_is_made() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("test-volume-id", 100)]))
+    wanted = {UID: Promise("fake-class", 100)}
+    assert bench.room.promises() == wanted
+    bench.claim()
+    assert bench.room.promises() == wanted, "its creation may still be running"
+    bench.forget_claim()
+    assert bench.room.promises() == wanted, "also after the claim was deleted"
+    bench.claim()
+    assert bench.room.promises() == {}
+
+
+def test_a_claim_that_cannot_be_created_as_it_is_holds_no_room() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT), rpc(Code.INTERNAL)]))
+    bench.claim()
+    assert bench.room.promises() == {}
+    bench.claim()
+    assert bench.room.promises() == {UID: Promise("fake-class", 100)}, "now it may succeed any time"
+
+
+def test_a_claim_of_another_node_or_with_its_volume_in_the_cache_is_not_promised() -> None:
+    assert Bench().see(claim=samples.claim(selected="bar"), class_=samples.class_()).room.promises() == {}
+    assert late().see(volume=samples.volume()).room.promises() == {}
+
+
+def test_of_two_claims_that_fit_alone_and_not_together_one_is_bid_for() -> None:
+    """Both ask for room before either is selected: what the first bids for is promised before the second decides."""
+    bench = Bench(driver=ScriptedDriver(capacities=[CapacityAnswer(150)])).see(class_=samples.class_(volumeBindingMode="Immediate"))
+    for uid in ("one", "two"):
+        bench.see(claim=samples.claim(meta={"uid": uid}))
+
+    async def both() -> None:
+        for _ in range(3):
+            await asyncio.gather(*(bench.room.handle_claim(uid) for uid in ("one", "two")))
+            bench.now += 30.0
+
+    async def slow(resource: Any, body: bytes, **_: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.01)
+        return dict(json.loads(body))
+
+    bench.kube.replace = slow  # type: ignore[assignment]
+    bench.driver.creates = [rpc(Code.INTERNAL)]
+    asyncio.run(both())
+    assert bench.value("csi_node_sidecar_ownership_bids_total") == 1
+    assert len(bench.room.promises()) == 1

@@ -1,0 +1,71 @@
+"""The driver's answer becomes a figure that the scheduler can go by, whatever the answer is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.capacity.figure import Figure, figure_of
+from sidecar.csi.api import CapacityAnswer
+from sidecar.model.standing import OPEN, Standing
+
+GI = 2**30
+
+
+def figure(answer: CapacityAnswer, *, promised: int = 0, reserve: bool = True, standing: Standing = OPEN) -> tuple[int, int | None]:
+    found = figure_of(answer, promised=promised, reserve=reserve, standing=standing)
+    return found.capacity, found.maximum
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        pytest.param(CapacityAnswer(10 * GI), (10 * GI, None), id="no maximum"),
+        pytest.param(CapacityAnswer(10 * GI, maximum=GI), (10 * GI, GI), id="a maximum"),
+        pytest.param(CapacityAnswer(10 * GI, maximum=0), (10 * GI, 0), id="nothing fits at all"),
+        pytest.param(CapacityAnswer(10 * GI, maximum=20 * GI), (10 * GI, 10 * GI), id="a maximum beyond what is free"),
+        pytest.param(CapacityAnswer(10 * GI, maximum=-1), (10 * GI, None), id="a negative maximum"),
+        pytest.param(CapacityAnswer(-5), (0, None), id="negative"),
+        pytest.param(CapacityAnswer(2**63 - 1), (2**63 - 1, None), id="absurd"),
+        pytest.param(CapacityAnswer(GI, minimum=2 * GI), (0, None), id="a minimum beyond what is free"),
+        pytest.param(CapacityAnswer(GI, minimum=GI), (GI, None), id="a minimum that just fits"),
+    ],
+)
+def test_answers(answer: CapacityAnswer, wanted: tuple[int, int | None]) -> None:
+    assert figure(answer) == wanted
+
+
+def test_what_is_promised_is_not_free_and_no_volume_is_larger_than_what_is_left() -> None:
+    assert figure(CapacityAnswer(10 * GI, maximum=8 * GI), promised=3 * GI) == (7 * GI, 7 * GI)
+    assert figure(CapacityAnswer(10 * GI), promised=11 * GI) == (0, None)
+    assert figure(CapacityAnswer(10 * GI, minimum=2 * GI), promised=9 * GI) == (0, None)
+
+
+def test_without_reservation_the_figure_is_the_drivers_alone() -> None:
+    answer = CapacityAnswer(10 * GI, maximum=20 * GI, minimum=11 * GI)
+    assert figure(answer, promised=3 * GI, reserve=False) == (10 * GI, 20 * GI)
+
+
+def test_a_node_that_takes_nothing_publishes_zero_and_no_maximum_that_would_count_instead() -> None:
+    found = figure_of(CapacityAnswer(GI, maximum=GI), promised=0, reserve=True, standing=Standing(publishes_zero=True, why="it is emptied"))
+    assert found == Figure(0, None, "the node takes no volumes: it is emptied")
+
+
+def test_every_oddity_has_a_name() -> None:
+    why = figure_of(CapacityAnswer(-5, maximum=-1), promised=0, reserve=True, standing=OPEN).why
+    assert "negative answer counts as 0" in why and "largest volume of -1 is left out" in why
+    why = figure_of(CapacityAnswer(5, minimum=9), promised=1, reserve=True, standing=OPEN).why
+    assert "1 of them promised" in why and "no volume fits, for the smallest has 9" in why
+
+
+sizes = st.integers(-5, 2**63 - 1)
+
+
+@given(available=sizes, maximum=st.none() | sizes, minimum=st.none() | sizes, held=st.integers(0, 2**63), reserve=st.booleans())
+def test_a_figure_is_never_negative_and_a_promise_never_raises_it(
+    available: int, maximum: int | None, minimum: int | None, held: int, reserve: bool
+) -> None:
+    answer = CapacityAnswer(available, maximum, minimum)
+    without, held_back = figure(answer, reserve=reserve), figure(answer, promised=held, reserve=reserve)
+    assert 0 <= held_back[0] <= without[0]
+    assert held_back[1] is None or 0 <= held_back[1] <= (without[1] or 0)
+    assert (held_back[1] is None) == (without[1] is None)
