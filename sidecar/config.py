@@ -210,6 +210,15 @@ def _read_format(text: str) -> str:
     return text
 
 
+RANDOM, RANKED = "random", "ranked"
+
+
+def _read_placement(text: str) -> str:
+    if text not in (RANDOM, RANKED):
+        raise UsageError([f"{quoted(text)} is not a placement; use {RANDOM} or {RANKED}"])
+    return text
+
+
 def _read_labels(text: str) -> str:
     for item in text.split(","):
         if item.count(":") != 1:
@@ -242,6 +251,7 @@ class Row:
 
 FEATURE_GATES = Kind("mapStringBool", _read_gates, _show_gates, merges=True)
 LOGGING_FORMAT = Kind("string", _read_format, str)
+PLACEMENT = Kind("string", _read_placement, str)
 LABELS = Kind("stringMap", _read_labels, str)
 QUANTITY = Kind("quantity", str, str)
 PATTERNS = Kind("pattern=N,...", str, str)
@@ -316,6 +326,8 @@ TABLE: tuple[Row, ...] = (
              check=_not_negative),
     _setting(NODE, "node-deployment-max-delay", DURATION, 60.0, "How long to wait at most before bidding for such a claim.",
              check=_not_negative),
+    _setting(NODE, "node-deployment-placement", PLACEMENT, RANDOM,
+             "Who bids first: random (each node after a random delay) or ranked (in an order that every node knows)."),
     _setting(NODE, "strict-topology", BOOL, False, "Late binding: ask the driver for the topology of the selected node alone."),
     _setting(NODE, "immediate-topology", BOOL, True, "Has no effect on a node, which provisions only claims that have selected it."),
     _setting(CAPACITY, "enable-capacity", BOOL, False, "Publish the driver's free capacity as CSIStorageCapacity objects."),
@@ -411,6 +423,7 @@ class Config:
     node_deployment_immediate_binding: bool
     node_deployment_base_delay: float
     node_deployment_max_delay: float
+    node_deployment_placement: str  # "random" or "ranked"
     strict_topology: bool
     immediate_topology: bool
     enable_capacity: bool

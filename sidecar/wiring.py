@@ -18,7 +18,7 @@ from sidecar.capacity import rules as capacity_rules
 from sidecar.capacity.controller import CapacityPublisher
 from sidecar.capacity.owner import find_owner
 from sidecar.capacity.view import Publisher
-from sidecar.config import Config
+from sidecar.config import RANKED, Config
 from sidecar.csi import link
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, Driver
 from sidecar.csi.driver import DriverConnection
@@ -37,7 +37,8 @@ from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
-from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership.controller import Contenders
+from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning.controller import Caches, Provisioner
 from sidecar.provisioning.memory import Memory
@@ -89,8 +90,13 @@ def options_of(config: Config) -> Options:
         topology_gate=config.gate("Topology"),
         controller_publish_readonly=config.controller_publish_readonly,
         bids=config.node_deployment_immediate_binding,
-        placement=RandomDelay(config.node_deployment_base_delay, config.node_deployment_max_delay),
+        placement=_placement_of(config),
     )
+
+
+def _placement_of(config: Config) -> Placement:
+    random = RandomDelay(config.node_deployment_base_delay, config.node_deployment_max_delay)
+    return Ranked(random) if config.node_deployment_placement == RANKED else random
 
 
 class Sidecar:
@@ -118,8 +124,9 @@ class Sidecar:
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
         )
         self.records: Store[CapacityRecord] = Store({"class": lambda record: (record.class_name,)})
-        self.space = Space(classes=lambda: {item.name: item for item in self.caches.classes.values()}, promises=self._promises)
-        self.space.on_change = self._renew_capacity
+        self.space = Space(classes=self._classes_by_name, promises=self._promises)
+        self.space.on_change, self.space.on_growth = self._renew_capacity, self._wake_waiting
+        self._contenders = self._make_contenders() if config.node_deployment_placement == RANKED else None
         self.provisioner = self._make_provisioner()
         self.claims = self._loop("claims", self.provisioner.handle_claim, config.worker_threads, self.provisioner.claim_attempts)
         self.volumes = self._loop("volumes", self.provisioner.handle_volume, config.worker_threads, self.provisioner.volume_attempts)
@@ -133,6 +140,8 @@ class Sidecar:
             for item in (*self._required, *self._optional):
                 group.create_task(item.run(), name=f"reflector {item.resource}")
             group.create_task(self._recorder.run(), name="events")
+            if self._contenders is not None:
+                group.create_task(self._contenders.run(), name="contenders")
             for item in (*self._required, *self._optional):
                 await item.wait_synced()
             log.info("Caches are complete", extra={"fields": {"claims": len(self.caches.claims), "volumes": len(self.caches.volumes)}})
@@ -183,8 +192,27 @@ class Sidecar:
             space=self.space,
             attachments_known=self._attachments_known,
             memory=self._memory,
+            contenders=self._contenders,
             dry_run=self._config.dry_run,
         )
+
+    def _make_contenders(self) -> Contenders:
+        return Contenders(
+            kube=self._doors.kube,
+            driver=self._doors.driver.info.name,
+            namespace=self._config.namespace,
+            classes=self._classes_by_name,
+            clock=self._tools.clock,
+            rng=self._tools.rng,
+        )
+
+    def _classes_by_name(self) -> dict[str, Class]:
+        return {class_.name: class_ for class_ in self.caches.classes.values()}
+
+    def _wake_waiting(self, classes: frozenset[str], free: int) -> None:
+        """There is more room: claims that found none are looked at now, not at the end of their delay."""
+        for uid in self.provisioner.room_grew(classes, free):
+            self.claims.add(uid)
 
     def _promises(self) -> Mapping[str, Promise]:
         return self.provisioner.promises()
@@ -318,17 +346,17 @@ class Sidecar:
             for record in (change.old, change.new):
                 if record is not None:
                     # Mostly it is our own write that comes back, and there is nothing to be done about that one.
-                    self._renew_capacity(frozenset({record.class_name}))
+                    self._renew_capacity(frozenset({record.class_name}), at_once=False)
 
         selector = capacity_rules.selector(publisher)
         kube, namespace = self._doors.capacity_kube, self._config.namespace
         return self._reflector(CAPACITIES, project, self.records, changed, kube=kube, namespace=namespace, label_selector=selector)
 
-    def _renew_capacity(self, classes: frozenset[str]) -> None:
+    def _renew_capacity(self, classes: frozenset[str], *, at_once: bool = True) -> None:
         """What is published for them may be wrong. Many such reasons within a second are one look."""
         if self._capacity is not None and self._publisher is not None:
             for name in sorted(classes):
-                self._capacity.add(name, self._publisher.soonest(name))
+                self._capacity.add(name, self._publisher.soonest(name, at_once=at_once))
 
     def _renew_all_capacity(self) -> None:
         if self._publisher is not None:

@@ -1,11 +1,11 @@
 """Scripted doors for unit tests of controllers: they do what the test says and write down what was asked. No behaviour of a server."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.kube.api import Resource
+from sidecar.kube.api import Resource, always
 from sidecar.kube.correlator import ObjectRef
 from sidecar.kube.errors import NotFound
 from tests import samples
@@ -60,7 +60,14 @@ class ScriptedKube:
         return dict(body)
 
     async def replace(
-        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        still: Callable[[], bool] = always,
     ) -> Json:
         self._ask("replace", resource, name, body)
         return self.answers.get("replace", {})
@@ -96,7 +103,7 @@ class Told:
 
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
 
-    def record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None:
+    def record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
         self.events.append((ref.name, type_, reason, message))
 
     def reasons(self) -> list[str]:

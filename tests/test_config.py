@@ -110,7 +110,14 @@ def test_upstreams_flags_are_all_there_with_their_types_and_defaults(line):
 
 def test_flags_of_our_own_are_few():
     upstream = {line.split()[0] for line in UPSTREAM}
-    assert set(FLAGS) - upstream - KLOG == {"help", "shutdown-timeout", "dry-run", "capacity-reserve-pending", "capacity-stale-after"}
+    assert set(FLAGS) - upstream - KLOG == {
+        "help",
+        "shutdown-timeout",
+        "dry-run",
+        "capacity-reserve-pending",
+        "capacity-stale-after",
+        "node-deployment-placement",
+    }
 
 
 def test_table_and_config_have_the_same_fields():
@@ -131,6 +138,7 @@ SPECIAL = {
     "http-endpoint": ":1",
     "metrics-address": ":1",
     "logging-format": "json",
+    "node-deployment-placement": "ranked",
     "volume-name-prefix": "vol",
     "volume-name-uuid-length": "8",
 }

@@ -76,9 +76,10 @@ class CapacityPublisher:
         """Every class that has, or should have, an object: what to look at when everything may have changed."""
         return {class_.name for class_ in self._classes.values()} | {record.class_name for record in self._records.values()}
 
-    def soonest(self, class_name: str) -> float:
-        """When a class may be looked at again because something has changed."""
-        return max(self._busy.get(class_name, -math.inf) + _PACE, self._clock())
+    def soonest(self, class_name: str, *, at_once: bool = True) -> float:
+        """When a class is to be looked at because something has changed, or is about to."""
+        now = self._clock()
+        return max(self._busy.get(class_name, -math.inf) + _PACE, now if at_once else now + _PACE)
 
     def view(self, class_name: str) -> CapacityView:
         """The picture of one class. Nothing here waits, so it is one consistent moment."""

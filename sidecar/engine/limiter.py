@@ -1,6 +1,6 @@
 """A token bucket, so that a thousand nodes that all have something to say do not say it in the same second.
 
-The caller tells the time and does the waiting; the bucket only says how long. A reservation cannot be returned.
+The caller tells the time and does the waiting; the bucket only says how long.
 """
 
 import math
@@ -30,6 +30,11 @@ class TokenBucket:
         self._refill(now)
         self._level -= 1.0
         return max(0.0, -self._level / self._qps)
+
+    def give_back(self) -> None:
+        """The last token was not used."""
+        if not self._unlimited:
+            self._level = min(self._burst, self._level + 1.0)
 
     def allow(self, now: float) -> bool:
         """Take a token only if there is one now: for messages that are better dropped than late."""

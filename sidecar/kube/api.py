@@ -3,7 +3,7 @@
 The contract tests run one suite through this Protocol against every server that claims to speak it.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -77,6 +77,11 @@ class Change(Generic[R]):
     new: R | None
 
 
+def always() -> bool:
+    """What is wanted however long it takes."""
+    return True
+
+
 class KubeApi(Protocol):
     """The API server. Every call but `watch` ends within the request deadline, with its answer or with `kube.errors.ApiError`.
 
@@ -116,9 +121,19 @@ class KubeApi(Protocol):
         ...
 
     async def replace(
-        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        still: Callable[[], bool] = always,
     ) -> Json:
-        """PUT. With a resourceVersion in the body that is not the newest: Conflict, and nothing is written."""
+        """PUT. With a resourceVersion in the body that is not the newest: Conflict, and nothing is written.
+
+        `still` is asked when the limiter lets it through, which may be a while: if it says no, Withdrawn, and nothing is sent.
+        """
         ...
 
     async def patch(

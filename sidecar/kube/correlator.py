@@ -98,15 +98,17 @@ class Correlator:
         self._told: _Lru[tuple[str, ...], _Told] = _Lru(most_kept)
         self._last_stamp = 0
 
-    def correlate(self, ref: ObjectRef, type_: str, reason: str, message: str, *, now: float, wall: float) -> Posting | None:
-        """None when this object has had its share of events."""
+    def correlate(
+        self, ref: ObjectRef, type_: str, reason: str, message: str, *, now: float, wall: float, once: str = ""
+    ) -> Posting | None:
+        """None when this object has had its share of events. `once` is the name of an event that is not told again."""
         message = _shortened(message)
         key = (*ref.identity, type_, reason)
         if self._is_one_of_many(key, message, now):
             message = _shortened(COMBINED + message)
         else:
             key = (*key, message)
-        told, again = self._tell(key, ref, wall)
+        told, again = (_Told(once, _timestamp(wall), 1), False) if once else self._tell(key, ref, wall)
         bucket = self._buckets.get(ref.identity) or self._buckets.put(ref.identity, TokenBucket(1.0 / _REFILL_SECONDS, _BURST))
         if not bucket.allow(now):
             return None

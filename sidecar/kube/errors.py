@@ -55,6 +55,10 @@ class TooManyRequests(ApiError):
         self.retry_after = retry_after
 
 
+class Withdrawn(ApiError):
+    """Not sent: when its turn came it was no longer wanted."""
+
+
 class Unavailable(ApiError):
     """The server cannot be reached, is starting or stopping, or did not answer in time. Nothing is known of the outcome."""
 

@@ -25,7 +25,8 @@ _TRIES, _RETRY_SECONDS = 12, 10.0
 class Recorder(Protocol):
     """What a room holds to tell people something."""
 
-    def record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None: ...
+    def record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
+        """`once` names the event where several nodes have the same to tell: whoever comes first tells it."""
 
 
 class EventRecorder:
@@ -56,10 +57,10 @@ class EventRecorder:
         self._sleep = sleep
         self._rng = rng
 
-    def record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None:
+    def record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
         """`type_` is Normal or Warning. Never blocks, never raises."""
         try:
-            posting = self._correlator.correlate(ref, type_, reason, message, now=self._clock(), wall=self._wall())
+            posting = self._correlator.correlate(ref, type_, reason, message, now=self._clock(), wall=self._wall(), once=once)
             if posting is None:
                 self.withheld += 1
             else:
@@ -115,7 +116,7 @@ class EventRecorder:
         try:
             await self._api.create(EVENTS, posting.body, namespace=posting.namespace)
         except AlreadyExists:
-            pass  # a try whose answer was lost had done it
+            pass  # a try whose answer was lost had done it, or another node has told the same
 
     def _drop(self, posting: Posting, error: Exception) -> None:
         self.dropped += 1

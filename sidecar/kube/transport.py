@@ -17,7 +17,8 @@ import aiohttp
 from sidecar.engine.backoff import jittered
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube import wire
-from sidecar.kube.errors import ApiError, Unavailable
+from sidecar.kube.api import always
+from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -80,6 +81,8 @@ class Request:
     content_type: str = wire.JSON
     goes_on: bool = False
     """A further page of a list: part of a request that has been let through already."""
+    still: Callable[[], bool] = always
+    """Whether it is wanted, asked when its turn has come."""
 
 
 class Limiter:
@@ -100,23 +103,40 @@ class Limiter:
         self._rng = rng
         self._on_throttled = on_throttled
         self._shut_until = float("-inf")
+        # First come, first served, and nobody has a token before it is his turn: what is withdrawn in line costs nobody any time.
+        self._line = asyncio.Lock()
 
-    async def admit(self, *, free: bool = False) -> None:
-        """Return when one request may be sent. A free one takes no token, but keeps quiet like the others."""
+    async def admit(self, *, free: bool = False, still: Callable[[], bool] = always) -> bool:
+        """Return when one request may be sent, or False when it is no longer wanted. A free one takes no token, but keeps quiet
+        like the others."""
         asked = self._clock()
-        while True:
-            quiet = self._shut_until - self._clock()
-            if quiet > 0:
-                await self._sleep(quiet)
-                continue
-            wait = 0.0 if free else self._bucket.reserve(self._clock())
-            if wait > 0:
-                await self._sleep(wait)
-            if self._clock() >= self._shut_until:  # else it was shut while we waited, and our token is spent
-                break
+        if free:
+            await self._wait_for_quiet()
+            wanted = True
+        else:
+            async with self._line:
+                wanted = still() and await self._take(still)
         waited = self._clock() - asked
         if waited > 0:
             self._on_throttled(waited)
+        return wanted
+
+    async def _take(self, still: Callable[[], bool]) -> bool:
+        while True:
+            await self._wait_for_quiet()
+            wait = self._bucket.reserve(self._clock())
+            if wait > 0:
+                await self._sleep(wait)
+            if self._clock() < self._shut_until:  # it was shut while we waited, and our token is spent
+                continue
+            if not still():
+                self._bucket.give_back()
+                return False
+            return True
+
+    async def _wait_for_quiet(self) -> None:
+        while (quiet := self._shut_until - self._clock()) > 0:
+            await self._sleep(quiet)
 
     def be_quiet(self, seconds: float) -> None:
         """The server says the same number to all nodes; they must not come back in the same instant."""
@@ -158,7 +178,8 @@ class Transport:
 
     async def send(self, request: Request, limiter: Limiter) -> bytes:
         """The body of a 2xx answer; everything else is an ApiError."""
-        await limiter.admit(free=request.goes_on)
+        if not await limiter.admit(free=request.goes_on, still=request.still):
+            raise Withdrawn(f"{request.what}: not sent, it is no longer wanted")
         status, started = 0, self._clock()
         try:
             async with await self._open(request, self._deadline) as response:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from sidecar.kube import wire
-from sidecar.kube.api import Page, Resource, WatchEvent
+from sidecar.kube.api import Page, Resource, WatchEvent, always
 from sidecar.kube.errors import NotFound, Unavailable
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
@@ -118,9 +118,16 @@ class KubeClient:
         return await self._ask("create", "POST", resource, namespace=namespace, named=name, body=body)
 
     async def replace(
-        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        still: Callable[[], bool] = always,
     ) -> Json:
-        return await self._ask("update", "PUT", resource, name=name, namespace=namespace, subresource=subresource, body=body)
+        return await self._ask("update", "PUT", resource, name=name, namespace=namespace, subresource=subresource, body=body, still=still)
 
     async def patch(
         self,
@@ -195,6 +202,7 @@ def _request(
     body: Mapping[str, Any] | list[Any] | bytes | None = None,
     content_type: str = wire.JSON,
     goes_on: bool = False,
+    still: Callable[[], bool] = always,
 ) -> Request:
     """`named` is the object a POST to its collection is about: for people, not for the path."""
     return Request(
@@ -207,4 +215,5 @@ def _request(
         body=None if body is None else wire.encode(body),
         content_type=content_type,
         goes_on=goes_on,
+        still=still,
     )

@@ -36,6 +36,7 @@ STALE_SINCE: Final = f"{GROUP}/stale-since"
 PROVISIONING: Final = "Provisioning"
 PROVISIONING_SUCCEEDED: Final = "ProvisioningSucceeded"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
+NO_NODE_TAKES_IT: Final = "NoNodeTakesClaim"
 VOLUME_FAILED_DELETE: Final = "VolumeFailedDelete"
 
 _MANAGER: Final = "external-provisioner"

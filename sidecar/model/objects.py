@@ -153,6 +153,8 @@ class Volume:
     deletion_secret: tuple[str, str] | None
     """(namespace, name) from the annotations; ("", "") when they say there is none; None when they are absent."""
     identity: str
+    size: int
+    """Whole bytes; 0 where it says none that can be read."""
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Volume":
@@ -175,6 +177,7 @@ class Volume:
             affinity=None if required is None else terms_of(required),
             deletion_secret=_deletion_secret(notes),
             identity=(csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""),
+            size=_bytes_or_none((spec.get("capacity") or {}).get("storage")) or 0,
         )
 
 

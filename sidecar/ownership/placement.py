@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.ownership.roster import Roster
-
 # So many contenders have a step of their own. Those behind them share steps, each twice as many as the one before: where only
 # a few of thousands have room, somebody bids within seconds, and the price is a conflict now and then.
 SINGLE_STEPS: Final = 8
@@ -38,6 +36,8 @@ class Ranked:
     each contender that is dead or full costs one.
     """
 
+    otherwise: RandomDelay
+    """While the contenders are not known."""
     step: float = 0.4
 
     def delay(self, rank: int, chance: float) -> float:
@@ -47,6 +47,9 @@ class Ranked:
         share = int(math.log2(rank - SINGLE_STEPS + 2)) - 1
         return (SINGLE_STEPS + share + chance) * self.step
 
-    def after_all(self, roster: Roster, chance: float) -> float:
-        """Seconds after which every contender has had its turn."""
-        return self.delay(max(len(roster), SINGLE_STEPS), 0.0) + (1.0 + chance) * self.step
+    def after_all(self, contenders: int, chance: float) -> float:
+        """Seconds after which each of so many has had its turn."""
+        return self.delay(max(contenders, SINGLE_STEPS), 0.0) + (1.0 + chance) * self.step
+
+
+Placement = RandomDelay | Ranked

@@ -40,7 +40,7 @@ class Roster:
         known = [item.free for item in self.contenders if item.free]
         usual = sum(known) // len(known) if known else 1
         # In the order of a hash: who counts the ones before its own then finds them early, whatever the names are.
-        ordered = sorted(self.contenders, key=lambda item: _draw("", item.node))
+        ordered = sorted(self.contenders, key=lambda item: draw("", item.node))
         object.__setattr__(self, "_rows", {item.node: _row(item.free, usual) for item in ordered})
         object.__setattr__(self, "_groups", Counter(self._rows.values()))
 
@@ -100,7 +100,7 @@ def _in_steps(free: int) -> float:
 
 
 def _key(uid: str, node: str, needed: int, row: _Row) -> tuple[bool, float, str]:
-    return row.room < needed, -math.log(_draw(uid, node)) / row.weight, node
+    return row.room < needed, -math.log(draw(uid, node)) / row.weight, node
 
 
 def _share_before(key: tuple[bool, float, str], row: _Row, needed: int) -> float:
@@ -110,7 +110,7 @@ def _share_before(key: tuple[bool, float, str], row: _Row, needed: int) -> float
     return -math.expm1(-score * row.weight) if lacks == late else float(late)
 
 
-def _draw(uid: str, node: str) -> float:
+def draw(uid: str, node: str) -> float:
     """From (0, 1), the same everywhere and for ever."""
     digest = blake2b(f"{uid}/{node}".encode(), digest_size=7).digest()
     return (int.from_bytes(digest, "big") + 0.5) / (1 << 56)

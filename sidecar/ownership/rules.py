@@ -4,14 +4,17 @@ The race itself is a value, `Race`, which the caller keeps per claim and hands b
 new one. Whoever loses learns it from the watch, which brings the claim here again.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import IMMEDIATE, Claim, Class
 from sidecar.model.topology import Segment, allows
-from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership import tales
+from sidecar.ownership.placement import SINGLE_STEPS, Placement, RandomDelay, Ranked
+from sidecar.ownership.roster import Roster
 
 # A node without room looks again after 1, 2, 4 … seconds at the earliest, however short the delays of the race are.
 _LONGEST_RECHECK: Final = 60.0
@@ -19,10 +22,17 @@ _LONGEST_RECHECK: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """How often this node has drawn a delay for the claim, and when it may bid."""
+    """Where this node stands in the race for a claim: how often it has drawn a delay, and when it may bid."""
 
     attempt: int
     bid_at: float
+    """Infinity for a node that may not bid at all."""
+    hindered_since: float | None = None
+    """Since when it could not bid although the claim was open; None when nothing has hindered it yet."""
+    why: str = ""
+    """What hindered it."""
+    told: bool = False
+    """Somebody has told the claim's user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,7 @@ class OwnershipView:
     with_topology: bool
     bids: bool
     """Whether this node takes part in races at all."""
-    placement: RandomDelay
+    placement: Placement
     chance: float
     """Drawn from [0, 1) for this look."""
     claim: Claim
@@ -45,6 +55,8 @@ class OwnershipView:
     """None: not asked yet in this look."""
     promised: int = 0
     """Bytes of that space that claims this node has taken, or is bidding for, are yet to take."""
+    roster: Roster | None = None
+    """Who may bid besides; None when that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,15 @@ class Bid:
     why: str
 
 
-Decision = NotForUs | LostTo | Ours | Wait | Measure | Bid
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Nobody has taken the claim for so long that its user must hear of it, and it is this node's turn to say so. The race goes on."""
+
+    race: Race
+    why: str
+
+
+Decision = NotForUs | LostTo | Ours | Wait | Measure | Bid | Tell
 
 
 def decide(view: OwnershipView) -> Decision:
@@ -107,10 +127,20 @@ def decide(view: OwnershipView) -> Decision:
 
 def after_conflict(view: OwnershipView) -> Wait:
     """The claim changed between look and write. The next delay is longer; the watch most likely ends it early with a winner."""
-    return _draw_again(view, "the claim changed while this node was bidding", floor=0.0)
+    return _again(view, _drawn(view), "the claim changed while this node was bidding")
 
 
-def _excluded(view: OwnershipView) -> NotForUs | None:
+def step_back(view: OwnershipView) -> Race:
+    """This node had the claim and could not create it for lack of room: the others come first now."""
+    return Race(_attempt(view), view.now + _after_the_others(view, floor=0.0))
+
+
+def room_grew(race: Race, now: float) -> Race:
+    """Something was deleted here: whoever found no room need not wait for the end of its delay."""
+    return race if race.hindered_since is None else replace(race, bid_at=min(race.bid_at, now))
+
+
+def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
     class_ = view.class_
     if class_ is None:
         return NotForUs(f"StorageClass {view.claim.class_name!r} does not exist for this driver")
@@ -119,17 +149,37 @@ def _excluded(view: OwnershipView) -> NotForUs | None:
     if not view.bids:
         return NotForUs("no node is selected and --node-deployment-immediate-binding=false leaves that to others")
     if class_.allowed and view.with_topology and not allows(class_.allowed, view.segment):
-        return NotForUs(f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
+        return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
     return None
+
+
+def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
+    """This node never bids for it. Should nobody else, then somebody has to say why: after those that may bid have had their say."""
+    race = view.race or Race(0, math.inf, view.now + tales.PATIENCE, why)
+    turn = _turn_to_tell(view, race)
+    if race.told or turn is None:
+        return NotForUs(why)
+    return Tell(replace(race, told=True), f"{why}, and no other node has taken the claim") if view.now >= turn else Wait(turn, race, why)
 
 
 def _race(view: OwnershipView) -> Decision:
     race = view.race
     if race is None:
-        race = Race(0, view.now + view.placement.delay(0, view.chance))
+        race = Race(0, view.now + _first_delay(view))
     if view.now < race.bid_at:
-        return Wait(race.bid_at, race, "the claim is open to every node; this node's delay runs")
+        turn = _turn_to_tell(view, race)
+        if turn is not None and view.now >= turn:
+            return Tell(replace(race, told=True), f"no node has taken the claim yet: {race.why}")
+        until = race.bid_at if turn is None else min(race.bid_at, turn)
+        return Wait(until, race, race.why or "the claim is open to every node; this node's delay runs")
     return _judge_room(view)
+
+
+def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
+    if race.told or race.hindered_since is None:
+        return None
+    turn = tales.turn(view.node, view.claim.uid, len(view.roster) if view.roster else None)
+    return None if turn is None else race.hindered_since + turn
 
 
 def _judge_room(view: OwnershipView) -> Decision:
@@ -140,13 +190,16 @@ def _judge_room(view: OwnershipView) -> Decision:
         case None:
             return Measure()
         case Unmeasured(why, away=True):
-            return _draw_again(view, f"this node's driver is away ({why})", floor=1.0)
+            return _hindered(view, max(_drawn(view), 1.0), f"the driver of node {view.node} is away ({why})")
+        case Unmeasured(why) if isinstance(view.placement, Ranked) and view.roster and _attempt(view) == 1:
+            return _again(view, _after_the_others(view, floor=0.0), f"free space is not known ({why}), so the others come first")
         case Unmeasured(why):
             # Somebody must own the claim so that its user sees the failure.
             return Bid(f"free space is not known ({why})")
         case CapacityAnswer() as answer if _lacks_room(answer, needed, view.promised):
-            floor = min(2.0 ** min(view.race.attempt if view.race else 0, 6), _LONGEST_RECHECK)
-            return _draw_again(view, f"no room on this node: {_room(answer, needed, view.promised)}", floor=floor)
+            floor = min(2.0 ** min(_attempt(view) - 1, 6), _LONGEST_RECHECK)
+            why = f"no room on node {view.node}: {_room(answer, needed, view.promised)}"
+            return _hindered(view, _after_the_others(view, floor=floor), why)
         case CapacityAnswer() as answer:
             return Bid(_room(answer, needed, view.promised))
 
@@ -161,7 +214,54 @@ def _room(answer: CapacityAnswer, needed: int, promised: int) -> str:
     return f"{needed} bytes needed, {answer.available} free{owed}{limit}"
 
 
-def _draw_again(view: OwnershipView, why: str, *, floor: float) -> Wait:
-    attempt = view.race.attempt + 1 if view.race else 1
-    race = Race(attempt, view.now + max(view.placement.delay(attempt, view.chance), floor))
+def _first_delay(view: OwnershipView) -> float:
+    match view.placement:
+        case RandomDelay() as random:
+            return random.delay(0, view.chance)
+        case Ranked(otherwise) as ranked:
+            rank = _rank(view)
+            return otherwise.delay(0, view.chance) if rank is None else ranked.delay(rank, view.chance)
+
+
+def _rank(view: OwnershipView) -> int | None:
+    if not view.roster:
+        return None
+    return view.roster.rank(view.node, view.claim.uid, view.claim.requested or 0, exact=SINGLE_STEPS)
+
+
+def _drawn(view: OwnershipView) -> float:
+    """The next delay, with nothing known but that this one did not lead to an owner."""
+    match view.placement:
+        case RandomDelay() as random:
+            return random.delay(_attempt(view), view.chance)
+        case Ranked(otherwise) as ranked:
+            longer = ranked.step * 2.0 ** min(_attempt(view) - 1, 6) * (1.0 + view.chance)
+            return longer if view.roster else otherwise.delay(_attempt(view), view.chance)
+
+
+def _after_the_others(view: OwnershipView, *, floor: float) -> float:
+    """The next delay of a node that is better passed over for now."""
+    match view.placement:
+        case Ranked() as ranked if view.roster:
+            # The order is kept, so that nodes that are passed over together do not come back together.
+            turn = ranked.delay(_rank(view) or 0, view.chance)
+            return max(ranked.after_all(len(view.roster), view.chance), floor) + turn
+        case _:
+            return max(_drawn(view), floor)
+
+
+def _attempt(view: OwnershipView) -> int:
+    """The number of the next attempt."""
+    return view.race.attempt + 1 if view.race else 1
+
+
+def _hindered(view: OwnershipView, delay: float, why: str) -> Wait:
+    since = view.race.hindered_since if view.race and view.race.hindered_since is not None else view.now
+    race = Race(_attempt(view), view.now + delay, since, why, told=view.race.told if view.race else False)
+    turn = _turn_to_tell(view, race)
+    return Wait(race.bid_at if turn is None else min(race.bid_at, turn), race, why)
+
+
+def _again(view: OwnershipView, delay: float, why: str) -> Wait:
+    race = replace(view.race or Race(0, 0.0), attempt=_attempt(view), bid_at=view.now + delay)
     return Wait(race.bid_at, race, why)

@@ -4,6 +4,7 @@ which classes draw on the same ones. Who asks the driver, and what is done with 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.model.objects import Class
@@ -53,10 +54,17 @@ class Pools:
         return frozenset({class_name} | equal | {name for pair in self._alike if class_name in pair for name in pair})
 
 
-Told = Callable[[frozenset[str]], None]
+class Told(Protocol):
+    """Hears that what is published for these classes may be wrong: it is, or it will be if what is promised takes its time."""
+
+    def __call__(self, classes: frozenset[str], *, at_once: bool) -> None: ...
 
 
-def _nobody(classes: frozenset[str]) -> None:
+def _nobody(classes: frozenset[str], *, at_once: bool) -> None:
+    pass
+
+
+def _nobody_waits(classes: frozenset[str], free: int) -> None:
     pass
 
 
@@ -68,9 +76,8 @@ class Space:
         self.promises = promises
         """By claim: what is promised now."""
         self.on_change: Told = _nobody
-        """What is published for these classes may be wrong."""
-        self.on_growth: Told = _nobody
-        """There is more room than before."""
+        self.on_growth: Callable[[frozenset[str], int], None] = _nobody_waits
+        """There is more room than before: so many bytes that are not promised."""
         self._pools = Pools()
         self._published: dict[str, CapacityAnswer] = {}
         self._bid_for: dict[str, CapacityAnswer] = {}
@@ -80,11 +87,21 @@ class Space:
         has none, only its class is known."""
         self._pools.changed()
         every = frozenset(self._classes())
-        self.on_change(every if placed else every & {class_name})
+        self.on_change(every if placed else every & {class_name}, at_once=True)
+
+    def freed(self, class_name: str, size: int, *, placed: bool) -> None:
+        """A volume went: whoever waits for room need not wait until the driver is asked again."""
+        self.changed(class_name, placed=placed)
+        answers = [told[class_name].available for told in (self._published, self._bid_for) if class_name in told]
+        free = max(answers, default=0) + size - self.promised(class_name)
+        self.on_growth(frozenset(self._classes()) if placed else frozenset({class_name}), free)
 
     def promise_changed(self, class_name: str) -> None:
-        """A claim has become this node's, or has left it without having been created."""
-        self.on_change(self._sharing(class_name))
+        """A claim has become this node's, or has left it without having been created.
+
+        Most are created in a moment, and to ask the driver in that moment is to count them twice.
+        """
+        self.on_change(self._sharing(class_name), at_once=False)
 
     def published(self, class_name: str, answer: CapacityAnswer) -> None:
         """The driver's answer to who publishes."""
@@ -93,7 +110,7 @@ class Space:
     def bid_for(self, class_name: str, answer: CapacityAnswer) -> None:
         """Its answer to who is about to bid, asked with a claim's own capabilities: a new one says that the other may be old."""
         if self._heard(self._bid_for, class_name, answer):
-            self.on_change(self._sharing(class_name))
+            self.on_change(self._sharing(class_name), at_once=False)
 
     def promised(self, class_name: str, *, besides: str = "", before: Mapping[str, Promise] | None = None) -> int:
         """Bytes promised to other claims from the space of this class.
@@ -119,5 +136,5 @@ class Space:
         before, told[class_name] = told.get(class_name), answer
         self._pools.heard(class_name, answer)
         if before is not None and answer.available > before.available:
-            self.on_growth(self._sharing(class_name))
+            self.on_growth(self._sharing(class_name), answer.available - self.promised(class_name))
         return before is not None and before != answer

@@ -13,14 +13,16 @@ from sidecar.csi.api import CapacityAnswer, Driver
 from sidecar.csi.outcome import Done, DriverError, NeverSent, NotSent, Outcome, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, Change, KubeApi
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable, Withdrawn
 from sidecar.kube.recorder import ObjectRef, Recorder
 from sidecar.kube.store import Store as Cache
 from sidecar.model import names
-from sidecar.model.objects import Attachment, Claim, Class, Json, Volume
+from sidecar.model.objects import IMMEDIATE, Attachment, Claim, Class, Json, Volume
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership import rules as ownership
+from sidecar.ownership.controller import Contenders
+from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import after_conflict
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning import volume as volumes
@@ -40,6 +42,7 @@ from sidecar.provisioning.rules import (
     Reschedule,
     Retry,
     Store,
+    Tell,
     Undo,
     Unfinalize,
     VolumeDecision,
@@ -90,6 +93,7 @@ class Provisioner:
         space: Space,
         attachments_known: Callable[[], bool],
         memory: Memory,
+        contenders: Contenders | None = None,
         dry_run: bool = False,
     ) -> None:
         self._here = here
@@ -106,6 +110,7 @@ class Provisioner:
         self._attachments_known = attachments_known
         self._dry_run = dry_run
         self._memory = memory
+        self._contenders = contenders
         self._emptying: dict[str, float] = {}
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
@@ -128,6 +133,7 @@ class Provisioner:
             class_=self._caches.classes.get(claim.class_name) if claim else None,
             volume=self._caches.volumes.get(name) if name else None,
             race=progress.race,
+            roster=self._roster(claim.class_name) if claim else None,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
             stored=progress.stored,
@@ -162,6 +168,21 @@ class Provisioner:
     def _volume_name(self, claim: Claim) -> str:
         options = self._here().options
         return names.volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
+
+    def _roster(self, class_name: str) -> Roster | None:
+        return self._contenders.roster(class_name) if self._contenders else None
+
+    def room_grew(self, classes: frozenset[str], free: int) -> list[str]:
+        """The claims that found no room here, may now, and are to be looked at: the longest waiting ones, as many as would fit."""
+        found: list[str] = []
+        for uid, progress in self._memory.races():
+            claim = self._caches.claims.get(uid)
+            if claim is None or claim.selected_node or claim.class_name not in classes or (claim.requested or 0) > free:
+                continue
+            free -= claim.requested or 0
+            progress.race = ownership.room_grew(progress.race, self._clock()) if progress.race else None
+            found.append(uid)
+        return found
 
     def volume_gone(self, uid: str) -> None:
         """A volume of this node, made for that claim, is no more."""
@@ -219,6 +240,10 @@ class Provisioner:
             case Wait(until, race):
                 self._memory.of(uid).race = race
                 return until
+            case Tell(claim, race, why):
+                self._memory.of(uid).race = race
+                self._tell(claim, "Warning", names.NO_NODE_TAKES_IT, why, once=f"{claim.name}.{claim.uid[:8]}.waits")
+                return self._clock()
             case Bid():
                 return await self._bid(uid, view, decision)
             case Refuse(claim, why):
@@ -253,7 +278,12 @@ class Provisioner:
         # From here on it counts as promised: whoever asks for room next may not be told of the same bytes.
         progress.bidding = bid.claim
         try:
-            self._write_through(bid.claim, await self._kube.replace(CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace))
+            written = await self._kube.replace(
+                CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, still=lambda: self._is_as_seen(bid.claim)
+            )
+            self._write_through(bid.claim, written)
+        except Withdrawn:
+            return self._clock()
         except Conflict:
             wait = after_conflict(view.race_view(bid.claim))
             self._note(uid, bid.claim, wait)
@@ -268,9 +298,20 @@ class Provisioner:
             return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
         finally:
             progress.bidding = None
+        self._doubt_order(view, bid.claim)
         self._memory.of(uid).race = None
         # It is known to be ours before the watch says so, which then wakes nobody.
         return self._clock()
+
+    def _is_as_seen(self, claim: Claim) -> bool:
+        """Whether a write on this picture of it can succeed, as far as the watch has told."""
+        held = self._caches.claims.get(claim.uid)
+        return held is not None and held.resource_version == claim.resource_version
+
+    def _doubt_order(self, view: ClaimView, claim: Claim) -> None:
+        """Two others should have come before: either they are gone, or what is known of them is old."""
+        if self._contenders and view.roster and view.roster.rank(view.here.node, claim.uid, claim.requested or 0, exact=2) >= 2:
+            self._contenders.doubt()
 
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
         progress = self._memory.of(uid)
@@ -341,6 +382,10 @@ class Provisioner:
             log.warning("Giving a claim back failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
             return until
         self._memory.forget(uid)
+        fresh = self.claim_view(uid)
+        if fresh.class_ is not None and fresh.class_.binding_mode == IMMEDIATE:
+            # The others come first now: here it did not fit, whatever the driver says of free space.
+            self._memory.of(uid).race = ownership.step_back(fresh.race_view(claim))
         # The cache knows already what the watch will bring, so that will wake nobody: this node is in the race again too.
         return self._clock()
 
@@ -413,7 +458,7 @@ class Provisioner:
         except DriverError as error:
             self._space.changed(volume.class_name, placed=volume.affinity is not None)
             return self._not_deleted(volume, str(error))
-        self._space.changed(volume.class_name, placed=volume.affinity is not None)
+        self._space.freed(volume.class_name, volume.size, placed=volume.affinity is not None)
         self._memory.left(volume, Leaving.EMPTIED)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
@@ -432,7 +477,7 @@ class Provisioner:
         progress = self._memory.get(uid)
         if progress is None or (progress.stored and view.claim is not None and not view.claim.volume_name):
             return
-        if progress.race is not None and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
+        if progress.races and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
             self._metrics.race_lost()
         if progress.remembered is not None and view.claim is not None:
             fields = {"claim": view.claim.full_name, "uid": uid, "node": view.claim.selected_node}
@@ -482,9 +527,9 @@ class Provisioner:
     def _note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
 
-    def _tell(self, claim: Claim, type_: str, reason: str, message: str) -> None:
+    def _tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
         ref = ObjectRef("v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.uid, claim.resource_version)
-        self._recorder.record(ref, type_, reason, message)
+        self._recorder.record(ref, type_, reason, message, once=once)
 
 
 def _is_provisioning(claim: Claim) -> str:

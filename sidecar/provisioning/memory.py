@@ -1,5 +1,6 @@
 """What this process knows beyond the caches: how far it has come with a claim or a volume. Values only; it is lost with the process."""
 
+import math
 from dataclasses import dataclass
 
 from sidecar.model.objects import Claim, Json, Volume
@@ -26,6 +27,11 @@ class Progress:
     hopeless: bool = False
     """The last attempt failed for a reason that asking again will not change: it takes no space until something is changed."""
     began: float | None = None
+
+    @property
+    def races(self) -> bool:
+        """Whether this node competes for the claim."""
+        return self.race is not None and math.isfinite(self.race.bid_at)
 
 
 class Memory:
@@ -70,6 +76,11 @@ class Memory:
         """Claims that will take space whatever the cache says of them: bid for, or perhaps in creation."""
         found = {uid: progress.bidding or progress.remembered for uid, progress in self._claims.items()}
         return {uid: claim for uid, claim in found.items() if claim is not None}
+
+    def races(self) -> list[tuple[str, Progress]]:
+        """The claims this node competes for and could not take so far, the longest waiting first."""
+        hindered = [(uid, item) for uid, item in self._claims.items() if item.races and item.race and item.race.hindered_since is not None]
+        return sorted(hindered, key=lambda pair: (pair[1].race.hindered_since if pair[1].race else None) or 0.0)
 
     def takes_space(self, uid: str) -> bool:
         """Whether what the claim will take is yet to be taken: not once its volume is made, nor while nothing can come of it."""

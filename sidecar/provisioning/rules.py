@@ -38,6 +38,15 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell the claim's user why nobody takes it; the race goes on."""
+
+    claim: Claim
+    race: Race
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Ask the driver for free space and decide again with the answer."""
 
@@ -116,7 +125,7 @@ class Reschedule:
     why: str
 
 
-ClaimDecision = Ignore | Wait | Measure | Bid | Refuse | Create | Store | Reschedule
+ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Create | Store | Reschedule
 Conclusion = Store | Undo | Retry | Remember | Reschedule
 
 
@@ -174,6 +183,8 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
             return Ignore(lost.why)
         case ownership.Wait(until, race, why):
             return Wait(until, race, why)
+        case ownership.Tell(race, why):
+            return Tell(claim, race, why)
         case ownership.Measure(why):
             return _measure(view, claim, why)
         case ownership.Bid(why):

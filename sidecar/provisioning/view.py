@@ -8,7 +8,8 @@ from sidecar.csi.api import TOPOLOGY, CapacityAnswer, DriverInfo
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import Claim, Class, Volume
 from sidecar.model.topology import Segment
-from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership.placement import Placement, RandomDelay
+from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import OwnershipView, Race
 
 
@@ -24,7 +25,7 @@ class Options:
     topology_gate: bool = True
     controller_publish_readonly: bool = False
     bids: bool = True
-    placement: RandomDelay = field(default_factory=lambda: RandomDelay(20.0, 60.0))
+    placement: Placement = field(default_factory=lambda: RandomDelay(20.0, 60.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class ClaimView:
     free: CapacityAnswer | Unmeasured | None = None
     promised: int = 0
     """Bytes of that space that other claims of this node will take."""
+    roster: Roster | None = None
+    """Who may bid for the claim besides; None when that is not known."""
     remembered: bool = False
     """An earlier attempt may still be running in the driver."""
     unsaved: dict[str, Any] | None = None
@@ -85,6 +88,7 @@ class ClaimView:
             race=self.race,
             free=self.free,
             promised=self.promised,
+            roster=self.roster,
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent
+from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
 from sidecar.model.objects import Json
 from sidecar.simulation.calls import Reception
@@ -55,11 +55,18 @@ class NodeKube:
         return await self._write(f"create {resource} {name}", lambda: self._api.create(resource, body, namespace=namespace))
 
     async def replace(
-        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        still: Callable[[], bool] = always,
     ) -> Json:
         return await self._write(
             f"update {resource} {name}",
-            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
+            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource, still=still),
         )
 
     async def patch(self, resource: Resource, name: str, patch: Any, **options: Any) -> Json:

@@ -279,6 +279,33 @@ class TestLimiter:
 
         assert run_virtual(main()) == pytest.approx([0.2, 0.4, 0.6])
 
+    def test_what_is_withdrawn_in_line_costs_nobody_any_time_nor_a_token(self) -> None:
+        async def main() -> tuple[list[bool], float]:
+            limiter = self._limiter([], qps=1.0, burst=1)
+            wanted = [True, True, *[False] * 50, True]
+            admitted = await asyncio.gather(*(limiter.admit(still=lambda it=it: it) for it in wanted))
+            return admitted, asyncio.get_running_loop().time()
+
+        admitted, ended = run_virtual(main())
+        assert admitted == [True, True, *[False] * 50, True]
+        assert ended == pytest.approx(2.0)
+
+    def test_what_is_withdrawn_while_its_token_comes_gives_it_back(self) -> None:
+        async def main() -> float:
+            limiter = self._limiter([], qps=1.0, burst=1)
+            asked: list[int] = []
+
+            def still() -> bool:
+                asked.append(1)
+                return len(asked) < 2
+
+            await limiter.admit()
+            assert not await limiter.admit(still=still)
+            await limiter.admit()
+            return asyncio.get_running_loop().time()
+
+        assert run_virtual(main()) == pytest.approx(1.0)
+
     def test_quiet_is_kept_also_by_those_who_wait_already(self) -> None:
         async def main() -> list[float]:
             limiter = self._limiter([], burst=1)

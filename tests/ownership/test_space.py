@@ -24,12 +24,17 @@ class Heard:
     promises: dict[str, Promise] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=lambda: dict(CLASSES))
     changes: list[set[str]] = field(default_factory=list)
-    growth: list[set[str]] = field(default_factory=list)
+    urgent: list[bool] = field(default_factory=list)
+    growth: list[tuple[set[str], int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.space = Space(classes=lambda: self.classes, promises=lambda: self.promises)
-        self.space.on_change = lambda names: self.changes.append(set(names))
-        self.space.on_growth = lambda names: self.growth.append(set(names))
+        self.space.on_change = self.told
+        self.space.on_growth = lambda names, free: self.growth.append((set(names), free))
+
+    def told(self, classes: frozenset[str], *, at_once: bool) -> None:
+        self.changes.append(set(classes))
+        self.urgent.append(at_once)
 
 
 def test_a_class_draws_on_its_own_space_until_more_is_known() -> None:
@@ -114,7 +119,22 @@ def test_another_answer_before_a_bid_says_that_what_is_published_may_be_old() ->
 
 
 def test_growth_is_told_and_only_growth() -> None:
-    heard = Heard()
+    heard = Heard({"a": Promise(FAST, 5)})
     for answer in (10, 9, 9, 12):
         heard.space.published(FAST, CapacityAnswer(answer))
-    assert heard.growth == [{FAST}]
+    assert heard.growth == [({FAST}, 7)]
+
+
+def test_what_is_promised_is_not_worth_asking_for_in_the_moment_in_which_most_of_it_is_created() -> None:
+    heard = Heard({"a": Promise(FAST, 5)})
+    heard.space.promise_changed(FAST)
+    heard.space.changed(FAST, placed=True)
+    assert heard.urgent == [False, True]
+
+
+def test_a_volume_that_went_makes_room_for_who_waits_at_once() -> None:
+    heard = Heard({"a": Promise(FAST, 1)})
+    heard.space.freed(FAST, 4, placed=True)
+    heard.space.bid_for(FAST, CapacityAnswer(10))
+    heard.space.freed(FAST, 4, placed=False)
+    assert heard.growth == [(set(CLASSES), 3), ({FAST}, 13)]

@@ -12,7 +12,7 @@ from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, DriverError, NotSent
 from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import Change
-from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
 from sidecar.kube.store import Store
 from sidecar.model.objects import Attachment, Claim, Class, Volume
 from sidecar.observe.decisions import Decisions
@@ -534,3 +534,46 @@ def test_of_two_claims_that_fit_alone_and_not_together_one_is_bid_for() -> None:
     asyncio.run(both())
     assert bench.value("csi_node_sidecar_ownership_bids_total") == 1
     assert len(bench.room.promises()) == 1
+
+
+def test_a_bid_that_waits_for_the_limiter_is_withdrawn_once_somebody_has_the_claim() -> None:
+    bench = immediate()
+    bench.claim()
+    bench.now = 110.0
+
+    async def in_line(resource: Any, body: bytes, *, still: Any, **_: Any) -> dict[str, Any]:
+        assert still()
+        bench.see(claim=samples.claim(selected="bar", meta={"resourceVersion": "8"}))
+        assert not still()
+        raise Withdrawn("not sent")
+
+    bench.kube.replace = in_line  # type: ignore[assignment]
+    assert bench.claim() == 110.0
+    assert bench.claim() is None
+    assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
+    assert bench.room.promises() == {}
+
+
+def test_N25_a_claim_nobody_has_room_for_gets_one_event_and_is_looked_at_again_when_room_comes() -> None:
+    bench = immediate(driver=ScriptedDriver(capacities=[CapacityAnswer(99), CapacityAnswer(99)]))
+    for _ in range(20):
+        until = bench.claim()
+        assert until is not None
+        bench.now = max(until, bench.now)
+    assert bench.told.reasons() == ["NoNodeTakesClaim"]
+    assert bench.told.events[0][3].startswith("no node has taken the claim yet: no room on node foo: 100 bytes needed, 99 free")
+    assert bench.kube.asked == []
+    bench.driver.capacities = [CapacityAnswer(100)]
+    assert bench.room.room_grew(frozenset({"another"}), 100) == []
+    assert bench.room.room_grew(frozenset({"fake-class"}), 99) == []
+    assert bench.room.room_grew(frozenset({"fake-class"}), 100) == [UID]
+    bench.claim()
+    assert len(bench.kube.wrote("replace")) == 1
+
+
+def test_N23_a_node_that_had_the_claim_and_no_room_for_it_steps_back() -> None:
+    bench = Bench(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)]))
+    bench.see(claim=samples.claim(selected="foo"), class_=samples.class_(volumeBindingMode="Immediate"))
+    bench.kube.answers["replace"] = samples.claim_json(meta={"resourceVersion": "8"})
+    assert bench.claim() == 100.0
+    assert bench.claim() == 130.0, "the second delay, not the first"

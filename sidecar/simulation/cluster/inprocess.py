@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sidecar.kube import wire
-from sidecar.kube.api import Page, Resource, WatchEvent
-from sidecar.kube.errors import ApiError, NotFound, from_status
+from sidecar.kube.api import Page, Resource, WatchEvent, always
+from sidecar.kube.errors import ApiError, NotFound, Withdrawn, from_status
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.cluster import VERSION, Cluster
 from sidecar.simulation.cluster.deletion import Options
@@ -110,8 +110,17 @@ class InProcessApi:
         return await self._ask(call, lambda: _copy(self.cluster.create(resource, _copy(body), namespace=namespace).obj))
 
     async def replace(
-        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, namespace: str = "", subresource: str = ""
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        still: Callable[[], bool] = always,
     ) -> Json:
+        if not still():
+            raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
         whole = json.loads(body) if isinstance(body, bytes) else _copy(body)
 
         def act() -> Json:

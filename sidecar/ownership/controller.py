@@ -1,0 +1,154 @@
+"""Learns who may bid: the only file of this room that asks the API server.
+
+By lists and never by a watch: a watch of N nodes by N nodes is N² events for every change, and a list that is minutes old costs
+a step or a conflict now and then. Not knowing is no failure: without the right to list, the race is the random one.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+from sidecar.engine.backoff import jittered
+from sidecar.kube.api import CAPACITIES, CSI_NODES, KubeApi, Resource
+from sidecar.kube.errors import ApiError, Forbidden
+from sidecar.model import names
+from sidecar.model.objects import CapacityRecord, Class, Json
+from sidecar.ownership.roster import Roster
+
+log = logging.getLogger(__name__)
+
+# Pauses between two lists: the usual one, and the shortest when claims show that the order is wrong. If such a list teaches
+# nothing, the next one waits twice as long.
+_USUAL: Final = 600.0
+_SOONEST: Final = 60.0
+# When a whole DaemonSet starts, the lists come one after the other.
+_START_SPREAD: Final = 5.0
+
+
+class Contenders:
+    """`roster` is what is known; `run` keeps it up to date; `doubt` says that a claim came here that others should have taken."""
+
+    def __init__(
+        self,
+        *,
+        kube: KubeApi,
+        driver: str,
+        namespace: str,
+        classes: Callable[[], Mapping[str, Class]],
+        clock: Callable[[], float],
+        rng: Callable[[], float],
+    ) -> None:
+        self._kube = kube
+        self._driver = driver
+        self._namespace = namespace
+        self._classes = classes
+        self._clock = clock
+        self._rng = rng
+        self._nodes: frozenset[str] = frozenset()
+        self._free: dict[str, dict[str, int]] = {}
+        """By class, by the label of its publisher: bytes."""
+        self._rosters: dict[str, Roster] = {}
+        self._doubted = asyncio.Event()
+        self._listed_at = -math.inf
+        self._patience = _SOONEST
+        self._told = ""
+
+    def roster(self, class_name: str) -> Roster | None:
+        """None: nobody is known."""
+        if not self._nodes:
+            return None
+        if class_name not in self._rosters:
+            self._rosters[class_name] = Roster.of(self._nodes, self._free_of(class_name))
+        return self._rosters[class_name]
+
+    def doubt(self) -> None:
+        self._doubted.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.sleep(_START_SPREAD * self._rng())
+        while True:
+            await self._learn()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """The usual pause, or a shorter one once the order is doubted."""
+        try:
+            async with asyncio.timeout(jittered(_USUAL, self._rng, spread=0.2)):
+                await self._doubted.wait()
+                await asyncio.sleep(max(0.0, self._listed_at + jittered(self._patience, self._rng, spread=1.0) - self._clock()))
+        except TimeoutError:
+            if not self._doubted.is_set():
+                self._patience = _SOONEST
+        self._doubted.clear()
+
+    async def _learn(self) -> None:
+        self._listed_at = self._clock()
+        try:
+            nodes = frozenset([item["metadata"]["name"] async for item in self._all(CSI_NODES) if _runs(item, self._driver)])
+            free = await self._published() if nodes else {}
+        except ApiError as error:
+            self._tell(error)
+            return
+        same = (nodes, free) == (self._nodes, self._free)
+        self._patience = min(2.0 * self._patience, _USUAL) if same else _SOONEST
+        if nodes != self._nodes:
+            log.info("Contenders for claims that bind immediately", extra={"fields": {"nodes": len(nodes)}})
+        self._nodes, self._free, self._rosters, self._told = nodes, free, {}, ""
+
+    def _tell(self, error: ApiError) -> None:
+        """Once for each reason."""
+        if isinstance(error, Forbidden):
+            self._nodes, self._rosters = frozenset(), {}
+        kind = type(error).__name__
+        if self._told != kind:
+            what = "claims are raced for by random delay" if not self._nodes else "the former list stays in use"
+            log.warning("The contenders cannot be listed", extra={"fields": {"err": str(error), "so": what}})
+        self._told = kind
+
+    async def _published(self) -> dict[str, dict[str, int]]:
+        """Empty where this driver publishes no capacity, or it may not be listed: then all have equal shares."""
+        free: dict[str, dict[str, int]] = {}
+        if not self._namespace:
+            return free
+        try:
+            async for item in self._all(CAPACITIES, namespace=self._namespace, labels=f"{names.CAPACITY_DRIVER_LABEL}={self._driver}"):
+                record = CapacityRecord.of(item)
+                if record.capacity is not None:
+                    free.setdefault(record.class_name, {})[record.labels.get(names.CAPACITY_MANAGER_LABEL, "")] = record.capacity
+        except ApiError as error:
+            log.debug("Free space of other nodes is not known", extra={"fields": {"err": str(error)}})
+            return {}
+        return free
+
+    async def _all(self, resource: Resource, *, namespace: str = "", labels: str = "") -> AsyncIterator[Json]:
+        """From the API server's cache, which may be a little behind and costs it least."""
+        token = ""
+        while True:
+            version = "" if token else "0"
+            page = await self._kube.list_page(
+                resource, namespace=namespace, label_selector=labels, continue_token=token, resource_version=version
+            )
+            for item in page.items:
+                yield item
+            token = page.continue_token
+            if not token:
+                return
+
+    def _free_of(self, class_name: str) -> dict[str, int]:
+        """By node. A class that is not published, as Immediate ones mostly are not, is taken for one with the same parameters."""
+        published = self._free.get(class_name) or self._free.get(self._twin(class_name)) or {}
+        by_manager = {names.capacity_manager(node): node for node in self._nodes}
+        return {by_manager[manager]: free for manager, free in published.items() if manager in by_manager}
+
+    def _twin(self, class_name: str) -> str:
+        classes = self._classes()
+        mine = classes.get(class_name)
+        twins = (name for name, class_ in classes.items() if mine is not None and class_.parameters == mine.parameters)
+        return next((name for name in sorted(twins) if name in self._free), "")
+
+
+def _runs(csi_node: Json, driver: str) -> bool:
+    return any(item.get("name") == driver for item in (csi_node.get("spec") or {}).get("drivers") or ())

@@ -1,0 +1,191 @@
+"""What is known of the other contenders, and what is done where nothing is."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sidecar.kube.api import CSI_NODES, Page, Resource
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.ownership.controller import Contenders
+from sidecar.simulation.clock import run_virtual
+from tests import samples
+
+Json = dict[str, Any]
+
+
+def csi_node(name: str, *drivers: str) -> Json:
+    return {"metadata": {"name": name}, "spec": {"drivers": [{"name": driver, "nodeID": name} for driver in drivers]}}
+
+
+def capacity(node: str, free: str, class_name: str = "fake-class") -> Json:
+    labels = {"csi.storage.k8s.io/drivername": samples.DRIVER, "csi.storage.k8s.io/managed-by": f"external-provisioner-{node}"}
+    return {"metadata": {"name": f"csisc-{node}", "labels": labels}, "storageClassName": class_name, "capacity": free}
+
+
+@dataclass
+class Lists:
+    """An API server that only lists, in pages of two."""
+
+    nodes: list[Json] = field(default_factory=list)
+    capacities: list[Json] = field(default_factory=list)
+    failures: dict[str, ApiError] = field(default_factory=dict)
+    asked: list[tuple[float, str, str, str]] = field(default_factory=list)
+
+    async def list_page(
+        self, resource: Resource, *, namespace: str = "", label_selector: str = "", continue_token: str = "", resource_version: str = ""
+    ) -> Page:
+        self.asked.append((asyncio.get_running_loop().time(), resource.plural, continue_token, resource_version))
+        if resource.plural in self.failures:
+            raise self.failures[resource.plural]
+        items = self.nodes if resource == CSI_NODES else self.capacities
+        first = int(continue_token or 0)
+        rest = str(first + 2) if len(items) > first + 2 else ""
+        return Page(items[first : first + 2], "7", rest)
+
+    def times(self) -> list[float]:
+        return [at for at, plural, token, _ in self.asked if plural == "csinodes" and not token]
+
+
+def lists(count: int) -> Lists:
+    return Lists(
+        [csi_node(f"n{number}", samples.DRIVER) for number in range(count)] + [csi_node("other", "another-driver"), csi_node("bare")]
+    )
+
+
+def contenders(kube: Lists, *, namespace: str = "", rng: float = 0.5) -> Contenders:
+    """To be made inside the loop, whose clock it goes by."""
+    return Contenders(
+        kube=kube,  # type: ignore[arg-type]
+        driver=samples.DRIVER,
+        namespace=namespace,
+        classes=lambda: {"fake-class": samples.class_(), "twin": samples.class_(), "other": samples.class_(parameters={"a": "b"})},
+        clock=asyncio.get_running_loop().time,
+        rng=lambda: rng,
+    )
+
+
+def watched(kube: Lists, then: Callable[[Contenders], None], *, seconds: float, namespace: str = "ns") -> None:
+    """Lets it run so long, then looks."""
+
+    async def main() -> None:
+        room = contenders(kube, namespace=namespace)
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(seconds)
+        then(room)
+        running.cancel()
+
+    run_virtual(main())
+
+
+def test_the_nodes_whose_driver_is_ours_from_the_servers_cache_page_by_page() -> None:
+    kube = lists(5)
+
+    def then(room: Contenders) -> None:
+        roster = room.roster("fake-class")
+        assert roster is not None and sorted(roster.order("uid", 1)) == ["n0", "n1", "n2", "n3", "n4"]
+
+    watched(kube, then, seconds=10.0)
+    assert [(token, version) for _, plural, token, version in kube.asked if plural == "csinodes"] == [
+        ("", "0"),
+        ("2", ""),
+        ("4", ""),
+        ("6", ""),
+    ]
+
+
+def test_before_the_first_list_nobody_is_known() -> None:
+    def then(room: Contenders) -> None:
+        assert room.roster("fake-class") is None
+
+    watched(lists(3), then, seconds=1.0)
+
+
+def test_free_space_is_what_the_others_publish_for_the_class_or_for_one_with_its_parameters() -> None:
+    kube = lists(3)
+    kube.capacities = [capacity("n0", "1Gi"), capacity("n1", "4Gi"), capacity("gone", "9Gi")]
+
+    def then(room: Contenders) -> None:
+        for name in ("fake-class", "twin"):
+            roster = room.roster(name)
+            assert roster is not None and {item.node: item.free for item in roster.contenders} == {"n0": 2**30, "n1": 2**32, "n2": None}
+        other = room.roster("other")
+        assert other is not None and {item.free for item in other.contenders} == {None}
+
+    watched(kube, then, seconds=10.0)
+
+
+def test_a_list_in_ten_minutes_is_enough() -> None:
+    kube = lists(3)
+    watched(kube, lambda room: None, seconds=3600.0)
+    assert 5 <= len(kube.times()) <= 7
+
+
+def test_a_doubted_order_is_listed_anew_soon_and_less_soon_when_nothing_comes_of_it() -> None:
+    kube = lists(3)
+
+    async def main() -> None:
+        room = contenders(kube, rng=0.0)
+        running = asyncio.create_task(room.run())
+        for _ in range(3600):
+            await asyncio.sleep(1.0)
+            room.doubt()
+        running.cancel()
+
+    run_virtual(main())
+    pauses = [round(after - before) for before, after in zip(kube.times(), kube.times()[1:], strict=False)]
+    assert pauses[:4] == [60, 120, 240, 480]
+    assert all(pause >= 480 for pause in pauses[4:])
+
+
+def test_without_the_right_to_list_it_says_so_once_and_nobody_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    kube = lists(3)
+    kube.failures["csinodes"] = Forbidden("csinodes is forbidden", status=403)
+
+    def then(room: Contenders) -> None:
+        assert room.roster("fake-class") is None
+
+    watched(kube, then, seconds=3600.0)
+    assert [item.message for item in caplog.records].count("The contenders cannot be listed") == 1
+
+
+def test_without_the_right_to_list_capacities_all_have_equal_shares() -> None:
+    kube = lists(3)
+    kube.failures["csistoragecapacities"] = Forbidden("forbidden", status=403)
+
+    def then(room: Contenders) -> None:
+        roster = room.roster("fake-class")
+        assert roster is not None and {item.free for item in roster.contenders} == {None}
+
+    watched(kube, then, seconds=10.0)
+
+
+def test_an_outage_keeps_what_is_known() -> None:
+    kube = lists(3)
+
+    def then(room: Contenders) -> None:
+        roster = room.roster("fake-class")
+        assert roster is not None and len(roster) == 3
+
+    async def later() -> None:
+        await asyncio.sleep(100.0)
+        kube.failures["csinodes"] = Unavailable("away")
+
+    async def main() -> None:
+        room = contenders(kube)
+        running, failing = asyncio.create_task(room.run()), asyncio.create_task(later())
+        await asyncio.sleep(2000.0)
+        then(room)
+        running.cancel()
+        failing.cancel()
+
+    run_virtual(main())
+
+
+def test_a_list_without_our_driver_is_no_order_at_all() -> None:
+    def then(room: Contenders) -> None:
+        assert room.roster("fake-class") is None
+
+    watched(Lists([csi_node("n0", "another-driver")]), then, seconds=10.0)
