@@ -316,7 +316,7 @@ class Provisioner:
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
         progress = self._memory.of(uid)
         progress.began = self._clock()
-        progress.in_hand, progress.hopeless = True, False
+        progress.race, progress.in_hand, progress.hopeless = None, True, False
         # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
         progress.remembered = attempt.claim
         outcome: Outcome | None = None
