@@ -10,22 +10,18 @@ import asyncio
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import load
 from benchmarks.process_cost import Cost, cost_of
-from benchmarks.stage import OURS, PEER, Stage, a_stage, is_synced
-from tests.e2e.actors import Process
+from benchmarks.stage import OURS, PEER, Stage, a_stage, is_synced, say, wait
 
 EMPTY, FULL = "empty", "full"
-START_LIMIT = 120.0
-POLL = 0.02
 
 
 @dataclass(frozen=True)
@@ -112,15 +108,6 @@ def measure(stage: Stage, program: str, cluster: str, *, settle: float) -> Measu
         return Measurement(program, cluster, synced, cost_of(process.child.pid))
 
 
-def wait(condition: Callable[[], bool], process: Process, complaint: str) -> None:
-    """Until it comes true; the end of the benchmark if it does not."""
-    deadline = time.monotonic() + START_LIMIT
-    while not condition():
-        if process.child.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"hack/bench: {process.name} {complaint}; the end of its log:\n{process.output()[-4000:]}")
-        time.sleep(POLL)
-
-
 # --- what is said about it --------------------------------------------------------------------------------------------
 
 
@@ -201,8 +188,3 @@ def _grouped(measurements: Iterable[Measurement]) -> dict[tuple[str, str], list[
 
 def _median(values: list[float], digits: int) -> str:
     return f"{statistics.median(values):.{digits}f}"
-
-
-def say(message: str) -> None:
-    sys.stderr.write(f"bench: {message}\n")
-    sys.stderr.flush()

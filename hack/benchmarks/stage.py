@@ -1,55 +1,48 @@
-"""Where both programs are measured: one control plane, one CSI driver that is neither's own, and the same flags for both."""
+"""Where both programs are measured: one control plane, one CSI driver that both talk to, and the same flags for both."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
+from types import MappingProxyType
 
 import sidecar
-from tests.e2e.actors import GoDriver, Json, Process, Sidecar, storage_class
+from tests.e2e.actors import GoDriver, Json, OurDriver, Process, Sidecar, storage_class
 from tests.e2e.controlplane import REPOSITORY, ControlPlane, binaries
 
 NODE = "bench-node"
 CLASS = "late"
+SERVICE_ACCOUNT = "csi-provisioner"
 OURS, PEER = "csi-node-sidecar", "csi-provisioner"
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 # As drivers deploy them on nodes. -v=2 is also the least at which the peer says that a cache is complete.
 FLAGS = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--feature-gates=Topology=true", "-v=2")
 PEERS_CACHES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIStorageCapacity")
 ENVIRONMENT = {"NODE_NAME": NODE, "NAMESPACE": "default"}
+START_LIMIT = 120.0
+POLL = 0.02
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Stage:
+class Ground:
+    """What outlives a driver: the control plane, and the rights both programs have there."""
+
     plane: ControlPlane
-    driver: GoDriver
     role: Path
     """A kubeconfig with the rights of upstream's sample role."""
     bin_dir: Path
-    work: Path
 
-    def ours(self) -> Sidecar:
-        return Sidecar(self.work, node=NODE, address=self.driver.socket, kubeconfig=self.role, args=FLAGS, environ=ENVIRONMENT)
-
-    def peer(self) -> Process:
-        places = (f"--csi-address={self.driver.socket}", f"--kubeconfig={self.role}", "--http-endpoint=127.0.0.1:0")
-        return Process(PEER, [str(self.bin_dir / PEER), *places, *FLAGS], self.work, environ=ENVIRONMENT)
-
-    def has_capacity(self) -> bool:
-        """The proof that a program works, not only runs."""
-        return bool(self.plane.request("GET", CAPACITIES)["items"])
-
-    def forget_capacity(self) -> None:
-        """The objects outlive the program that made them, and the next one would adopt them."""
-        self.plane.request("DELETE", CAPACITIES)
+    def stage(self, driver: GoDriver | OurDriver, work: Path) -> Stage:
+        return Stage(self.plane, self.role, self.bin_dir, driver, work)
 
     def versions(self) -> dict[str, str]:
         server: Json = self.plane.request("GET", "/version")
@@ -64,6 +57,28 @@ class Stage:
         }
 
 
+@dataclass(frozen=True)
+class Stage(Ground):
+    driver: GoDriver | OurDriver
+    work: Path
+
+    def ours(self, *flags: str) -> Sidecar:
+        args = (*FLAGS, *flags)
+        return Sidecar(self.work, node=NODE, address=self.driver.socket, kubeconfig=self.role, args=args, environ=ENVIRONMENT)
+
+    def peer(self, *flags: str) -> Process:
+        places = (f"--csi-address={self.driver.socket}", f"--kubeconfig={self.role}", "--http-endpoint=127.0.0.1:0")
+        return Process(PEER, [str(self.bin_dir / PEER), *places, *FLAGS, *flags], self.work, environ=ENVIRONMENT)
+
+    def has_capacity(self) -> bool:
+        """The proof that a program works, not only runs."""
+        return bool(self.plane.request("GET", CAPACITIES)["items"])
+
+    def forget_capacity(self) -> None:
+        """The objects outlive the program that made them, and the next one would adopt them."""
+        self.plane.request("DELETE", CAPACITIES)
+
+
 def is_synced(program: Process) -> bool:
     """Everything it watches has been listed once. Ours answers that by /readyz, the peer has no such page and writes it to its log."""
     if isinstance(program, Sidecar):
@@ -72,17 +87,42 @@ def is_synced(program: Process) -> bool:
     return all(any(f'type="*v1.{kind}"' in line for line in complete) for kind in PEERS_CACHES)
 
 
+def wait(condition: Callable[[], bool], process: Process, complaint: str) -> None:
+    """Until it comes true; the end of the benchmark if it does not."""
+    deadline = time.monotonic() + START_LIMIT
+    while not condition():
+        if process.child.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"hack/bench: {process.name} {complaint}; the end of its log:\n{process.output()[-4000:]}")
+        time.sleep(POLL)
+
+
+def say(message: str) -> None:
+    sys.stderr.write(f"bench: {message}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def a_ground(work: Path, *parts: str, extra_args: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Iterator[Ground]:
+    """`parts` are built besides the servers and the peer."""
+    bin_dir = binaries("core", PEER, *parts)
+    with ControlPlane(bin_dir, work / "plane", extra_args=extra_args) as plane:
+        plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
+        role = plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
+        _compile_bytecode()
+        yield Ground(plane, role, bin_dir)
+
+
 @contextmanager
 def a_stage(work: Path, *, say: Say) -> Iterator[Stage]:
     """Everything is started, nothing of what is to be measured."""
-    bin_dir = binaries("core", "mock-driver", PEER)
     say("starting etcd, kube-apiserver and the CSI driver")
-    with ControlPlane(bin_dir, work / "plane") as plane, GoDriver(work, node=NODE, binary=bin_dir / "mock-driver") as driver:
-        plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
-        plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, driver.driver, "WaitForFirstConsumer"))
-        role = plane.kubeconfig_for(namespace="default", service_account="csi-provisioner")
-        _compile_bytecode()
-        yield Stage(plane, driver, role, bin_dir, work)
+    with a_ground(work, "mock-driver") as ground, GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver:
+        new_class(ground.plane, driver.driver)
+        yield ground.stage(driver, work)
+
+
+def new_class(plane: ControlPlane, driver: str) -> None:
+    plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, driver, "WaitForFirstConsumer"))
 
 
 def _compile_bytecode() -> None:
