@@ -320,6 +320,8 @@ TABLE: tuple[Row, ...] = (
              "How often to look for snapshots whose protection was left behind; 0 turns the search off.", check=_not_negative),
     _setting(PROVISIONING, "feature-gates", FEATURE_GATES, (),
              f"Name=true or Name=false, comma-separated; the flag may be repeated. Gates: {_GATE_NAMES}, {', '.join(_STAGES)}."),
+    _setting(PROVISIONING, "journal-dir", TEXT, "",
+             "Folder on the node in which creations under way are recorded; by default that of the driver's socket."),
     _setting(NODE, "node-deployment", BOOL, False, "Manage the volumes of this node. Required: this program does nothing else."),
     _setting(NODE, "node-deployment-immediate-binding", BOOL, True, "Also compete for claims with immediate binding."),
     _setting(NODE, "node-deployment-base-delay", DURATION, 20.0, "How long to wait at first before bidding for such a claim.",
@@ -416,6 +418,7 @@ class Config:
     extra_create_metadata: bool
     controller_publish_readonly: bool
     prevent_volume_mode_conversion: bool
+    journal_dir: str
     cloning_protection_threads: int
     snapshot_orphan_sweep_interval: float  # 0: off
     feature_gates: GatePairs

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import sidecar
@@ -41,6 +42,7 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.rules import lies_here
 from sidecar.provisioning.view import Here, Options
@@ -52,6 +54,7 @@ R = TypeVar("R")
 # Beside the driver's own deadline a look may take two requests and their limiter.
 _LOOK_SLACK: Final = 120.0
 _FLUSH_SECONDS: Final = 2.0
+_TAKE_OVER_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Doors:
     kube: KubeApi
     capacity_kube: KubeApi
     driver: Driver
+    journal: Journal = field(default_factory=NoJournal)
 
 
 def options_of(config: Config) -> Options:
@@ -145,6 +149,9 @@ class Sidecar:
             for item in (*self._required, *self._optional):
                 await item.wait_synced()
             log.info("Caches are complete", extra={"fields": {"claims": len(self.caches.claims), "volumes": len(self.caches.volumes)}})
+            # Before any claim is looked at: whoever was here before may have begun what a look would not see.
+            await self._take_over()
+            group.create_task(self._take_over_later(), name="journal")
             group.create_task(self.claims.run(), name="claims")
             group.create_task(self.volumes.run(), name="volumes")
             if self._config.enable_capacity:
@@ -155,6 +162,7 @@ class Sidecar:
         loops = [loop for loop in (self.claims, self.volumes, self._capacity) if loop is not None]
         ended = await asyncio.gather(*(loop.drain(limit) for loop in loops))
         await self._recorder.flush(_FLUSH_SECONDS)
+        await self._doors.journal.close()
         return all(ended)
 
     def wake_all(self) -> None:
@@ -169,6 +177,16 @@ class Sidecar:
         """For /debug/queue."""
         loops = [loop for loop in (self.claims, self.volumes, self._capacity) if loop is not None]
         return {loop.name: loop.snapshot() for loop in loops}
+
+    async def _take_over(self) -> None:
+        for uid in await self.provisioner.take_over():
+            self.claims.add(uid)
+
+    async def _take_over_later(self) -> None:
+        """A process that ran on beside this one, as with a DaemonSet that surges, may have left something when it ended."""
+        while True:
+            await asyncio.sleep(_TAKE_OVER_SECONDS)
+            await self._take_over()
 
     # --- claims and volumes -------------------------------------------------------------------------------------------
 
@@ -193,6 +211,7 @@ class Sidecar:
             attachments_known=self._attachments_known,
             memory=self._memory,
             contenders=self._contenders,
+            journal=self._doors.journal,
             dry_run=self._config.dry_run,
         )
 
@@ -316,7 +335,7 @@ class Sidecar:
             dry_run=self._config.dry_run,
         )
         self._tools.metrics.enable_capacity_metrics()
-        loop = self._loop("csistoragecapacity", room.handle, self._config.capacity_threads, room.attempts)
+        loop = self._loop("csistoragecapacity", room.handle_in_turn, self._config.capacity_threads, room.attempts)
         group.create_task(records.run(), name=f"reflector {CAPACITIES}")
         await records.wait_synced()
         self._capacity, self._publisher = loop, room
@@ -454,7 +473,15 @@ class Opened:
         capacity_kube = self.kube.with_limits(qps=config.kube_api_capacity_qps, burst=config.kube_api_capacity_burst)
         component = f"{driver.info.name}_{config.pod_name or platform.node()}_{uuid.uuid4()}"
         recorder = EventRecorder(self.kube, component=component, host=config.node_name)
-        return Sidecar(config, Doors(self.kube, capacity_kube, driver), self.tools, recorder=recorder)
+        return Sidecar(config, Doors(self.kube, capacity_kube, driver, self._journal()), self.tools, recorder=recorder)
+
+    def _journal(self) -> Journal:
+        if self.config.dry_run:
+            return NoJournal()
+        scope = self.tools.health.scope("journal", gates_ready=False)
+        scope.report(OK())
+        folder = Path(self.config.journal_dir) if self.config.journal_dir else Path(self.config.csi_address).parent
+        return FileJournal(folder, self.connection.driver.info.name, on_state=lambda why: scope.report(Degraded(why) if why else OK()))
 
     async def close(self) -> None:
         await self.connection.close()

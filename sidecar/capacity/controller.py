@@ -31,7 +31,7 @@ _PACE: Final = 1.0
 
 
 class CapacityPublisher:
-    """`handle` is given to the loop, with the class's name as the key; it returns when to look again."""
+    """`handle_in_turn` is given to the loop, with the class's name as the key; it returns when to look again."""
 
     def __init__(
         self,
@@ -95,6 +95,12 @@ class CapacityPublisher:
             wall=self._wall(),
             failing_since=failing[0] if failing else None,
         )
+
+    async def handle_in_turn(self, class_name: str) -> float | None:
+        """What is given to the loop. A change that came between taking the key and this look asked for another one at once, not
+        knowing of this one: it has its turn like every other."""
+        soonest = self.soonest(class_name)
+        return soonest if soonest > self._clock() else await self.handle(class_name)
 
     async def handle(self, class_name: str) -> float | None:
         """One look at a class and at most one write."""

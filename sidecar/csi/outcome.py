@@ -85,6 +85,10 @@ class Refused:
     why: str
     infeasible: bool = False
     """Asking again with the same arguments is pointless for a long while."""
+    doubtful: bool = False
+    """It names no reason why there could be nothing: drivers have said so of volumes that were there all the same."""
+    occupied: bool = False
+    """Something of that name is there, which is not what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Unmeasured:
 
 Outcome = Done | MaybeRunning | NeverSent | NoSpaceHere | Refused
 
+_SAYS_NOTHING: Final = frozenset({Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS})
 _MAY_BE_RUNNING: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
 
@@ -109,7 +114,12 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
         return MaybeRunning(str(error))
     if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
         return NoSpaceHere(str(error))
-    return Refused(str(error), infeasible=error.code is Code.INVALID_ARGUMENT)
+    return Refused(
+        str(error),
+        infeasible=error.code is Code.INVALID_ARGUMENT,
+        doubtful=error.code in _SAYS_NOTHING,
+        occupied=error.code is Code.ALREADY_EXISTS,
+    )
 
 
 async def measure(driver: Driver, query: CapacityQuery) -> CapacityAnswer | Unmeasured:

@@ -152,6 +152,10 @@ class Metrics:
         """A claim was left to others because this node has no room for it."""
         self._insufficient.inc()
 
+    def leak_suspected(self) -> None:
+        """A volume may be left on the node that this program cannot find."""
+        self._suspected.inc()
+
     def driver_connected(self, connected: bool) -> None:
         self._driver_connected.set(connected)
 
@@ -246,6 +250,7 @@ class Metrics:
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")
+        self._suspected = self._counter("suspected_leaks_total", "Volumes that may be left on this node and cannot be found.")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
         self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")

@@ -5,12 +5,12 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from sidecar.csi.api import CapacityAnswer, Driver
-from sidecar.csi.outcome import Done, DriverError, NeverSent, NotSent, Outcome, measure, of_failure
+from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, NotSent, Outcome, Refused, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, Change, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable, Withdrawn
@@ -26,10 +26,14 @@ from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import after_conflict
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning import volume as volumes
+from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.journal import Journal, NoJournal
+from sidecar.provisioning.leftovers import Again, Gone, Leftovers
 from sidecar.provisioning.memory import Memory, Progress
 from sidecar.provisioning.rules import (
     Bid,
     ClaimDecision,
+    CleanUp,
     Conclusion,
     Create,
     Empty,
@@ -94,6 +98,7 @@ class Provisioner:
         attachments_known: Callable[[], bool],
         memory: Memory,
         contenders: Contenders | None = None,
+        journal: Journal | None = None,
         dry_run: bool = False,
     ) -> None:
         self._here = here
@@ -111,6 +116,8 @@ class Provisioner:
         self._dry_run = dry_run
         self._memory = memory
         self._contenders = contenders
+        self._journal: Journal = journal or NoJournal()
+        self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=_no_secrets)
         self._emptying: dict[str, float] = {}
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
@@ -123,8 +130,8 @@ class Provisioner:
         """The picture of one claim. Nothing here waits, so it is one consistent moment."""
         progress = self._memory.get(uid) or Progress()
         here, cached = self._here(), self._caches.claims.get(uid)
-        claim = cached or progress.remembered
-        name = claim and self._volume_name(claim)
+        claim, begun = cached or progress.remembered, self._memory.begun(uid)
+        name = self._volume_name(claim) if claim else begun.request.name if begun else None
         return ClaimView(
             now=self._clock(),
             here=here,
@@ -134,6 +141,7 @@ class Provisioner:
             volume=self._caches.volumes.get(name) if name else None,
             race=progress.race,
             roster=self._roster(claim.class_name) if claim else None,
+            begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
             stored=progress.stored,
@@ -251,6 +259,8 @@ class Provisioner:
                 return self._failed(uid, claim, why)
             case Create():
                 return await self._create(uid, view, decision)
+            case CleanUp(begun):
+                return await self._clean_up(uid, begun)
             case Store():
                 return await self._store(uid, decision)
             case Reschedule():
@@ -319,10 +329,13 @@ class Provisioner:
         progress.race, progress.in_hand, progress.hopeless = None, True, False
         # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
         progress.remembered = attempt.claim
+        first = await self._begin(attempt)
         outcome: Outcome | None = None
         try:
             self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
             outcome = await self._ask_driver(view, attempt)
+            if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
+                self._concluded(uid, outcome)
             conclusion = conclude(view, attempt, outcome)
             self._note(uid, attempt.claim, conclusion)
             progress.remembered = None
@@ -331,6 +344,52 @@ class Provisioner:
             progress.in_hand = False
             if not isinstance(outcome, NeverSent):
                 self._space.changed(attempt.claim.class_name, placed=isinstance(outcome, Done) and view.here.with_topology)
+
+    async def _begin(self, attempt: Create) -> bool:
+        """From here on a volume may exist, whatever becomes of this process. Whether this is the first attempt that leaves a trace."""
+        claim = attempt.claim
+        if self._memory.begun(claim.uid) is not None:
+            return False
+        begun = Begun(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request)
+        self._memory.began(begun)
+        await self._journal.begin(begun)
+        return True
+
+    def _concluded(self, uid: str, outcome: Outcome) -> None:
+        """The driver has said that there is no volume. If it gives no reason, it is asked once more when the claim has gone."""
+        if not (isinstance(outcome, Refused) and outcome.doubtful):
+            self._end(uid)
+
+    def _end(self, uid: str) -> None:
+        if self._memory.ended(uid):
+            self._journal.end(uid)
+
+    async def take_over(self) -> list[str]:
+        """The claims for which processes that are gone have begun a creation."""
+        found = await self._journal.take_over()
+        for begun in found:
+            if self._memory.begun(begun.uid) is None:
+                self._memory.began(begun)
+        return [begun.uid for begun in found]
+
+    async def _clean_up(self, uid: str, begun: Begun) -> float | None:
+        fields = {"claim": begun.full_name, "uid": uid, "volume": begun.request.name}
+        found = await self._leftovers.clear(begun)
+        self._space.changed(begun.class_name, placed=self._here().with_topology)
+        match found:
+            case Gone(why, suspected):
+                log.log(logging.WARNING if suspected else logging.INFO, "A creation is settled", extra={"fields": fields | {"why": why}})
+                if suspected:
+                    self._metrics.leak_suspected()
+                self._end(uid)
+                self._memory.forget(uid)
+                self.claim_attempts.forget(uid)
+                return self._clock() if uid in self._caches.claims else None
+            case Again(why, denied):
+                log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
+                if denied:
+                    self._memory.began(replace(begun, denials=begun.denials + 1))
+                return self._later(uid)
 
     async def _ask_driver(self, view: ClaimView, attempt: Create) -> Outcome:
         try:
@@ -367,6 +426,7 @@ class Provisioner:
         except DriverError as error:
             self._memory.of(uid).remembered = claim
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
+        self._end(uid)
         return f"{why}; it was deleted again"
 
     async def _reschedule(self, uid: str, decision: Reschedule) -> float | None:
@@ -475,18 +535,19 @@ class Provisioner:
     def _settle(self, uid: str, view: ClaimView) -> None:
         """Nothing is to be done. What was remembered goes, unless the cache has yet to show what this process did."""
         progress = self._memory.get(uid)
-        if progress is None or (progress.stored and view.claim is not None and not view.claim.volume_name):
+        if progress is not None and progress.stored and view.claim is not None and not view.claim.volume_name:
+            return
+        self._end(uid)
+        if progress is None:
             return
         if progress.races and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
             self._metrics.race_lost()
-        if progress.remembered is not None and view.claim is not None:
-            fields = {"claim": view.claim.full_name, "uid": uid, "node": view.claim.selected_node}
-            log.warning("A creation that may still be running is given up: the claim went elsewhere", extra={"fields": fields})
         self._memory.forget(uid)
 
     def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
         progress = self._memory.of(uid)
         progress.unsaved, progress.remembered, progress.stored = None, None, True
+        self._end(uid)
         if uid not in self._caches.claims:
             self._memory.forget(uid)  # it was deleted meanwhile: no event of it will come
         seconds = self._clock() - progress.began if progress.began is not None else 0.0
@@ -530,6 +591,10 @@ class Provisioner:
     def _tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
         ref = ObjectRef("v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.uid, claim.resource_version)
         self._recorder.record(ref, type_, reason, message, once=once)
+
+
+async def _no_secrets(_: tuple[str, str] | None) -> Mapping[str, str]:
+    return {}
 
 
 def _is_provisioning(claim: Claim) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sidecar.model.objects import Claim, Json, Volume
 from sidecar.ownership.rules import Race
+from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.view import Leaving
 
 
@@ -41,6 +42,7 @@ class Memory:
         self._claims: dict[str, Progress] = {}
         self._leaving: dict[str, tuple[str, Leaving]] = {}
         self._doubted: set[str] = set()
+        self._begun: dict[str, Begun] = {}
 
     def of(self, uid: str) -> Progress:
         """To be written to; a new one if there is none."""
@@ -52,6 +54,17 @@ class Memory:
     def forget(self, uid: str) -> None:
         self._claims.pop(uid, None)
         self._doubted.discard(uid)
+
+    def began(self, begun: Begun) -> None:
+        """A volume may exist for it from now on. This is not forgotten with the claim."""
+        self._begun[begun.uid] = begun
+
+    def begun(self, uid: str) -> Begun | None:
+        return self._begun.get(uid)
+
+    def ended(self, uid: str) -> bool:
+        """Nothing is left of it, or its PersistentVolume is stored. Whether it was known at all."""
+        return self._begun.pop(uid, None) is not None
 
     def doubt(self, uid: str) -> None:
         """The claim's volume has gone: either its claim went before it, of which the watch may be late to tell, or it is needed anew."""
@@ -68,6 +81,8 @@ class Memory:
     def concerns(self, uid: str) -> bool:
         """Whether something is under way for the claim."""
         progress = self._claims.get(uid)
+        if uid in self._begun:
+            return True
         if progress is None:
             return False
         return progress.in_hand or any(item is not None for item in (progress.race, progress.remembered, progress.unsaved))
@@ -89,7 +104,10 @@ class Memory:
 
     def under_way(self) -> list[str]:
         """Claims that something may have been begun for, whether or not the cache still has them."""
-        return [uid for uid, progress in self._claims.items() if progress.remembered is not None]
+        return [
+            *self._begun,
+            *(uid for uid, progress in self._claims.items() if progress.remembered is not None and uid not in self._begun),
+        ]
 
     def in_progress(self) -> int:
         """Claims whose creation may still be running in the driver."""

@@ -16,6 +16,7 @@ from sidecar.ownership.claim_write import with_selected_node, without_selected_n
 from sidecar.ownership.rules import Race
 from sidecar.provisioning import request as requests
 from sidecar.provisioning import volume as volumes
+from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.request import Unfit
 from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
 from sidecar.provisioning.volume import Unusable
@@ -82,6 +83,14 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanUp:
+    """A volume may have been made for a claim that has no use for it any more: find it and delete it."""
+
+    begun: Begun = field(repr=False)
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """The volume exists: write its PersistentVolume."""
 
@@ -125,17 +134,17 @@ class Reschedule:
     why: str
 
 
-ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Create | Store | Reschedule
+ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Create | Store | Reschedule | CleanUp
 Conclusion = Store | Undo | Retry | Remember | Reschedule
 
 
 def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
     claim = view.claim
-    if claim is None:
-        return Ignore("the claim is gone, bound, or another node's")
-    if view.unsaved is not None:
+    if claim is not None and view.unsaved is not None:
         return Store(claim, view.unsaved, "the volume exists and its PersistentVolume is not stored yet")
+    if claim is None or _is_elsewhere(view, claim):
+        return _after_all(view, claim)
     if done := _done(view, claim):
         return done
     if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
@@ -160,6 +169,25 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
             return Reschedule(claim, without_selected_node(claim.whole), why)
         case Refused(why, infeasible):
             return Retry(claim, why, infeasible=infeasible)
+
+
+def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:
+    """Whether a creation that was begun here has lost its use: the claim is bound, or was given to nobody or to another node."""
+    return view.begun is not None and (bool(claim.volume_name) or claim.selected_node != view.here.node)
+
+
+def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp:
+    """What is left to do where nothing is to be created."""
+    whose = "the claim is gone, bound, or another node's" if claim is None else f"the claim is {_whereabouts(claim)}"
+    if view.begun is None:
+        return Ignore(whose)
+    if view.stored or (view.volume is not None and view.volume.claim is not None and view.volume.claim.uid == view.begun.uid):
+        return Ignore(f"volume {view.begun.request.name} exists for it")
+    return CleanUp(view.begun, f"{whose}, and a volume may have been made for it here")
+
+
+def _whereabouts(claim: Claim) -> str:
+    return f"bound to {claim.volume_name}" if claim.volume_name else f"selected for node {claim.selected_node or '(none)'}"
 
 
 def _done(view: ClaimView, claim: Claim) -> Ignore | Refuse | None:

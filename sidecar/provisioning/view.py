@@ -11,6 +11,7 @@ from sidecar.model.topology import Segment
 from sidecar.ownership.placement import Placement, RandomDelay
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import OwnershipView, Race
+from sidecar.provisioning.begun import Begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class ClaimView:
     """Bytes of that space that other claims of this node will take."""
     roster: Roster | None = None
     """Who may bid for the claim besides; None when that is not known."""
+    begun: Begun | None = None
+    """A creation whose end is not known, by this process or one before it."""
     remembered: bool = False
     """An earlier attempt may still be running in the driver."""
     unsaved: dict[str, Any] | None = None

@@ -198,3 +198,14 @@ def test_a_figure_that_cannot_be_renewed_is_marked_and_the_mark_goes_with_the_ne
     bench.driver.capacities = [CapacityAnswer(2**30)]
     bench.look()
     assert bench.kube.wrote("replace")[-1]["metadata"]["annotations"] == {"somebody": "else"}
+
+
+def test_a_look_that_was_asked_for_without_knowing_of_the_last_one_waits_for_its_turn() -> None:
+    bench = Bench().see(record())
+    bench.look()
+    bench.now = 100.1
+    assert asyncio.run(bench.room.handle_in_turn("fake-class")) == 101.0
+    assert bench.driver.count("capacity") == 1
+    bench.now = 101.0
+    asyncio.run(bench.room.handle_in_turn("fake-class"))
+    assert bench.driver.count("capacity") == 2

@@ -72,6 +72,7 @@ ALL = {
     "controller_persistentvolume_delete_failed_total": ("counter", {"class"}),
     "controller_persistentvolume_delete_duration_seconds": ("histogram", {"class"}),
     "csi_node_sidecar_capacities_stale": ("gauge", set()),
+    "csi_node_sidecar_suspected_leaks_total": ("counter", set()),
     "csistoragecapacities_desired_goal": ("gauge", set()),
     "csistoragecapacities_desired_current": ("gauge", set()),
     "csistoragecapacities_obsolete": ("gauge", set()),

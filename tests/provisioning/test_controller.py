@@ -161,7 +161,7 @@ def test_M10_M12_a_creation_that_may_run_on_survives_the_claim() -> None:
 
 
 def test_M16_a_final_answer_ends_the_remembering() -> None:
-    bench = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED), rpc(Code.INTERNAL)]))
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED), rpc(Code.FAILED_PRECONDITION)]))
     bench.claim()
     bench.claim()
     assert bench.memory.in_progress() == 0

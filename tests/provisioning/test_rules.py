@@ -149,7 +149,9 @@ def test_V9_every_code(code: Code, may_reschedule: bool) -> None:
     elif code is Code.RESOURCE_EXHAUSTED and may_reschedule:
         assert isinstance(outcome, NoSpaceHere)
     else:
-        assert outcome == Refused(outcome.why, infeasible=code is Code.INVALID_ARGUMENT)
+        doubtful = code in (Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS)
+        infeasible, occupied = code is Code.INVALID_ARGUMENT, code is Code.ALREADY_EXISTS
+        assert outcome == Refused(outcome.why, infeasible=infeasible, doubtful=doubtful, occupied=occupied)
 
 
 def look(**changes: Any) -> VolumeDecision:

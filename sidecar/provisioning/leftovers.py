@@ -1,0 +1,110 @@
+"""Finds the volume of a creation that was begun and has lost its claim, and deletes it. The other file of this room that waits.
+
+CreateVolume is idempotent by name, so to ask once more is the one way of finding the volume that every driver has: it answers with
+the one that is there, or makes one that is deleted at once. Deleting cannot be taken back; so before each question to the driver
+the API server itself is asked whether the volume has found a use after all.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.csi.api import Driver
+from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.model.objects import Claim, Volume
+from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.rules import lies_here
+from sidecar.provisioning.view import Here
+
+log = logging.getLogger(__name__)
+
+# A driver that says so often, in words that leave a doubt, that there is nothing, is believed.
+_MOST_DENIALS: Final = 3
+
+Secrets = Callable[[tuple[str, str] | None], Awaitable[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing is left of it, or it is in use: either way there is no more to do."""
+
+    why: str
+    suspected: bool = False
+    """Something may be left that this program cannot find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """It is not known yet. Asked again with back-off."""
+
+    why: str
+    denied: bool = False
+
+
+class Leftovers:
+    def __init__(self, *, here: Callable[[], Here], kube: KubeApi, driver: Driver, secrets: Secrets) -> None:
+        self._here = here
+        self._kube = kube
+        self._driver = driver
+        self._secrets = secrets
+
+    async def clear(self, begun: Begun) -> Gone | Again:
+        """At most two calls to the driver."""
+        try:
+            if used := await self._used(begun):
+                return Gone(used)
+            secrets = await self._secrets(begun.secret)
+            outcome = await self._find(begun, secrets)
+            if not isinstance(outcome, Done):
+                return _without_volume(begun, outcome)
+            if used := await self._used(begun):
+                return Gone(used)
+            await self._driver.delete_volume(outcome.volume.volume_id, secrets=secrets)
+        except (ApiError, DriverError) as error:
+            return Again(str(error))
+        log.info(
+            "A volume that had lost its claim was deleted",
+            extra={
+                "fields": {"claim": begun.full_name, "uid": begun.uid, "volume": begun.request.name, "handle": outcome.volume.volume_id}
+            },
+        )
+        return Gone("its volume was deleted")
+
+    async def _used(self, begun: Begun) -> str:
+        """How the volume is used, or may be again; empty when nobody can have a use for it."""
+        here = self._here()
+        try:
+            volume = Volume.of(await self._kube.get(VOLUMES, begun.request.name))
+            if volume.claim is not None and volume.claim.uid == begun.uid and lies_here(here, volume):
+                return f"PersistentVolume {volume.name} is stored"
+        except NotFound:
+            pass
+        try:
+            claim = Claim.of(await self._kube.get(CLAIMS, begun.name, namespace=begun.namespace))
+        except NotFound:
+            return ""
+        wanted = claim.uid == begun.uid and not claim.volume_name and claim.selected_node == here.node
+        return "the claim is this node's again" if wanted else ""
+
+    async def _find(self, begun: Begun, secrets: Mapping[str, str]) -> Outcome:
+        try:
+            return Done(await self._driver.create_volume(begun.request, secrets=secrets))
+        except DriverError as error:
+            return of_failure(error, may_reschedule=False)
+
+
+def _without_volume(begun: Begun, outcome: MaybeRunning | NeverSent | NoSpaceHere | Refused) -> Gone | Again:
+    match outcome:
+        case MaybeRunning(why) | NeverSent(why):
+            return Again(why)
+        case Refused(why, occupied=True):
+            return Gone(f"something else has its name: {why}", suspected=True)
+        case Refused(why, doubtful=True) if begun.denials + 1 < _MOST_DENIALS:
+            return Again(why, denied=True)
+        case Refused(why, doubtful=True):
+            return Gone(f"the driver has said {_MOST_DENIALS} times that there is nothing: {why}", suspected=True)
+        case Refused(why) | NoSpaceHere(why):
+            return Gone(f"there is nothing: {why}")
