@@ -117,6 +117,7 @@ def test_flags_of_our_own_are_few():
         "capacity-reserve-pending",
         "capacity-stale-after",
         "node-deployment-placement",
+        "journal-dir",
     }
 
 
