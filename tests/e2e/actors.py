@@ -159,6 +159,25 @@ class Sidecar(Process):
         return True
 
 
+class Peer(Process):
+    """external-provisioner, which users have had there so far and may go back to."""
+
+    def __init__(
+        self,
+        work: Path,
+        *,
+        binary: Path,
+        node: str,
+        address: Path | str,
+        kubeconfig: Path | str,
+        args: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        places = (f"--csi-address={address}", f"--kubeconfig={kubeconfig}", "--http-endpoint=127.0.0.1:0")
+        command = [str(binary), "--node-deployment", "--feature-gates=Topology=true", "-v=4", *places, *args]
+        super().__init__(f"peer-{node}", command, work, environ={"NODE_NAME": node, **(environ or {})})
+
+
 class OurDriver(Process):
     """The driver of `sidecar.simulation`, served; its state and its calls are in files that outlive it."""
 

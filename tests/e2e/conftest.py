@@ -16,6 +16,7 @@ CLAIMS, PODS = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/nam
 VOLUMES, NODES = "/api/v1/persistentvolumes", "/api/v1/nodes"
 CLASSES, CSI_NODES, DRIVERS = (f"/apis/storage.k8s.io/v1/{name}" for name in ("storageclasses", "csinodes", "csidrivers"))
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
+DAEMON_SETS, DEPLOYMENTS = (f"/apis/apps/v1/namespaces/default/{name}" for name in ("daemonsets", "deployments"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def bin_dir() -> Path:
     return binaries("core", "kwok", "mock-driver")
+
+
+@pytest.fixture(scope="session")
+def peer_binary() -> Path:
+    """external-provisioner, built from its own module."""
+    return binaries("csi-provisioner") / "csi-provisioner"
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +70,16 @@ class Cluster:
     def delete(self, path: str, name: str) -> None:
         self.plane.request("DELETE", f"{path}/{name}")
 
+    def patch(self, path: str, name: str, change: Json) -> Json:
+        return self.plane.request("PATCH", f"{path}/{name}", change, content_type="application/merge-patch+json")
+
+    def revision(self, path: str) -> str:
+        """The moment from which on `history` is to tell."""
+        return str(self.plane.request("GET", path)["metadata"]["resourceVersion"])
+
+    def history(self, path: str, since: str) -> list[Json]:
+        return self.plane.history(path, since=since)
+
     def exists(self, path: str, name: str) -> bool:
         return any(item["metadata"]["name"] == name for item in self.items(path))
 
@@ -73,7 +90,9 @@ class Cluster:
         return self.items(f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name}")
 
     def clean(self) -> None:
-        """Pods first, so that nothing holds a claim; finalizers of drivers that are gone are taken off by hand."""
+        """What makes pods first, then pods, so that nothing holds a claim; finalizers of drivers that are gone are taken off by hand."""
+        for path in (DAEMON_SETS, DEPLOYMENTS):
+            self.plane.request("DELETE", path)
         for path in (PODS, CLAIMS):
             self.plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
         for path in (PODS, CLAIMS, VOLUMES):

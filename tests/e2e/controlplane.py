@@ -389,6 +389,11 @@ class ControlPlane:
         answer: Json = json.loads(self._send(method, path, body, content_type=content_type))
         return answer
 
+    def history(self, path: str, *, since: str) -> list[Json]:
+        """What a collection went through after that resourceVersion, as a watch tells it: no state is missed between two looks."""
+        wire = self._send("GET", f"{path}?watch=true&resourceVersion={since}&timeoutSeconds=1")
+        return [json.loads(line) for line in wire.splitlines()]
+
     def kubectl(self, *args: str, input: str | None = None) -> str:
         """What it prints on stdout; a failure is an error with what it said."""
         command = [str(self._bin_dir / "kubectl"), f"--kubeconfig={self.kubeconfig}", *args]
