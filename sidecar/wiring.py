@@ -362,6 +362,8 @@ class Sidecar:
             return record if capacity_rules.is_managed(record, publisher) else None
 
         def changed(change: Change[CapacityRecord]) -> None:
+            if change.new is not None and self._publisher is not None:
+                self._publisher.appeared(change.new.class_name)
             for record in (change.old, change.new):
                 if record is not None:
                     # Mostly it is our own write that comes back, and there is nothing to be done about that one.

@@ -76,6 +76,10 @@ class CapacityPublisher:
         """Every class that has, or should have, an object: what to look at when everything may have changed."""
         return {class_.name for class_ in self._classes.values()} | {record.class_name for record in self._records.values()}
 
+    def appeared(self, class_name: str) -> None:
+        """The watch shows an object. Should it be gone again by the next look, there is nothing to wait for."""
+        self._settling.pop(class_name, None)
+
     def soonest(self, class_name: str, *, at_once: bool = True) -> float:
         """When a class is to be looked at because something has changed, or is about to."""
         now = self._clock()
@@ -106,8 +110,6 @@ class CapacityPublisher:
         """One look at a class and at most one write."""
         self._busy[class_name] = self._clock()
         view = self.view(class_name)
-        if view.records:
-            self._settling.pop(class_name, None)
         decision = decide(view)
         if isinstance(decision, Measure):
             view = await self._measured(class_name, decision)

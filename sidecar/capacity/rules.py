@@ -70,9 +70,16 @@ def decide(view: CapacityView) -> Decision:
     """The next step towards exactly one right object for an eligible class, and none for any other."""
     if excluded := _excluded(view):
         return Withdraw(view.records[0], excluded) if view.records else Rest(None, excluded)
-    right, wrong = _sort(view)
+    right, duplicates, wrong = _sort(view)
     if wrong:
-        return Withdraw(wrong[0], "a duplicate, or for a segment that is not this node's")
+        return Withdraw(wrong[0], "it is for a segment that is not this node's")
+    decision = _keep_right(view, right)
+    if duplicates and isinstance(decision, Rest):
+        return Withdraw(duplicates[0], "a duplicate")  # not before the one that stays is right
+    return decision
+
+
+def _keep_right(view: CapacityView, right: CapacityRecord | None) -> Decision:
     if right is None and view.answer is None and view.now < view.settling_until:
         return Rest(view.settling_until, "the object was created a moment ago and the watch has not shown it yet")
     if view.standing.publishes_zero:
@@ -111,12 +118,12 @@ def _excluded(view: CapacityView) -> str:
     return ""
 
 
-def _sort(view: CapacityView) -> tuple[CapacityRecord | None, list[CapacityRecord]]:
-    """The one object to keep, the oldest name first, and the ones that must go."""
+def _sort(view: CapacityView) -> tuple[CapacityRecord | None, list[CapacityRecord], list[CapacityRecord]]:
+    """The one object to keep, the first by name; others for the same place; and those for any other."""
     wanted = view.publisher.segment.labels()
-    ordered = sorted(view.records, key=lambda record: (record.node_topology != wanted, record.name))
-    keep = ordered[0] if ordered and ordered[0].node_topology == wanted else None
-    return keep, [record for record in ordered if record is not keep]
+    ordered = sorted(view.records, key=lambda record: record.name)
+    here = [record for record in ordered if record.node_topology == wanted]
+    return (here[0] if here else None), here[1:], [record for record in ordered if record.node_topology != wanted]
 
 
 def _query(view: CapacityView) -> CapacityQuery:
@@ -163,7 +170,7 @@ def _compare(view: CapacityView, right: CapacityRecord | None, figure: Figure) -
         return Update(right, body, f"{figure.why}; {right.capacity} are published")
     if right.stale_since:
         return Update(right, body, f"{figure.why}; the figure is fresh again")
-    if view.publisher.owner is not None and view.publisher.owner.uid not in {owner.uid for owner in right.owners}:
+    if view.publisher.owner is not None and view.publisher.owner.uid not in {owner.uid for owner in right.owners if owner.controller}:
         return Update(right, body, f"the owner {view.publisher.owner.kind} {view.publisher.owner.name} is missing")
     return Rest(view.now + view.publisher.poll_interval, f"{figure.why}, as published")
 

@@ -37,6 +37,7 @@ from sidecar.provisioning.rules import (
     Conclusion,
     Create,
     Empty,
+    Finalize,
     Hold,
     Ignore,
     Measure,
@@ -56,7 +57,7 @@ from sidecar.provisioning.rules import (
     decide_volume,
     lies_here,
 )
-from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
+from sidecar.provisioning.view import ClaimView, Here, Infeasible, Leaving, VolumeView
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,7 @@ class Provisioner:
             begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
+            infeasible=progress.infeasible,
             stored=progress.stored,
             returning=progress.returning,
         )
@@ -246,7 +248,8 @@ class Provisioner:
                 self._settle(uid, view)
                 return None
             case Wait(until, race):
-                self._memory.of(uid).race = race
+                if race is not None:
+                    self._memory.of(uid).race = race
                 return until
             case Tell(claim, race, why):
                 self._memory.of(uid).race = race
@@ -339,7 +342,7 @@ class Provisioner:
             conclusion = conclude(view, attempt, outcome)
             self._note(uid, attempt.claim, conclusion)
             progress.remembered = None
-            return await self._follow(uid, conclusion)
+            return await self._follow(uid, attempt, conclusion)
         finally:
             progress.in_hand = False
             if not isinstance(outcome, NeverSent):
@@ -397,7 +400,7 @@ class Provisioner:
         except DriverError as error:
             return of_failure(error, may_reschedule=view.here.with_topology and bool(attempt.claim.selected_node))
 
-    async def _follow(self, uid: str, conclusion: Conclusion) -> float | None:
+    async def _follow(self, uid: str, attempt: Create, conclusion: Conclusion) -> float | None:
         match conclusion:
             case Store(claim, body):
                 self._memory.of(uid).unsaved, self._memory.of(uid).remembered = body, claim
@@ -409,7 +412,8 @@ class Provisioner:
                     return self._failed(uid, claim, why)
                 self._give_up_space(uid, claim)
                 self._failed(uid, claim, f"Volume provisioning is infeasible with these arguments, retries will be delayed: {why}")
-                return self._clock() + self._retry.cap
+                held = self._memory.of(uid).infeasible = Infeasible(self._clock() + self._retry.cap, attempt.class_.uid)
+                return held.until
             case Remember(claim, why):
                 self._memory.of(uid).remembered = claim
                 return self._failed(uid, claim, why)
@@ -498,9 +502,14 @@ class Provisioner:
                 self._memory.left(volume, Leaving.REMOVED)
                 self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.uid, self._clock()))
                 return None
+            case Finalize(volume):
+                patch = {"metadata": {"uid": volume.uid, "finalizers": [names.VOLUME_FINALIZER]}}
+                await self._kube.patch(VOLUMES, volume.name, patch, content_type=STRATEGIC_MERGE_PATCH)
+                return None
             case Unfinalize(volume):
                 await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
-                self._memory.left(volume, Leaving.UNFINALIZED)
+                if volume.deleting:
+                    self._memory.left(volume, Leaving.UNFINALIZED)
                 return None
             case _:
                 assert_never(decision)

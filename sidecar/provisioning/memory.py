@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sidecar.model.objects import Claim, Json, Volume
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.begun import Begun
-from sidecar.provisioning.view import Leaving
+from sidecar.provisioning.view import Infeasible, Leaving
 
 
 @dataclass(slots=True)
@@ -18,6 +18,7 @@ class Progress:
     """As it was when a creation was begun whose end is not known, or whose volume is not stored: it may be deleted meanwhile."""
     unsaved: Json | None = None
     """The PersistentVolume of a volume that exists, until the API server has taken it."""
+    infeasible: Infeasible | None = None
     stored: bool = False
     returning: str = ""
     """The claim's resourceVersion when it was given back and no answer came: that write may still land while the version holds."""

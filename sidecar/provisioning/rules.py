@@ -34,7 +34,8 @@ class Wait:
     """Look again at that time, or earlier when something changes."""
 
     until: float
-    race: Race
+    race: Race | None
+    """Where this node stands in the race for the claim; None where there is none."""
     why: str
 
 
@@ -229,10 +230,12 @@ def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     return Measure(requests.capacity_query(view.here, request), why)
 
 
-def _create(view: ClaimView, claim: Claim, why: str) -> Create | Refuse | Ignore:
+def _create(view: ClaimView, claim: Claim, why: str) -> Create | Refuse | Wait:
     class_ = view.class_
     if class_ is None:
         return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {view.here.driver.name}")
+    if view.infeasible is not None and view.infeasible.class_uid == class_.uid and view.now < view.infeasible.until:
+        return Wait(view.infeasible.until, None, "the driver has said that it can never be made with these arguments")
     request = requests.build(view.here, claim, class_)
     if isinstance(request, Unfit):
         return Refuse(claim, request.why)
@@ -278,7 +281,15 @@ class Unfinalize:
     why: str
 
 
-VolumeDecision = Ignore | Hold | Empty | Remove | Unfinalize
+@dataclass(frozen=True, slots=True)
+class Finalize:
+    """Put our finalizer on, so that the PersistentVolume does not go before what is behind it."""
+
+    volume: Volume
+    why: str
+
+
+VolumeDecision = Ignore | Hold | Empty | Remove | Unfinalize | Finalize
 
 
 def decide_volume(view: VolumeView) -> VolumeDecision:
@@ -286,18 +297,32 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
     volume = view.volume
     if volume is None:
         return Ignore("the volume is gone or another node's")
-    if excluded := _not_deletable(view.here, volume):
+    if excluded := _not_ours(view.here, volume) or _upkeep(volume) or _not_deletable(volume):
         return excluded
     if view.progress is not Leaving.NOT_YET:
         return _leave(view.progress, volume)
     return _blocked(view, volume) or Empty(volume, f"released by {_claim_of(volume)}, reclaim policy Delete")
 
 
-def _not_deletable(here: Here, volume: Volume) -> Ignore | None:
+def _not_ours(here: Here, volume: Volume) -> Ignore | None:
     if (volume.provisioned_by or volume.driver) != here.driver.name or volume.driver != here.driver.name:
         return Ignore("another driver's volume")
     if not lies_here(here, volume):
         return Ignore("not demonstrably on this node: its node affinity does not match, or it has none and another instance made it")
+    return None
+
+
+def _upkeep(volume: Volume) -> Finalize | Unfinalize | None:
+    """Our finalizer is on volumes that this program will empty, and on no others."""
+    has_it = names.VOLUME_FINALIZER in volume.finalizers
+    if volume.reclaim_policy in ("Retain", "Recycle") and has_it:
+        return Unfinalize(volume, f"reclaim policy {volume.reclaim_policy}: what is behind it is not deleted by this program")
+    if volume.reclaim_policy == "Delete" and volume.phase == "Bound" and not volume.deleting and not has_it:
+        return Finalize(volume, "reclaim policy Delete: what is behind it goes first")
+    return None
+
+
+def _not_deletable(volume: Volume) -> Ignore | None:
     if volume.deleting and names.VOLUME_FINALIZER not in volume.finalizers:
         return Ignore("being deleted, and this program's finalizer is gone")
     if volume.phase != "Released":

@@ -49,6 +49,14 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
+class Infeasible:
+    """The driver will not be asked before that time, unless the class becomes another one."""
+
+    until: float
+    class_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimView:
     """One claim, as this node sees it at one moment."""
 
@@ -72,6 +80,7 @@ class ClaimView:
     """An earlier attempt may still be running in the driver."""
     unsaved: dict[str, Any] | None = None
     """A PersistentVolume whose volume exists but that the API server has not taken yet."""
+    infeasible: Infeasible | None = None
     stored: bool = False
     """This process has seen the claim's PersistentVolume stored; the watch only has to say so too."""
     returning: str = ""

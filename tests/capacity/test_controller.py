@@ -60,6 +60,7 @@ class Bench:
     def see(self, *records: CapacityRecord) -> "Bench":
         for item in records:
             self.records.apply(Change(item.name, None, item))
+            self.room.appeared(item.class_name)
         return self
 
     def look(self) -> float | None:
@@ -85,6 +86,15 @@ def test_until_the_watch_shows_it_nothing_is_created_twice_and_afterwards_it_res
     assert bench.look() == 160.0
     assert len(bench.kube.asked) == 1
     assert bench.gauge("desired_current") == 1
+
+
+def test_C10_an_object_that_was_there_and_is_deleted_at_once_is_made_again_at_once() -> None:
+    bench = Bench()
+    bench.look()
+    bench.see(record())
+    bench.records.apply(Change("csisc-1", None, None))
+    bench.look()
+    assert len(bench.kube.wrote("create")) == 2
 
 
 def test_an_object_that_never_shows_up_is_created_again_ever_less_often() -> None:

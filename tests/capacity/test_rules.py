@@ -98,6 +98,8 @@ def test_C6_owners() -> None:
     changed = decide(view(record(owners=(controlling,)), answer=CapacityAnswer(2**30)))
     assert isinstance(changed, Update)
     assert [ref.get("controller", False) for ref in changed.body["metadata"]["ownerReferences"]] == [False, True]
+    demoted = decide(view(record(owners=(replace(POD, controller=False),)), answer=CapacityAnswer(2**30)))
+    assert isinstance(demoted, Update) and demoted.body["metadata"]["ownerReferences"] == [POD.as_json()]
     nobody = replace(PUBLISHER, owner=None)
     assert isinstance(decide(view(record(owners=(other,)), answer=CapacityAnswer(2**30), publisher=nobody)), Rest)
 
@@ -109,8 +111,14 @@ def test_C7_objects_of_a_vanished_class_or_segment_go() -> None:
 
 
 def test_C10_of_two_equal_objects_one_goes() -> None:
-    decision = decide(view(record("csisc-1"), record("csisc-2")))
+    decision = decide(view(record("csisc-1"), record("csisc-2"), answer=CapacityAnswer(2**30)))
     assert isinstance(decision, Withdraw) and decision.record.name == "csisc-2"
+
+
+def test_C10_a_duplicate_goes_only_when_the_one_that_stays_is_right() -> None:
+    """Whoever made it may have given it a name before ours, and any figure."""
+    decision = decide(view(record("csisc-0", capacity=7), record("csisc-1"), answer=CapacityAnswer(2**30)))
+    assert isinstance(decision, Update) and decision.record.name == "csisc-0"
 
 
 def test_an_object_just_created_is_waited_for_and_not_created_again() -> None:

@@ -170,6 +170,45 @@ def test_M16_a_final_answer_ends_the_remembering() -> None:
     assert bench.driver.count("create") == 2
 
 
+def test_M19_M21_infeasible_arguments_hold_the_claim_off_for_as_long_as_the_longest_retry() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT)]))
+    assert bench.claim() == 400.0
+    bench.now = 399.0
+    assert bench.claim() == 400.0, "whatever wakes it"
+    assert bench.driver.count("create") == 1 and len(bench.told.events) == 2
+    bench.now = 400.0
+    bench.claim()
+    assert bench.driver.count("create") == 2
+
+
+def test_M19_another_failure_is_tried_again_at_the_next_event() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.FAILED_PRECONDITION)]))
+    bench.claim()
+    bench.claim()
+    assert bench.driver.count("create") == 2
+
+
+def test_M20_another_class_under_that_name_ends_the_hold_off() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT)]))
+    bench.claim()
+    bench.see(class_=samples.class_(metadata={"name": "fake-class", "uid": "another"}))
+    bench.claim()
+    assert bench.driver.count("create") == 2
+
+
+def test_P1_P3_finalizers_are_put_on_and_taken_off_by_patches_of_nothing_else() -> None:
+    bench = Bench().see(volume=samples.volume(meta={"finalizers": ["other"]}, status={"phase": "Bound"}))
+    assert bench.volume() is None
+    bench.see(volume=samples.volume(spec={"persistentVolumeReclaimPolicy": "Retain"}))
+    assert bench.volume() is None
+    ours = "external-provisioner.volume.kubernetes.io/finalizer"
+    assert bench.kube.wrote("patch") == [
+        {"metadata": {"uid": "volume-uid", "finalizers": [ours]}},
+        {"metadata": {"uid": "volume-uid", "$deleteFromPrimitiveList/finalizers": [ours]}},
+    ]
+    assert bench.driver.asked == []
+
+
 def test_M13_a_claim_that_is_gone_and_was_never_tried_is_dropped() -> None:
     bench = Bench()
     assert bench.claim() is None
@@ -503,7 +542,7 @@ def test_what_is_selected_here_is_promised_until_its_volume_is_made() -> None:
 
 def test_a_claim_that_cannot_be_created_as_it_is_holds_no_room() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT), rpc(Code.INTERNAL)]))
-    bench.claim()
+    bench.now = bench.claim() or 0.0
     assert bench.room.promises() == {}
     bench.claim()
     assert bench.room.promises() == {UID: Promise("fake-class", 100)}, "now it may succeed any time"

@@ -13,6 +13,7 @@ from sidecar.provisioning.rules import (
     ClaimDecision,
     Create,
     Empty,
+    Finalize,
     Hold,
     Ignore,
     Measure,
@@ -170,7 +171,7 @@ def test_D2_a_released_volume_of_this_node_is_emptied() -> None:
         pytest.param(samples.volume(status={"phase": "Bound"}), id="P5-bound"),
         pytest.param(samples.volume(status={"phase": "Failed"}), id="P5-failed"),
         pytest.param(samples.volume(status={"phase": "Available"}), id="P5-available"),
-        pytest.param(samples.volume(spec={"persistentVolumeReclaimPolicy": "Retain"}), id="P5-retain"),
+        pytest.param(samples.volume(spec={"persistentVolumeReclaimPolicy": "Retain"}, meta={"finalizers": ["other"]}), id="P5-retain"),
         pytest.param(samples.volume(meta={"deletionTimestamp": "now", "finalizers": ["other"]}), id="P2-our-finalizer-is-gone"),
         pytest.param(samples.volume(annotations={"pv.kubernetes.io/provisioned-by": "other"}), id="P4-another-provisioner"),
         pytest.param(
@@ -190,6 +191,32 @@ def test_D2_a_released_volume_of_this_node_is_emptied() -> None:
 )
 def test_volumes_that_stay(volume: Any) -> None:
     assert isinstance(look(volume=volume), Ignore)
+
+
+ELSEWHERE = {
+    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
+}
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Recycle"])
+@pytest.mark.parametrize("phase", ["Bound", "Released"])
+def test_P3_our_finalizer_leaves_volumes_that_are_not_ours_to_empty(policy: str, phase: str) -> None:
+    volume = samples.volume(spec={"persistentVolumeReclaimPolicy": policy}, status={"phase": phase})
+    assert isinstance(look(volume=volume), Unfinalize)
+
+
+@pytest.mark.parametrize("meta", [{"finalizers": ["other"]}, {"finalizers": None}])
+def test_P1_our_finalizer_is_put_on_a_bound_volume_that_lacks_it(meta: dict[str, Any]) -> None:
+    assert isinstance(look(volume=samples.volume(meta=meta, status={"phase": "Bound"})), Finalize)
+    static = samples.volume(meta=meta, status={"phase": "Bound"})
+    assert isinstance(look(volume=replace(static, provisioned_by="")), Finalize)
+    assert isinstance(look(volume=replace(static, deleting=True)), Ignore)
+
+
+@pytest.mark.parametrize("spec", [{"persistentVolumeReclaimPolicy": "Retain"}, {}])
+def test_P6_volumes_of_other_nodes_are_left_to_them(spec: dict[str, Any]) -> None:
+    finalizers = {} if spec else {"finalizers": ["other"]}
+    assert isinstance(look(volume=samples.volume(spec=spec | ELSEWHERE, meta=finalizers, status={"phase": "Bound"})), Ignore)
 
 
 def with_identity(identity: str) -> Any:
