@@ -93,6 +93,9 @@ def options_of(config: Config) -> Options:
         strict_topology=config.strict_topology,
         topology_gate=config.gate("Topology"),
         controller_publish_readonly=config.controller_publish_readonly,
+        cross_namespace_sources=config.gate("CrossNamespaceVolumeDataSource"),
+        attributes_classes=config.gate("VolumeAttributesClass"),
+        keeps_volume_mode=config.prevent_volume_mode_conversion,
         bids=config.node_deployment_immediate_binding,
         placement=_placement_of(config),
     )
@@ -124,7 +127,7 @@ class Sidecar:
         self.caches = Caches(
             claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,)}),
             classes=Store(),
-            volumes=Store(),
+            volumes=Store({"claim": lambda volume: (f"{volume.claim.namespace}/{volume.claim.name}",) if volume.claim else ()}),
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
         )
         self.records: Store[CapacityRecord] = Store({"class": lambda record: (record.class_name,)})

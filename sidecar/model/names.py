@@ -15,6 +15,8 @@ MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 DELETION_SECRET_NAME: Final = "volume.kubernetes.io/provisioner-deletion-secret-name"
 DELETION_SECRET_NAMESPACE: Final = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
+MODIFY_SECRET_NAME: Final = "volume.kubernetes.io/controller-modify-secret-name"
+MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-namespace"
 VOLUME_FINALIZER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
 PROVISIONER_IDENTITY: Final = "storage.kubernetes.io/csiProvisionerIdentity"
 

@@ -57,6 +57,8 @@ class OwnershipView:
     """Bytes of that space that claims this node has taken, or is bidding for, are yet to take."""
     roster: Roster | None = None
     """Who may bid besides; None when that is not known."""
+    source_here: bool = True
+    """False: what the volume is to be cloned from lies on another node, which alone can do it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
         return NotForUs("no node is selected and --node-deployment-immediate-binding=false leaves that to others")
     if class_.allowed and view.with_topology and not allows(class_.allowed, view.segment):
         return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
+    if not view.source_here:
+        return _left_out(view, f"what the claim is to be cloned from has no volume on node {view.node}")
     return None
 
 

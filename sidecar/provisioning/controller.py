@@ -13,7 +13,7 @@ from sidecar.csi.api import CapacityAnswer, Driver
 from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, NotSent, Outcome, Refused, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, Change, KubeApi
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable, Withdrawn
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
 from sidecar.kube.recorder import ObjectRef, Recorder
 from sidecar.kube.store import Store as Cache
 from sidecar.model import names
@@ -25,11 +25,14 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import after_conflict
 from sidecar.ownership.space import Promise, Space
+from sidecar.provisioning import sources
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.journal import Journal, NoJournal
 from sidecar.provisioning.leftovers import Again, Gone, Leftovers
+from sidecar.provisioning.lookup import Lookup
 from sidecar.provisioning.memory import Memory, Progress
+from sidecar.provisioning.needs import CLAIM
 from sidecar.provisioning.rules import (
     Bid,
     ClaimDecision,
@@ -37,10 +40,13 @@ from sidecar.provisioning.rules import (
     Conclusion,
     Create,
     Empty,
+    Fetch,
     Finalize,
     Hold,
     Ignore,
+    Leave,
     Measure,
+    Protect,
     Refuse,
     Remember,
     Remove,
@@ -57,6 +63,7 @@ from sidecar.provisioning.rules import (
     decide_volume,
     lies_here,
 )
+from sidecar.provisioning.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import ClaimView, Here, Infeasible, Leaving, VolumeView
 
 log = logging.getLogger(__name__)
@@ -118,7 +125,8 @@ class Provisioner:
         self._memory = memory
         self._contenders = contenders
         self._journal: Journal = journal or NoJournal()
-        self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=_no_secrets)
+        self._lookup = Lookup(kube)
+        self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=self._lookup.secret)
         self._emptying: dict[str, float] = {}
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
@@ -145,6 +153,8 @@ class Provisioner:
             begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
+            source_here=self._source_here(claim) if claim else True,
+            unprotected=progress.unprotected,
             infeasible=progress.infeasible,
             stored=progress.stored,
             returning=progress.returning,
@@ -174,6 +184,13 @@ class Provisioner:
             and self._memory.takes_space(uid)
             and self._volume_name(claim) not in self._caches.volumes
         }
+
+    def _source_here(self, claim: Claim) -> bool:
+        """A clone is made where its source is; whose volume that is, the local ones tell."""
+        source = claim.source
+        if source is None or source.kind != CLAIM or not self._here().with_topology:
+            return True
+        return bool(self._caches.volumes.by_index("claim", f"{source.namespace}/{source.name}"))
 
     def _volume_name(self, claim: Claim) -> str:
         options = self._here().options
@@ -211,6 +228,13 @@ class Provisioner:
             decision = decide(view)
             if isinstance(decision, Wait):
                 self._metrics.insufficient_capacity()
+        while isinstance(decision, Fetch):
+            self._note(uid, view.claim, decision)
+            try:
+                view = replace(view, facts={**view.facts, **await self._lookup.fetch(decision.refs)})
+            except Unavailable as error:
+                return self._later(uid) if view.claim is None else self._unreachable(uid, view.claim, error)
+            decision = decide(view)
         self._note(uid, view.claim, decision)
         if self._dry_run and not isinstance(decision, Ignore | Wait):
             return None
@@ -257,9 +281,16 @@ class Provisioner:
                 return self._clock()
             case Bid():
                 return await self._bid(uid, view, decision)
-            case Refuse(claim, why):
+            case Refuse(claim, why, rarely):
                 self._give_up_space(uid, claim)
-                return self._failed(uid, claim, why)
+                until = self._failed(uid, claim, why)
+                return self._clock() + self._retry.cap if rarely else until
+            case Protect():
+                return await self._protect(uid, decision)
+            case Leave(claim, why):
+                self._give_up_space(uid, claim)
+                self._tell(claim, "Normal", names.PROVISIONING, why)
+                return None
             case Create():
                 return await self._create(uid, view, decision)
             case CleanUp(begun):
@@ -268,10 +299,26 @@ class Provisioner:
                 return await self._store(uid, decision)
             case Reschedule():
                 return await self._reschedule(uid, decision)
-            case Measure():
+            case Measure() | Fetch():
                 raise AssertionError("a rule that was given the answer asked again")
             case _:
                 assert_never(decision)
+
+    async def _protect(self, uid: str, decision: Protect) -> float | None:
+        """The next look reads the source anew: whatever else has changed about it counts too."""
+        try:
+            await self._lookup.protect(decision.source, decision.body)
+        except Forbidden as error:
+            if not decision.optional:
+                return self._failed(uid, decision.claim, f"protecting {decision.source} failed: {error}")
+            self._memory.of(uid).unprotected = True
+        except Unavailable as error:
+            return self._unreachable(uid, decision.claim, error)
+        except (Conflict, NotFound):
+            return self._later(uid)
+        except ApiError as error:
+            return self._failed(uid, decision.claim, f"protecting {decision.source} failed: {error}")
+        return self._clock()
 
     async def _is_still_open(self, uid: str) -> bool:
         """Asks the API server itself. A claim that the cache still shows, while its volume has come and gone, may be long gone too."""
@@ -327,6 +374,12 @@ class Provisioner:
             self._contenders.doubt()
 
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
+        try:
+            secrets = await self._lookup.secret(attempt.refs.provisioner)
+        except Unavailable as error:
+            return self._unreachable(uid, attempt.claim, error)
+        except ApiError as error:
+            return self._failed(uid, attempt.claim, str(error))
         progress = self._memory.of(uid)
         progress.began = self._clock()
         progress.race, progress.in_hand, progress.hopeless = None, True, False
@@ -336,7 +389,7 @@ class Provisioner:
         outcome: Outcome | None = None
         try:
             self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
-            outcome = await self._ask_driver(view, attempt)
+            outcome = await self._ask_driver(view, attempt, secrets)
             if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
                 self._concluded(uid, outcome)
             conclusion = conclude(view, attempt, outcome)
@@ -353,7 +406,9 @@ class Provisioner:
         claim = attempt.claim
         if self._memory.begun(claim.uid) is not None:
             return False
-        begun = Begun(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request)
+        secret = attempt.refs.provisioner
+        whose = (secret.namespace, secret.name) if secret else None
+        begun = Begun(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose)
         self._memory.began(begun)
         await self._journal.begin(begun)
         return True
@@ -394,9 +449,9 @@ class Provisioner:
                     self._memory.began(replace(begun, denials=begun.denials + 1))
                 return self._later(uid)
 
-    async def _ask_driver(self, view: ClaimView, attempt: Create) -> Outcome:
+    async def _ask_driver(self, view: ClaimView, attempt: Create, secrets: Mapping[str, str]) -> Outcome:
         try:
-            return Done(await self._driver.create_volume(attempt.request))
+            return Done(await self._driver.create_volume(attempt.request, secrets=secrets))
         except DriverError as error:
             return of_failure(error, may_reschedule=view.here.with_topology and bool(attempt.claim.selected_node))
 
@@ -405,8 +460,8 @@ class Provisioner:
             case Store(claim, body):
                 self._memory.of(uid).unsaved, self._memory.of(uid).remembered = body, claim
                 return await self._store(uid, conclusion)
-            case Undo(claim, volume_id, why):
-                return self._failed(uid, claim, await self._undo(uid, claim, volume_id, why))
+            case Undo(claim, volume_id, secret, why):
+                return self._failed(uid, claim, await self._undo(uid, claim, volume_id, secret=secret, why=why))
             case Retry(claim, why, infeasible):
                 if not infeasible:
                     return self._failed(uid, claim, why)
@@ -422,12 +477,12 @@ class Provisioner:
             case _:
                 assert_never(conclusion)
 
-    async def _undo(self, uid: str, claim: Claim, volume_id: str, why: str) -> str:
+    async def _undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str) -> str:
         if any(volume.handle == volume_id for volume in self._caches.volumes.values()):
             return f"{why}; it is left alone, because a PersistentVolume uses it"
         try:
-            await self._driver.delete_volume(volume_id)
-        except DriverError as error:
+            await self._driver.delete_volume(volume_id, secrets=await self._secret_if_any(secret, about=claim.full_name))
+        except (DriverError, Unavailable) as error:
             self._memory.of(uid).remembered = claim
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
         self._end(uid)
@@ -472,6 +527,8 @@ class Provisioner:
             until = self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
             return min(until, self._clock() + _UNSTORED)
         self._succeeded(uid, claim, name)
+        if (source := sources.to_release(claim)) is not None:
+            await self._lookup.release(source)
         return None
 
     async def _not_ours(self, uid: str, claim: Claim, body: Json) -> str:
@@ -485,7 +542,9 @@ class Provisioner:
             return ""
         if found.claim is not None and found.claim.uid == uid and not lies_here(self._here(), found):
             why = f"PersistentVolume {name} was made for the claim on another node, so the volume made here is not needed"
-            return await self._undo(uid, claim, body["spec"]["csi"]["volumeHandle"], why)
+            secret = deletion_secret(Volume.of(body), None)
+            noted = secret if isinstance(secret, SecretRef) else None
+            return await self._undo(uid, claim, body["spec"]["csi"]["volumeHandle"], secret=noted, why=why)
         return f"PersistentVolume {name} exists already for another claim or volume; it must go before this one can be stored"
 
     async def _perform_on_volume(self, name: str, decision: VolumeDecision) -> float | None:
@@ -495,8 +554,8 @@ class Provisioner:
                 return None
             case Hold(volume, why):
                 return self._not_deleted(volume, why)
-            case Empty(volume):
-                return await self._empty(volume)
+            case Empty(volume, secret):
+                return await self._empty(volume, secret)
             case Remove(volume):
                 await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
                 self._memory.left(volume, Leaving.REMOVED)
@@ -514,14 +573,14 @@ class Provisioner:
             case _:
                 assert_never(decision)
 
-    async def _empty(self, volume: Volume) -> float | None:
+    async def _empty(self, volume: Volume, secret: SecretRef | None) -> float | None:
         fresh = Volume.of(await self._kube.get(VOLUMES, volume.name))
         if (fresh.uid, fresh.resource_version) != (volume.uid, volume.resource_version):
             # The one step that cannot be taken back is not taken on an old picture: the watch will bring the new one.
             return self._volume_later(volume.name)
         self._emptying.setdefault(volume.uid, self._clock())
         try:
-            await self._driver.delete_volume(volume.handle)
+            await self._driver.delete_volume(volume.handle, secrets=await self._secret_if_any(secret, about=volume.name))
         except NotSent as error:
             return self._not_deleted(volume, str(error))
         except DriverError as error:
@@ -531,6 +590,16 @@ class Provisioner:
         self._memory.left(volume, Leaving.EMPTIED)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
+
+    async def _secret_if_any(self, ref: SecretRef | None, *, about: str) -> Mapping[str, str]:
+        """For deletion, which must not wait for a Secret that is gone: many drivers need none for it."""
+        try:
+            return await self._lookup.secret(ref)
+        except Unavailable:
+            raise
+        except ApiError as error:
+            log.warning("Deleting without a secret", extra={"fields": {"of": about, "err": str(error)}})
+            return {}
 
     def _give_up_space(self, uid: str, claim: Claim) -> None:
         """Until somebody changes something it will not be created, and must not keep others from the room it would take."""
@@ -600,10 +669,6 @@ class Provisioner:
     def _tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
         ref = ObjectRef("v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.uid, claim.resource_version)
         self._recorder.record(ref, type_, reason, message, once=once)
-
-
-async def _no_secrets(_: tuple[str, str] | None) -> Mapping[str, str]:
-    return {}
 
 
 def _is_provisioning(claim: Claim) -> str:

@@ -17,6 +17,7 @@ from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.objects import Claim, Volume
 from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.rules import lies_here
+from sidecar.provisioning.secrets import SecretRef
 from sidecar.provisioning.view import Here
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 # A driver that says so often, in words that leave a doubt, that there is nothing, is believed.
 _MOST_DENIALS: Final = 3
 
-Secrets = Callable[[tuple[str, str] | None], Awaitable[Mapping[str, str]]]
+Secrets = Callable[[SecretRef | None], Awaitable[Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Leftovers:
         try:
             if used := await self._used(begun):
                 return Gone(used)
-            secrets = await self._secrets(begun.secret)
+            secrets = await self._secrets(SecretRef(*begun.secret) if begun.secret else None)
             outcome = await self._find(begun, secrets)
             if not isinstance(outcome, Done):
                 return _without_volume(begun, outcome)

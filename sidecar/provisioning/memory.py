@@ -19,6 +19,8 @@ class Progress:
     unsaved: Json | None = None
     """The PersistentVolume of a volume that exists, until the API server has taken it."""
     infeasible: Infeasible | None = None
+    unprotected: bool = False
+    """Our finalizer may not be put on its source."""
     stored: bool = False
     returning: str = ""
     """The claim's resourceVersion when it was given back and no answer came: that write may still land while the version holds."""

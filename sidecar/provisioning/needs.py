@@ -48,9 +48,9 @@ class Absent:
     def said_of(self, ref: Ref) -> str:
         """For whoever has to mend it: that there is none, or what may keep this program from reading it."""
         if self.exists is False:
-            return f"{ref} does not exist"
-        verb = "get" if ref.name else "list"
-        return f"{ref} could not be read: {self.why}; where that is forbidden, grant this program {verb} on {_RESOURCES[ref.kind]}"
+            return f"{ref} does not exist" if ref.name else f"this cluster knows no {ref.kind}"
+        right = f"{'get' if ref.name else 'list'} on {_RESOURCES.get(ref.kind, ref.kind)}"
+        return f"{ref} could not be read: {self.why}; where that is forbidden, grant this program {right}"
 
 
 @dataclass(frozen=True, slots=True)

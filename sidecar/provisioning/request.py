@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, SINGLE_NODE_MULTI_WRITER, Capability, CapacityQuery, CreateRequest
+from sidecar.csi.api import (
+    CONTROLLER_SERVICE,
+    CREATE_DELETE_VOLUME,
+    NOTHING,
+    SINGLE_NODE_MULTI_WRITER,
+    Capability,
+    CapacityQuery,
+    CreateRequest,
+)
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class
 from sidecar.model.topology import Segment, allows
@@ -45,9 +53,20 @@ class Unfit:
     why: str
 
 
-def build(here: Here, claim: Claim, class_: Class) -> CreateRequest | Unfit:
-    """The whole request, or the first thing that is wrong in the order a user would want to hear it."""
-    unfit = _missing_capability(here) or _not_supported_yet(claim, class_) or _contradiction(claim, class_)
+def build(
+    here: Here,
+    claim: Claim,
+    class_: Class,
+    *,
+    snapshot: str = "",
+    source_volume: str = "",
+    attributes: Mapping[str, str] = NOTHING,
+) -> CreateRequest | Unfit:
+    """The whole request, or the first thing that is wrong in the order a user would want to hear it.
+
+    What the volume is filled from and its mutable parameters have been looked up before.
+    """
+    unfit = _missing_capability(here) or _contradiction(claim, class_)
     if unfit:
         return unfit
     capabilities = _capabilities(here, claim, class_)
@@ -64,6 +83,9 @@ def build(here: Here, claim: Claim, class_: Class) -> CreateRequest | Unfit:
         parameters=parameters(class_) | (_metadata(claim, name) if here.options.extra_create_metadata else {}),
         requisite=topology,
         preferred=_own_first(topology, here.segment),
+        mutable_parameters=attributes,
+        source_snapshot=snapshot,
+        source_volume=source_volume,
     )
 
 
@@ -93,16 +115,6 @@ def _missing_capability(here: Here) -> Unfit | None:
     for capability, said in ((CONTROLLER_SERVICE, here.driver.plugin), (CREATE_DELETE_VOLUME, here.driver.controller)):
         if capability not in said:
             return Unfit(f"CSI driver {here.driver.name} does not support dynamic provisioning: it reports no {capability} capability")
-    return None
-
-
-def _not_supported_yet(claim: Claim, class_: Class) -> Unfit | None:
-    if claim.source is not None:
-        return Unfit(f"data source {claim.source.kind} {claim.source.name!r}: filling a volume from a source is not supported yet")
-    if claim.attributes_class:
-        return Unfit(f"VolumeAttributesClass {claim.attributes_class!r} is not supported yet")
-    if secrets := secret_parameters(class_):
-        return Unfit(f"StorageClass {class_.name!r} uses secrets ({', '.join(secrets)}), which are not supported yet")
     return None
 
 

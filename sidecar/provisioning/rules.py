@@ -4,9 +4,10 @@ A decision is a value. Its class name is the metric label, its `why` is what log
 are the effect, which `controller` performs. Waiting for anything is a decision too; it holds no worker.
 """
 
+import json
 from dataclasses import dataclass, field
 
-from sidecar.csi.api import CapacityQuery, CreatedVolume, CreateRequest
+from sidecar.csi.api import NOTHING, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Json, Volume
@@ -15,9 +16,13 @@ from sidecar.ownership import rules as ownership
 from sidecar.ownership.claim_write import with_selected_node, without_selected_node
 from sidecar.ownership.rules import Race
 from sidecar.provisioning import request as requests
+from sidecar.provisioning import sources
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.needs import Need, Ref
 from sidecar.provisioning.request import Unfit
+from sidecar.provisioning.secrets import NO_SECRETS, SecretRef, SecretRefs, deletion_secret, secret_refs
+from sidecar.provisioning.sources import Content, Elsewhere, LeftToPopulator
 from sidecar.provisioning.view import ClaimView, Here, Leaving, VolumeView
 from sidecar.provisioning.volume import Unusable
 
@@ -49,6 +54,34 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """These objects have to be known first; then decide again."""
+
+    refs: frozenset[Ref]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Protect:
+    """Put our finalizer on the source, so that it does not go while the volume is filled from it."""
+
+    claim: Claim
+    source: Ref
+    body: Json = field(repr=False)
+    optional: bool
+    """Go on without where it may not be written."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Somebody else fills the volume of this claim; its user is told so."""
+
+    claim: Claim
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Ask the driver for free space and decide again with the answer."""
 
@@ -71,6 +104,8 @@ class Refuse:
 
     claim: Claim
     why: str
+    rarely: bool = False
+    """Nothing that happens here can mend it, so it is looked at again as seldom as may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +115,7 @@ class Create:
     claim: Claim
     class_: Class = field(repr=False)
     request: CreateRequest
+    refs: SecretRefs
     why: str
 
 
@@ -106,6 +142,7 @@ class Undo:
 
     claim: Claim
     volume_id: str
+    secret: SecretRef | None
     why: str
 
 
@@ -135,7 +172,7 @@ class Reschedule:
     why: str
 
 
-ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Create | Store | Reschedule | CleanUp
+ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Leave | Create | Store | Reschedule | CleanUp
 Conclusion = Store | Undo | Retry | Remember | Reschedule
 
 
@@ -230,23 +267,79 @@ def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     return Measure(requests.capacity_query(view.here, request), why)
 
 
-def _create(view: ClaimView, claim: Claim, why: str) -> Create | Refuse | Wait:
-    class_ = view.class_
+def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
+    class_, here = view.class_, view.here
     if class_ is None:
-        return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {view.here.driver.name}")
+        return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {here.driver.name}")
     if view.infeasible is not None and view.infeasible.class_uid == class_.uid and view.now < view.infeasible.until:
         return Wait(view.infeasible.until, None, "the driver has said that it can never be made with these arguments")
-    request = requests.build(view.here, claim, class_)
-    if isinstance(request, Unfit):
-        return Refuse(claim, request.why)
-    return Create(claim, class_, request, why)
+    content = _content(view, claim)
+    if isinstance(content, Leave):
+        return content
+    # What needs nothing but claim and class comes before what must be fetched: a claim that is wrong anyway costs no request.
+    if isinstance(unfit := requests.build(here, claim, class_), Unfit):
+        return Refuse(claim, unfit.why)
+    refs = _secret_refs(here, claim, class_)
+    if isinstance(refs, Unfit):
+        return Refuse(claim, refs.why)
+    if not isinstance(content, Content):
+        return content
+    attributes = sources.attributes_of(here, claim, view.facts, enabled=here.options.attributes_classes)
+    match attributes:
+        case Need(wanted):
+            return Fetch(wanted, "the VolumeAttributesClass of the claim")
+        case Unfit():
+            return Refuse(claim, attributes.why)
+        case _:
+            pass
+    request = requests.build(here, claim, class_, snapshot=content.snapshot, source_volume=content.volume, attributes=attributes or NOTHING)
+    return Refuse(claim, request.why) if isinstance(request, Unfit) else Create(claim, class_, request, refs, why)
+
+
+def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protect | Leave:
+    """What the volume is filled from, an empty content for nothing; or what comes before."""
+    options = view.here.options
+    found = sources.content_of(
+        view.here, claim, view.facts, cross_namespace=options.cross_namespace_sources, keep_mode=options.keeps_volume_mode
+    )
+    match found:
+        case None:
+            return Content()
+        case Need(wanted):
+            return Fetch(wanted, "what the claim is to be filled from")
+        case Unfit(why):
+            return Refuse(claim, why)
+        case Elsewhere(why):
+            return Refuse(claim, why, rarely=True)
+        case LeftToPopulator(why):
+            return Leave(claim, why)
+        case Content(protect=None):
+            return found
+        case Content(protect=source) if source is not None and not (view.unprotected and found.protection_optional):
+            body = view.facts[source]
+            assert isinstance(body, dict)
+            return Protect(claim, source, body, found.protection_optional, f"{source} must not go while the volume is filled from it")
+        case _:
+            return found
+
+
+def _secret_refs(here: Here, claim: Claim, class_: Class) -> SecretRefs | Unfit:
+    if not requests.secret_parameters(class_):
+        return NO_SECRETS
+    notes = (json.loads(claim.whole)["metadata"].get("annotations") or {}) if claim.whole else {}
+    name = names.volume_name(here.options.volume_name_prefix, claim.uid, here.options.volume_name_uuid_length)
+    return secret_refs(class_, volume_name=name, claim_namespace=claim.namespace, claim_name=claim.name, annotations=notes)
 
 
 def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | Undo:
-    body = volumes.build(view.here, attempt.claim, attempt.class_, attempt.request, created)
+    here, claim = view.here, attempt.claim
+    body = volumes.build(here, claim, attempt.class_, attempt.request, created, refs=attempt.refs)
     if isinstance(body, Unusable):
-        return Undo(attempt.claim, created.volume_id, body.why)
-    return Store(attempt.claim, body, f"the driver created volume {created.volume_id!r}")
+        return Undo(claim, created.volume_id, attempt.refs.provisioner, body.why)
+    if sources.wants_source(claim, cross_namespace=here.options.cross_namespace_sources) and not created.has_source:
+        why = f"CSI driver {here.driver.name} created volume {created.volume_id!r} without a word of what it was to be filled from"
+        return Undo(claim, created.volume_id, attempt.refs.provisioner, f"{why}, so it may be empty")
+    return Store(claim, body, f"the driver created volume {created.volume_id!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +355,7 @@ class Empty:
     """Have the driver delete what is behind the volume."""
 
     volume: Volume
+    secret: SecretRef | None
     why: str
 
 
@@ -301,7 +395,12 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
         return excluded
     if view.progress is not Leaving.NOT_YET:
         return _leave(view.progress, volume)
-    return _blocked(view, volume) or Empty(volume, f"released by {_claim_of(volume)}, reclaim policy Delete")
+    if blocked := _blocked(view, volume):
+        return blocked
+    secret = deletion_secret(volume, view.class_)
+    if isinstance(secret, Unfit):
+        return Hold(volume, secret.why)
+    return Empty(volume, secret, f"released by {_claim_of(volume)}, reclaim policy Delete")
 
 
 def _not_ours(here: Here, volume: Volume) -> Ignore | None:
@@ -349,11 +448,6 @@ def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
         return Hold(volume, f"still attached to node {', '.join(view.attached_to)}")
     if not volume.handle:
         return Hold(volume, "the volume has no handle, so the driver cannot be asked to delete it")
-    if any(volume.deletion_secret or ()):
-        return Hold(volume, "deleting it needs a secret, which is not supported yet")
-    class_secrets = volume.deletion_secret is None and view.class_ is not None and requests.secret_parameters(view.class_)
-    if class_secrets:
-        return Hold(volume, f"StorageClass {volume.class_name!r} uses secrets for deletion, which is not supported yet")
     return None
 
 

@@ -12,6 +12,7 @@ from sidecar.ownership.placement import Placement, RandomDelay
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import OwnershipView, Race
 from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.needs import NO_FACTS, Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class Options:
     strict_topology: bool = False
     topology_gate: bool = True
     controller_publish_readonly: bool = False
+    cross_namespace_sources: bool = False
+    attributes_classes: bool = True
+    keeps_volume_mode: bool = True
     bids: bool = True
     placement: Placement = field(default_factory=lambda: RandomDelay(20.0, 60.0))
 
@@ -80,6 +84,12 @@ class ClaimView:
     """An earlier attempt may still be running in the driver."""
     unsaved: dict[str, Any] | None = None
     """A PersistentVolume whose volume exists but that the API server has not taken yet."""
+    facts: Facts = field(default_factory=lambda: NO_FACTS)
+    """What was fetched in this look because a decision needed it."""
+    source_here: bool = True
+    """False: the claim that this one is to be cloned from has no volume on this node."""
+    unprotected: bool = False
+    """Our finalizer may not be put on the source, and that is known."""
     infeasible: Infeasible | None = None
     stored: bool = False
     """This process has seen the claim's PersistentVolume stored; the watch only has to say so too."""
@@ -101,6 +111,7 @@ class ClaimView:
             free=self.free,
             promised=self.promised,
             roster=self.roster,
+            source_here=self.source_here,
         )
 
 

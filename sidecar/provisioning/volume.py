@@ -9,6 +9,7 @@ from sidecar.model.objects import Claim, ClaimRef, Class, Json, Volume
 from sidecar.model.quantity import format_bytes
 from sidecar.model.topology import Segment
 from sidecar.provisioning.request import fs_type
+from sidecar.provisioning.secrets import NO_SECRETS, SecretRefs
 from sidecar.provisioning.view import Here
 
 
@@ -19,7 +20,9 @@ class Unusable:
     why: str
 
 
-def build(here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume) -> Json | Unusable:
+def build(
+    here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume, *, refs: SecretRefs = NO_SECRETS
+) -> Json | Unusable:
     """The object to store; or why the volume behind it must go again."""
     if 0 < created.capacity_bytes < request.required_bytes:
         return Unusable(
@@ -30,7 +33,7 @@ def build(here: Here, claim: Claim, class_: Class, request: CreateRequest, creat
         "accessModes": list(claim.access_modes),
         "capacity": {"storage": format_bytes(created.capacity_bytes or request.required_bytes)},
         "claimRef": _claim_ref(claim),
-        "csi": _csi(here, claim, class_, request, created),
+        "csi": _csi(here, claim, class_, request, created) | _secret_references(refs),
         "storageClassName": claim.class_name,
     }
     optional = {
@@ -38,21 +41,41 @@ def build(here: Here, claim: Claim, class_: Class, request: CreateRequest, creat
         "nodeAffinity": _affinity(here, created.topologies),
         "persistentVolumeReclaimPolicy": class_.reclaim_policy,
         "volumeMode": claim.volume_mode,
+        "volumeAttributesClassName": claim.attributes_class if here.options.attributes_classes else "",
     }
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {
             "name": request.name,
-            "annotations": {
-                names.PROVISIONED_BY: class_.provisioner,
-                names.DELETION_SECRET_NAME: "",
-                names.DELETION_SECRET_NAMESPACE: "",
-            },
+            "annotations": {names.PROVISIONED_BY: class_.provisioner} | _secret_notes(refs),
             "finalizers": [names.VOLUME_FINALIZER],
         },
         "spec": spec | {key: value for key, value in optional.items() if value},
     }
+
+
+def _secret_notes(refs: SecretRefs) -> dict[str, str]:
+    """Where to find them later. Those for deletion are always there, and say by being empty that there is none."""
+    deletion, modify = refs.provisioner, refs.controller_modify
+    notes = {
+        names.DELETION_SECRET_NAME: deletion.name if deletion else "",
+        names.DELETION_SECRET_NAMESPACE: deletion.namespace if deletion else "",
+    }
+    if modify is None:
+        return notes
+    return notes | {names.MODIFY_SECRET_NAME: modify.name, names.MODIFY_SECRET_NAMESPACE: modify.namespace}
+
+
+def _secret_references(refs: SecretRefs) -> Json:
+    wanted = {
+        "controllerPublishSecretRef": refs.controller_publish,
+        "nodeStageSecretRef": refs.node_stage,
+        "nodePublishSecretRef": refs.node_publish,
+        "controllerExpandSecretRef": refs.controller_expand,
+        "nodeExpandSecretRef": refs.node_expand,
+    }
+    return {field: {"name": ref.name, "namespace": ref.namespace} for field, ref in wanted.items() if ref is not None}
 
 
 def is_ours(found: Volume, wanted: Json) -> bool:

@@ -29,6 +29,10 @@ T = TypeVar("T")
 UID = "testid"
 
 
+def _whose(volume: Volume) -> list[str]:
+    return [f"{volume.claim.namespace}/{volume.claim.name}"] if volume.claim else []
+
+
 @dataclass
 class Bench:
     """A provisioner between scripted doors, with hands on its caches and clock."""
@@ -58,7 +62,7 @@ class Bench:
             changed(class_name, placed=placed)
 
         self.space.changed = overheard  # type: ignore[method-assign]
-        self.caches = Caches(claims, Store[Class](), Store[Volume](), Store({"volume": lambda item: (item.volume,)}))
+        self.caches = Caches(claims, Store[Class](), Store({"claim": _whose}), Store({"volume": lambda item: (item.volume,)}))
         self.room = Provisioner(
             here=lambda: samples.here(self.driver.info),
             kube=self.kube,  # type: ignore[arg-type]

@@ -166,20 +166,6 @@ def test_a_driver_that_cannot_create_is_named_with_the_capability(missing: str) 
     assert missing in unfit(driver=driver) and "dynamic provisioning" in unfit(driver=driver)
 
 
-@pytest.mark.parametrize(
-    ("claim", "class_"),
-    [
-        ({"dataSource": {"kind": "VolumeSnapshot", "apiGroup": "snapshot.storage.k8s.io", "name": "s"}}, {}),
-        ({"volumeAttributesClassName": "gold"}, {}),
-        ({}, {"parameters": {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "n"}}),
-        ({}, {"parameters": {"csi.storage.k8s.io/secret-name": "s"}}),
-        ({}, {"parameters": {"csiNodePublishSecretName": "s"}}),
-    ],
-)
-def test_what_comes_later_says_so(claim: dict[str, Any], class_: dict[str, Any]) -> None:
-    assert "not supported yet" in unfit(claim=claim, class_=class_)
-
-
 def test_an_unknown_access_mode_is_refused_by_name() -> None:
     assert "'ReadSometimes'" in unfit(claim={"accessModes": ["ReadSometimes"]})
 

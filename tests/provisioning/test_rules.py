@@ -31,6 +31,7 @@ from sidecar.provisioning.rules import (
     decide,
     decide_volume,
 )
+from sidecar.provisioning.secrets import SecretRef
 from sidecar.provisioning.view import ClaimView, Leaving, VolumeView
 from tests import samples
 
@@ -247,15 +248,15 @@ def test_D8_an_attached_volume_waits() -> None:
     assert isinstance(decision, Hold) and "foo" in decision.why
 
 
-def test_secrets_for_deletion_come_later_and_nothing_is_deleted_without_them() -> None:
-    secret = samples.volume(
+def test_D4_the_secret_that_was_noted_is_used() -> None:
+    noted = samples.volume(
         annotations={
             "volume.kubernetes.io/provisioner-deletion-secret-name": "s",
             "volume.kubernetes.io/provisioner-deletion-secret-namespace": "n",
         }
     )
-    decision = look(volume=secret)
-    assert isinstance(decision, Hold) and "not supported yet" in decision.why
+    decision = look(volume=noted, class_=None)
+    assert isinstance(decision, Empty) and decision.secret == SecretRef("n", "s")
 
 
 def test_D3_empty_annotations_mean_no_secret_even_if_the_class_has_some() -> None:

@@ -1,0 +1,105 @@
+"""Fetches what a decision needs, reads Secrets for the moment of a call, and writes finalizers of sources. The third file of this
+room that waits. What a Secret holds is returned to the one who calls the driver and kept nowhere.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from sidecar.csi.api import NOTHING
+from sidecar.kube.api import (
+    ATTRIBUTES_CLASSES,
+    CLAIMS,
+    REFERENCE_GRANTS,
+    SECRETS,
+    SNAPSHOT_CONTENTS,
+    SNAPSHOTS,
+    VOLUMES,
+    KubeApi,
+    Resource,
+)
+from sidecar.kube.errors import ApiError, NotFound, Unavailable
+from sidecar.model.objects import Json
+from sidecar.provisioning import needs, secrets, sources
+from sidecar.provisioning.needs import Absent, Ref
+from sidecar.provisioning.secrets import SecretRef
+
+_RESOURCES: Final[Mapping[str, Resource]] = {
+    needs.SNAPSHOT: SNAPSHOTS,
+    needs.CONTENT: SNAPSHOT_CONTENTS,
+    needs.GRANTS: REFERENCE_GRANTS,
+    needs.CLAIM: CLAIMS,
+    needs.VOLUME: VOLUMES,
+    needs.ATTRIBUTES_CLASS: ATTRIBUTES_CLASSES,
+}
+# Clusters older than the class's graduation serve it under its former version only.
+_FORMER: Final = replace(ATTRIBUTES_CLASSES, version="v1beta1")
+
+
+class Unreadable(ApiError):
+    """A Secret could not be had, or holds what cannot be given to a driver."""
+
+
+class Lookup:
+    def __init__(self, kube: KubeApi) -> None:
+        self._kube = kube
+
+    async def fetch(self, refs: Iterable[Ref]) -> dict[Ref, Json | Absent]:
+        """Raises Unavailable: then nothing is known, and there is nothing to tell anybody about the objects."""
+        return {ref: await self._one(ref) for ref in sorted(refs)}
+
+    async def secret(self, ref: SecretRef | None) -> Mapping[str, str]:
+        """What the driver is to be given. Raises an ApiError that names the Secret and never what is in it."""
+        if ref is None:
+            return NOTHING
+        try:
+            found = await self._kube.get(SECRETS, ref.name, namespace=ref.namespace)
+            return secrets.data_of(found)
+        except NotFound as error:
+            raise Unreadable(f"Secret {ref.namespace}/{ref.name} does not exist; create it, or name another one in the class") from error
+        except ValueError as error:
+            raise Unreadable(str(error)) from None
+
+    async def protect(self, ref: Ref, obj: Json) -> None:
+        """Puts our finalizer on a source."""
+        body = sources.with_finalizer(obj, sources.finalizer_for(ref))
+        if body is not None:
+            await self._kube.replace(_RESOURCES[ref.kind], body, name=ref.name, namespace=ref.namespace)
+
+    async def release(self, ref: Ref) -> None:
+        """Takes it off again, as far as that can be done: what stays is taken off by a later sweep."""
+        try:
+            obj = await self._kube.get(_RESOURCES[ref.kind], ref.name, namespace=ref.namespace)
+            body = sources.without_finalizer(obj, sources.finalizer_for(ref))
+            if body is not None:
+                await self._kube.replace(_RESOURCES[ref.kind], body, name=ref.name, namespace=ref.namespace)
+        except ApiError:
+            return
+
+    async def _one(self, ref: Ref) -> Json | Absent:
+        resource = _RESOURCES[ref.kind]
+        try:
+            if not ref.name:
+                return await self._list(resource, ref.namespace)
+            try:
+                return await self._kube.get(resource, ref.name, namespace=ref.namespace)
+            except NotFound:
+                if resource != ATTRIBUTES_CLASSES:
+                    raise
+                return await self._kube.get(_FORMER, ref.name)
+        except NotFound as error:
+            return Absent(str(error), exists=False)
+        except Unavailable:
+            raise
+        except ApiError as error:
+            return Absent(str(error))
+
+    async def _list(self, resource: Resource, namespace: str) -> Json:
+        items: list[Json] = []
+        token = ""
+        while True:
+            page = await self._kube.list_page(resource, namespace=namespace, continue_token=token)
+            items += page.items
+            token = page.continue_token
+            if not token:
+                return {"items": items}
