@@ -41,10 +41,12 @@ from sidecar.observe.narrator import Narrator
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
+from sidecar.provisioning import sources
 from sidecar.provisioning.controller import Caches, Provisioner
 from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.rules import lies_here
+from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.view import Here, Options
 
 log = logging.getLogger(__name__)
@@ -134,6 +136,7 @@ class Sidecar:
         self.space = Space(classes=self._classes_by_name, promises=self._promises)
         self.space.on_change, self.space.on_growth = self._renew_capacity, self._wake_waiting
         self._contenders = self._make_contenders() if config.node_deployment_placement == RANKED else None
+        self._sweep = self._make_sweep()
         self.provisioner = self._make_provisioner()
         self.claims = self._loop("claims", self.provisioner.handle_claim, config.worker_threads, self.provisioner.claim_attempts)
         self.volumes = self._loop("volumes", self.provisioner.handle_volume, config.worker_threads, self.provisioner.volume_attempts)
@@ -147,6 +150,8 @@ class Sidecar:
             for item in (*self._required, *self._optional):
                 group.create_task(item.run(), name=f"reflector {item.resource}")
             group.create_task(self._recorder.run(), name="events")
+            if self._sweep is not None:
+                group.create_task(self._sweep.run(), name="snapshots")
             if self._contenders is not None:
                 group.create_task(self._contenders.run(), name="contenders")
             for item in (*self._required, *self._optional):
@@ -215,8 +220,16 @@ class Sidecar:
             memory=self._memory,
             contenders=self._contenders,
             journal=self._doors.journal,
+            snapshot_protected=self._sweep.protected if self._sweep else lambda: None,
             dry_run=self._config.dry_run,
         )
+
+    def _make_sweep(self) -> SnapshotSweep | None:
+        config, info = self._config, self._doors.driver.info
+        if config.snapshot_orphan_sweep_interval <= 0 or config.dry_run or sources.CREATE_DELETE_SNAPSHOT not in info.controller:
+            return None
+        interval = config.snapshot_orphan_sweep_interval
+        return SnapshotSweep(kube=self._doors.kube, driver=info.name, interval=interval, rng=self._tools.rng)
 
     def _make_contenders(self) -> Contenders:
         return Contenders(
@@ -242,12 +255,16 @@ class Sidecar:
     def _watch_claims(self) -> Reflector[Claim]:
         here = self.here()
 
+        clones = sources.CLONE_VOLUME in here.driver.controller
+
         def project(obj: Json) -> Claim | None:
             """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""
             if claim_provisioner(obj) != here.driver.name:
                 return None
             claim = Claim.of(obj)
-            if not claim.volume_name and claim.selected_node in ("", here.node):
+            waits = not claim.volume_name and claim.selected_node in ("", here.node)
+            leaves = claim.deleting and claim.is_source and bool(claim.volume_name) and clones
+            if waits or leaves:
                 return Claim.of(obj, keep_whole=True)
             return claim if self.provisioner.concerns(claim.uid) else None
 

@@ -6,8 +6,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from sidecar.kube.api import Resource, WatchEvent
-from sidecar.kube.errors import ApiError, Unavailable, from_status
+from sidecar.kube.api import SECRETS, Resource, WatchEvent
+from sidecar.kube.errors import ApiError, BadRequest, Unavailable, from_status
 from sidecar.model.objects import Json
 
 JSON = "application/json"
@@ -23,6 +23,9 @@ def group_path(api_version: str) -> str:
 
 def path_of(resource: Resource, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Without a name the collection; of a namespaced resource without a namespace, that of all namespaces."""
+    for part in (namespace, name):
+        if part in (".", ".."):
+            raise BadRequest(f"{part!r} names no object: it would lead to another address")
     parts = [group_path(resource.api_version)]
     if resource.namespaced and namespace:
         parts += ["namespaces", quote(namespace, safe="")]
@@ -65,7 +68,9 @@ def decode(raw: bytes, *, what: str) -> Json:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise Unavailable(f"{what}: the answer is not a JSON object: {_quoted(raw)}")
+        # Half an answer about a Secret is half a secret.
+        quote = "not shown here, for it may be secret" if f" {SECRETS} " in f"{what} " else _quoted(raw)
+        raise Unavailable(f"{what}: the answer is not a JSON object: {quote}")
     return answer
 
 

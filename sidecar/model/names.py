@@ -11,6 +11,10 @@ STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner
 STORAGE_CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
+# finalizers of what volumes are filled from
+CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
+SNAPSHOT_FINALIZER: Final = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+
 # on volumes
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 DELETION_SECRET_NAME: Final = "volume.kubernetes.io/provisioner-deletion-secret-name"

@@ -51,6 +51,8 @@ class Claim:
     has_selector: bool
     source: Source | None
     attributes_class: str
+    is_source: bool = False
+    """It bears the finalizer that keeps it while another claim is cloned from it."""
     whole: bytes = field(default=b"", repr=False, compare=False)
 
     @property
@@ -81,6 +83,7 @@ class Claim:
             has_selector=spec.get("selector") is not None,
             source=_source(spec, meta.get("namespace", "")),
             attributes_class=spec.get("volumeAttributesClassName") or "",
+            is_source=names.CLONE_FINALIZER in (meta.get("finalizers") or ()),
             whole=_compact(obj) if keep_whole else b"",
         )
 

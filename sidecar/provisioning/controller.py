@@ -32,7 +32,7 @@ from sidecar.provisioning.journal import Journal, NoJournal
 from sidecar.provisioning.leftovers import Again, Gone, Leftovers
 from sidecar.provisioning.lookup import Lookup
 from sidecar.provisioning.memory import Memory, Progress
-from sidecar.provisioning.needs import CLAIM
+from sidecar.provisioning.needs import CLAIM, SNAPSHOT
 from sidecar.provisioning.rules import (
     Bid,
     ClaimDecision,
@@ -48,6 +48,7 @@ from sidecar.provisioning.rules import (
     Measure,
     Protect,
     Refuse,
+    Release,
     Remember,
     Remove,
     Reschedule,
@@ -107,6 +108,7 @@ class Provisioner:
         memory: Memory,
         contenders: Contenders | None = None,
         journal: Journal | None = None,
+        snapshot_protected: Callable[[], None] = lambda: None,
         dry_run: bool = False,
     ) -> None:
         self._here = here
@@ -125,6 +127,7 @@ class Provisioner:
         self._memory = memory
         self._contenders = contenders
         self._journal: Journal = journal or NoJournal()
+        self._snapshot_protected = snapshot_protected
         self._lookup = Lookup(kube)
         self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=self._lookup.secret)
         self._emptying: dict[str, float] = {}
@@ -153,6 +156,8 @@ class Provisioner:
             begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
+            volume_here=self._caches.volumes.get(claim.volume_name) if claim and claim.is_source else None,
+            clones=self._clones(claim) if claim and claim.is_source and claim.deleting else (),
             source_here=self._source_here(claim) if claim else True,
             unprotected=progress.unprotected,
             infeasible=progress.infeasible,
@@ -184,6 +189,17 @@ class Provisioner:
             and self._memory.takes_space(uid)
             and self._volume_name(claim) not in self._caches.volumes
         }
+
+    def _clones(self, claim: Claim) -> tuple[str, ...]:
+        open_claims = (other for other in self._caches.claims.values() if not other.volume_name and other.source is not None)
+        whose = (CLAIM, claim.namespace, claim.name)
+        return tuple(
+            sorted(
+                other.full_name
+                for other in open_claims
+                if other.source and (other.source.kind, other.source.namespace, other.source.name) == whose
+            )
+        )
 
     def _source_here(self, claim: Claim) -> bool:
         """A clone is made where its source is; whose volume that is, the local ones tell."""
@@ -287,6 +303,8 @@ class Provisioner:
                 return self._clock() + self._retry.cap if rarely else until
             case Protect():
                 return await self._protect(uid, decision)
+            case Release(claim, body):
+                return await self._release(uid, claim, body)
             case Leave(claim, why):
                 self._give_up_space(uid, claim)
                 self._tell(claim, "Normal", names.PROVISIONING, why)
@@ -307,6 +325,8 @@ class Provisioner:
     async def _protect(self, uid: str, decision: Protect) -> float | None:
         """The next look reads the source anew: whatever else has changed about it counts too."""
         try:
+            if decision.source.kind == SNAPSHOT:
+                self._snapshot_protected()
             await self._lookup.protect(decision.source, decision.body)
         except Forbidden as error:
             if not decision.optional:
@@ -319,6 +339,16 @@ class Provisioner:
         except ApiError as error:
             return self._failed(uid, decision.claim, f"protecting {decision.source} failed: {error}")
         return self._clock()
+
+    async def _release(self, uid: str, claim: Claim, body: bytes) -> float | None:
+        try:
+            await self._kube.replace(CLAIMS, body, name=claim.name, namespace=claim.namespace)
+        except NotFound:
+            return None
+        except ApiError as error:
+            log.warning("Releasing the source of clones failed", extra={"fields": {"claim": claim.full_name, "err": str(error)}})
+            return self._later(uid)
+        return None
 
     async def _is_still_open(self, uid: str) -> bool:
         """Asks the API server itself. A claim that the cache still shows, while its volume has come and gone, may be long gone too."""

@@ -6,6 +6,7 @@ are the effect, which `controller` performs. Waiting for anything is a decision 
 
 import json
 from dataclasses import dataclass, field
+from typing import Final
 
 from sidecar.csi.api import NOTHING, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
@@ -70,6 +71,15 @@ class Protect:
     body: Json = field(repr=False)
     optional: bool
     """Go on without where it may not be written."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Take our finalizer off a claim that is being deleted: nothing is cloned from it any more."""
+
+    claim: Claim
+    body: bytes = field(repr=False)
     why: str
 
 
@@ -172,7 +182,10 @@ class Reschedule:
     why: str
 
 
-ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Leave | Create | Store | Reschedule | CleanUp
+# A clone that ends wakes nobody: it may be of another name, or only be deleted.
+_CLONES_RECHECK: Final = 15.0
+
+ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp
 Conclusion = Store | Undo | Retry | Remember | Reschedule
 
 
@@ -183,6 +196,8 @@ def decide(view: ClaimView) -> ClaimDecision:
         return Store(claim, view.unsaved, "the volume exists and its PersistentVolume is not stored yet")
     if claim is None or _is_elsewhere(view, claim):
         return _after_all(view, claim)
+    if claim.deleting and claim.is_source and claim.volume_name:
+        return _release(view, claim)
     if done := _done(view, claim):
         return done
     if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
@@ -207,6 +222,17 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
             return Reschedule(claim, without_selected_node(claim.whole), why)
         case Refused(why, infeasible):
             return Retry(claim, why, infeasible=infeasible)
+
+
+def _release(view: ClaimView, claim: Claim) -> Release | Wait | Ignore:
+    """Only the node that has its volume clones from it, so only that one knows when nothing does any more."""
+    if view.volume_here is None:
+        return Ignore(f"bound to volume {claim.volume_name}, which is not on this node")
+    if view.clones:
+        until = view.now + _CLONES_RECHECK
+        return Wait(until, None, f"it is being deleted, and {', '.join(view.clones)} are still to be cloned from it")
+    body = sources.without_finalizer(json.loads(claim.whole), names.CLONE_FINALIZER) if claim.whole else None
+    return Release(claim, body, "it is being deleted, and nothing is cloned from it") if body else Ignore("nothing protects it any more")
 
 
 def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:

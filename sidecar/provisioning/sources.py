@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.model.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
 from sidecar.model.objects import Claim
 from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Requirement, Segment, Term
@@ -36,8 +37,6 @@ CREATE_DELETE_SNAPSHOT: Final = "CREATE_DELETE_SNAPSHOT"
 CLONE_VOLUME: Final = "CLONE_VOLUME"
 MODIFY_VOLUME: Final = "MODIFY_VOLUME"
 
-CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
-SNAPSHOT_FINALIZER: Final = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 ALLOW_MODE_CHANGE: Final = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 CONTENT_MANAGED_BY: Final = "snapshot.storage.kubernetes.io/managed-by"
 SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"

@@ -86,6 +86,10 @@ class ClaimView:
     """A PersistentVolume whose volume exists but that the API server has not taken yet."""
     facts: Facts = field(default_factory=lambda: NO_FACTS)
     """What was fetched in this look because a decision needed it."""
+    volume_here: Volume | None = None
+    """The volume it is bound to, if that lies on this node."""
+    clones: tuple[str, ...] = ()
+    """Claims that are to be cloned from it and have no volume yet."""
     source_here: bool = True
     """False: the claim that this one is to be cloned from has no volume on this node."""
     unprotected: bool = False

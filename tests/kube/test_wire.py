@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.kube import wire
-from sidecar.kube.api import CAPACITIES, CLAIMS, PODS, VOLUMES
-from sidecar.kube.errors import ApiError, Conflict, Gone, Unavailable
+from sidecar.kube.api import CAPACITIES, CLAIMS, PODS, SECRETS, VOLUMES
+from sidecar.kube.errors import ApiError, BadRequest, Conflict, Gone, Unavailable
 
 
 def test_paths_by_group_namespace_name_and_subresource() -> None:
@@ -101,3 +101,19 @@ def test_a_disruption_budget_is_told_from_a_busy_server() -> None:
     assert wire.is_disruption_budget(b'{"details":{"causes":[{"reason":"DisruptionBudget","message":"needs 1"}]}}')
     for raw in (b"too many", b"{}", b'{"details":{}}', b'{"details":{"causes":[{"reason":"Other"}, 3]}}', b'{"details":3}'):
         assert not wire.is_disruption_budget(raw)
+
+
+def test_half_an_answer_about_a_secret_is_not_quoted() -> None:
+    half = b'{"kind":"Secret","data":{"password":"Y2FuYXJ5'
+    with pytest.raises(Unavailable) as caught:
+        wire.decode(half, what=wire.request_text("get", SECRETS, namespace="ns", name="s"))
+    assert "Y2FuYXJ5" not in str(caught.value) and "secrets ns/s" in str(caught.value)
+    with pytest.raises(Unavailable, match="Y2FuYXJ5"):
+        wire.decode(half, what=wire.request_text("get", VOLUMES, name="pv"))
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_leads_to_another_address_is_refused(name: str) -> None:
+    for options in ({"namespace": "ns", "name": name}, {"namespace": name, "name": "s"}):
+        with pytest.raises(BadRequest, match="names no object"):
+            wire.path_of(SECRETS, **options)

@@ -152,11 +152,13 @@ def unfit(claim: Claim, world: Facts, **options: Any) -> str:
 
 
 def from_snapshot(**changes: Any) -> Claim:
-    return samples.claim(selected="foo", **({"dataSource": FROM_SNAPSHOT} | changes))
+    spec: Json = {"dataSource": FROM_SNAPSHOT} | changes
+    return samples.claim(selected="foo", **spec)
 
 
 def from_claim(**changes: Any) -> Claim:
-    return samples.claim(selected="foo", **({"dataSource": FROM_CLAIM} | changes))
+    spec: Json = {"dataSource": FROM_CLAIM} | changes
+    return samples.claim(selected="foo", **spec)
 
 
 def from_afar(namespace: str | None = FAR) -> Claim:
@@ -169,6 +171,7 @@ def size(count: str) -> Json:
 
 def test_no_source_no_question() -> None:
     assert content_of(UNABLE, samples.claim(), NO_FACTS) is None
+    assert to_release(samples.claim()) is None
 
 
 # ---- snapshots -----------------------------------------------------------------------------------------------------
@@ -214,7 +217,8 @@ def test_R40_a_claim_that_does_not_fit_its_snapshot(changes: Json, says: str) ->
 
 @pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
 def test_R40_a_source_without_a_name(field: str) -> None:
-    answer = content_of(ABLE, samples.claim(**{field: {**FROM_SNAPSHOT, "name": ""}}), NO_FACTS)
+    spec: Json = {field: {**FROM_SNAPSHOT, "name": ""}}
+    answer = content_of(ABLE, samples.claim(**spec), NO_FACTS)
     assert isinstance(answer, Unfit)
     assert f"spec.{field} has no name" in answer.why
 
@@ -445,10 +449,11 @@ def test_R47_block_of_block() -> None:
 
 @pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
 def test_R48_another_kind_is_left_to_its_populator_whatever_the_driver_can(field: str) -> None:
-    claim = samples.claim(**{field: {"apiGroup": "hello.example.com", "kind": "MyPopulator", "name": "a"}})
+    spec: Json = {field: {"apiGroup": "hello.example.com", "kind": "MyPopulator", "name": "a"}}
+    claim = samples.claim(**spec)
     answer = content_of(UNABLE, claim, NO_FACTS)
     assert isinstance(answer, LeftToPopulator)
-    assert "MyPopulator fake-ns/a" in answer.why
+    assert "MyPopulator fake-ns/a (API group hello.example.com)" in answer.why
 
 
 @pytest.mark.parametrize("namespace", [FAR, "fake-ns", ""])
@@ -559,9 +564,11 @@ def test_R51_whether_the_answer_must_say_that_it_is_filled(spec: Json, with_gate
 
 def test_a_claim_that_is_not_held_whole_is_read_from_its_record() -> None:
     assert content(Claim.of(samples.claim_json(dataSource=FROM_CLAIM)), world()) == Content(volume="source-handle", protect=THE_SOURCE)
+    assert wants_source(Claim.of(samples.claim_json(dataSource=FROM_CLAIM)))
     far = Claim.of(samples.claim_json(dataSourceRef={**FROM_SNAPSHOT, "namespace": FAR}))
     assert isinstance(content_of(ABLE, far, NO_FACTS), Unfit)
     assert isinstance(content(far, afar(_GRANT), cross_namespace=True), Content)
+    assert not wants_source(far)
     assert content_of(ABLE, Claim.of(samples.claim_json()), NO_FACTS) is None
 
 

@@ -1,0 +1,111 @@
+"""Takes our finalizer off snapshots that nothing is restored from any more: after a crash between setting and removing it, or when
+a claim was deleted while it was being filled. The fourth file of this room that waits.
+
+Only where this node has a stake: for snapshots that it has protected itself, and once after its start for those that a process
+before it may have. Which claims still need one, the API server is asked: claims of other nodes are not in this one's cache.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.model.names import SNAPSHOT_FINALIZER
+from sidecar.model.objects import Json
+from sidecar.provisioning import sources
+from sidecar.provisioning.needs import SNAPSHOT, items, part, text
+
+log = logging.getLogger(__name__)
+
+_OPEN_PHASES: Final = ("", "Pending")
+
+
+class SnapshotSweep:
+    """`run` as a task; `protected` tells it that there is something to come back to."""
+
+    def __init__(self, *, kube: KubeApi, driver: str, interval: float, rng: Callable[[], float]) -> None:
+        self._kube = kube
+        self._driver = driver
+        self._interval = interval
+        self._rng = rng
+        self._stake = True
+
+    def protected(self) -> None:
+        self._stake = True
+
+    async def run(self) -> None:
+        """Until cancelled, or until it is known that there is nothing to sweep in this cluster, or no right to."""
+        # A DaemonSet starts on all nodes at once; what is to be found is the same for all of them.
+        await asyncio.sleep(self._interval * self._rng())
+        while True:
+            try:
+                if self._stake:
+                    self._stake = False  # whatever is protected from here on is for the next one
+                    if await self._sweep():
+                        self._stake = True
+            except (NotFound, Forbidden) as error:
+                log.info("Snapshots are not swept", extra={"fields": {"err": str(error)}})
+                return
+            except ApiError as error:
+                self._stake = True
+                log.warning("Sweeping snapshots failed", extra={"fields": {"err": str(error)}})
+            await asyncio.sleep(self._interval)
+
+    async def _sweep(self) -> bool:
+        """Whether any is left that is still needed, so that it has to be looked at again."""
+        needed = False
+        wanted: set[tuple[str, str]] | None = None
+        for snapshot in await self._all(SNAPSHOTS):
+            if SNAPSHOT_FINALIZER not in items(snapshot, "metadata", "finalizers") or not await self._is_ours(snapshot):
+                continue
+            if wanted is None:
+                wanted = await self._restored_from()
+            where = (text(snapshot, "metadata", "namespace"), text(snapshot, "metadata", "name"))
+            needed |= where in wanted or not await self._release(snapshot)
+        return needed
+
+    async def _is_ours(self, snapshot: Json) -> bool:
+        """A snapshot of another driver is protected by that driver's sidecar."""
+        bound = text(snapshot, "status", "boundVolumeSnapshotContentName")
+        if not bound:
+            return False
+        try:
+            content = await self._kube.get(SNAPSHOT_CONTENTS, bound)
+        except NotFound:
+            return False
+        return text(content, "spec", "driver") == self._driver
+
+    async def _restored_from(self) -> set[tuple[str, str]]:
+        """Namespace and name of each snapshot that some claim is still to be filled from."""
+        wanted = set()
+        for claim in await self._all(CLAIMS):
+            spec = part(claim, "spec") or {}
+            if text(claim, "status", "phase") not in _OPEN_PHASES:
+                continue
+            for ref in (part(spec, "dataSource"), part(spec, "dataSourceRef")):
+                if ref is not None and text(ref, "kind") == SNAPSHOT and text(ref, "apiGroup") in ("", sources.SNAPSHOT_GROUP):
+                    wanted.add((text(ref, "namespace") or text(claim, "metadata", "namespace"), text(ref, "name")))
+        return wanted
+
+    async def _release(self, snapshot: Json) -> bool:
+        name, namespace = text(snapshot, "metadata", "name"), text(snapshot, "metadata", "namespace")
+        body = sources.without_finalizer(snapshot, SNAPSHOT_FINALIZER)
+        try:
+            if body is not None:
+                await self._kube.replace(SNAPSHOTS, body, name=name, namespace=namespace)
+        except ApiError as error:
+            log.info("A snapshot keeps our finalizer for now", extra={"fields": {"snapshot": f"{namespace}/{name}", "err": str(error)}})
+            return isinstance(error, NotFound)
+        return True
+
+    async def _all(self, resource: Resource) -> list[Json]:
+        found: list[Json] = []
+        token = ""
+        while True:
+            page = await self._kube.list_page(resource, continue_token=token, resource_version="" if token else "0")
+            found += page.items
+            token = page.continue_token
+            if not token:
+                return found

@@ -1,0 +1,140 @@
+"""Snapshots that nothing is restored from lose our finalizer, and no others."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, SNAPSHOTS, Page, Resource
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from sidecar.provisioning.sweep import SnapshotSweep
+from sidecar.simulation.clock import run_virtual
+from tests import samples
+
+Json = dict[str, Any]
+OURS = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+GROUP = "snapshot.storage.k8s.io"
+
+
+def snapshot(name: str = "snap", *, finalizers: list[str] | None = None, content: str = "content") -> Json:
+    meta = {"name": name, "namespace": "ns", "finalizers": ["other/one", OURS] if finalizers is None else finalizers}
+    return {"metadata": meta, "status": {"boundVolumeSnapshotContentName": content}}
+
+
+def restoring(phase: str | None = "Pending", *, namespace: str = "ns", **source: Any) -> Json:
+    field_name = "dataSourceRef" if "namespace" in source else "dataSource"
+    ref = {"kind": "VolumeSnapshot", "apiGroup": GROUP, "name": "snap", **source}
+    return {"metadata": {"name": "claim", "namespace": namespace}, "spec": {field_name: ref}, "status": {"phase": phase} if phase else {}}
+
+
+@dataclass
+class Server:
+    snapshots: list[Json] = field(default_factory=lambda: [snapshot()])
+    claims: list[Json] = field(default_factory=list)
+    driver: str = samples.DRIVER
+    refuses: ApiError | None = None
+    refuses_writes: list[ApiError] = field(default_factory=list)
+    lists: int = 0
+    written: list[Json] = field(default_factory=list)
+
+    async def list_page(self, resource: Resource, *, continue_token: str = "", resource_version: str = "") -> Page:
+        if self.refuses is not None:
+            self.lists += 1
+            raise self.refuses
+        self.lists += resource == SNAPSHOTS
+        return Page({SNAPSHOTS: self.snapshots, CLAIMS: self.claims}[resource], "1", "")
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        if name != "content":
+            raise NotFound("no")
+        return {"spec": {"driver": self.driver}}
+
+    async def replace(self, resource: Resource, body: bytes, *, name: str, namespace: str = "") -> Json:
+        if self.refuses_writes:
+            raise self.refuses_writes.pop()
+
+        obj = json.loads(body)
+        self.written.append(obj)
+        self.snapshots = [obj if item["metadata"]["name"] == name else item for item in self.snapshots]
+        return dict(obj)
+
+
+def swept(server: Server, *, seconds: float = 1000.0) -> Server:
+    async def main() -> None:
+        sweep = SnapshotSweep(kube=server, driver=samples.DRIVER, interval=300.0, rng=lambda: 0.5)  # type: ignore[arg-type]
+        running = asyncio.create_task(sweep.run())
+        await asyncio.wait({running}, timeout=seconds)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(main())
+    return server
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        pytest.param([], id="K7-no claim"),
+        pytest.param([restoring("Bound")], id="K7-bound"),
+        pytest.param([restoring(name="another")], id="K7-of another snapshot"),
+        pytest.param([restoring(namespace="elsewhere")], id="K7-of a namesake elsewhere"),
+        pytest.param([restoring(apiGroup="foreign")], id="K8-foreign group"),
+        pytest.param([restoring(kind="PersistentVolumeClaim")], id="K8-another kind"),
+    ],
+)
+def test_what_nothing_is_restored_from_is_released(claims: list[Json]) -> None:
+    (written,) = swept(Server(claims=claims)).written
+    assert written["metadata"]["finalizers"] == ["other/one"]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pytest.param(restoring("Pending"), id="K7-pending"),
+        pytest.param(restoring(None), id="K7-without a phase"),
+        pytest.param(restoring(apiGroup=None), id="K8-nil group"),
+        pytest.param({**restoring(namespace="ns"), "metadata": {"name": "c", "namespace": "elsewhere"}}, id="K7-cross-namespace"),
+    ],
+)
+def test_what_is_still_to_be_restored_from_is_kept_and_looked_at_again(claim: Json) -> None:
+    if claim["metadata"]["namespace"] == "elsewhere":
+        claim["spec"] = {"dataSourceRef": {"kind": "VolumeSnapshot", "apiGroup": GROUP, "name": "snap", "namespace": "ns"}}
+    server = swept(Server(claims=[claim]))
+    assert server.written == [] and server.lists == 3
+
+
+@pytest.mark.parametrize(
+    "snapshots",
+    [
+        pytest.param([snapshot(finalizers=["other/one"])], id="without our finalizer"),
+        pytest.param([snapshot(content="")], id="not bound"),
+        pytest.param([snapshot(content="gone")], id="its content is gone"),
+    ],
+)
+def test_others_are_left_alone(snapshots: list[Json]) -> None:
+    assert swept(Server(snapshots=snapshots)).written == []
+
+
+def test_snapshots_of_another_driver_are_left_to_its_sidecar() -> None:
+    assert swept(Server(driver="another")).written == []
+
+
+def test_a_node_without_a_stake_looks_once() -> None:
+    assert swept(Server(), seconds=3600.0).lists == 1
+
+
+def test_what_could_not_be_written_is_tried_at_the_next_sweep() -> None:
+    server = swept(Server(refuses_writes=[Conflict("changed")]))
+    assert len(server.written) == 1 and server.lists == 2
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("no such API")], ids=["K9-forbidden", "K9-no snapshot API"])
+def test_without_the_right_or_the_kind_it_ends_quietly(refusal: ApiError, caplog: pytest.LogCaptureFixture) -> None:
+    assert swept(Server(refuses=refusal), seconds=3600.0).lists == 1
+    assert not [item for item in caplog.records if item.levelname in ("WARNING", "ERROR")]
+
+
+def test_an_outage_is_waited_out() -> None:
+    assert swept(Server(refuses=Unavailable("away")), seconds=3600.0).lists > 5
