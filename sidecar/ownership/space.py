@@ -27,7 +27,7 @@ class Pools:
     """
 
     def __init__(self) -> None:
-        self._answers: dict[str, tuple[int, CapacityAnswer]] = {}
+        self._answers: dict[tuple[str, str], tuple[int, CapacityAnswer]] = {}
         self._alike: set[frozenset[str]] = set()
         self._moment = 0
 
@@ -35,16 +35,17 @@ class Pools:
         """Something is created or deleted: answers from before and after cannot be compared."""
         self._moment += 1
 
-    def heard(self, class_name: str, answer: CapacityAnswer) -> None:
-        self._answers[class_name] = (self._moment, answer)
-        for other, (moment, theirs) in self._answers.items():
-            if other != class_name and moment == self._moment:
+    def heard(self, class_name: str, answer: CapacityAnswer, *, asked: str = "") -> None:
+        """Only answers to like questions are compared; `asked` tells them apart."""
+        self._answers[asked, class_name] = (self._moment, answer)
+        for (question, other), (moment, theirs) in self._answers.items():
+            if question == asked and other != class_name and moment == self._moment:
                 pair = frozenset((class_name, other))
                 (self._alike.add if theirs == answer else self._alike.discard)(pair)
 
     def forget(self, class_name: str) -> None:
         """The class is gone, and the next one of that name may be another."""
-        self._answers.pop(class_name, None)
+        self._answers = {key: value for key, value in self._answers.items() if key[1] != class_name}
         self._alike = {pair for pair in self._alike if class_name not in pair}
 
     def sharing(self, class_name: str, classes: Mapping[str, Class]) -> frozenset[str]:
@@ -105,11 +106,11 @@ class Space:
 
     def published(self, class_name: str, answer: CapacityAnswer) -> None:
         """The driver's answer to who publishes."""
-        self._heard(self._published, class_name, answer)
+        self._heard(self._published, class_name, answer, asked="to publish")
 
     def bid_for(self, class_name: str, answer: CapacityAnswer) -> None:
         """Its answer to who is about to bid, asked with a claim's own capabilities: a new one says that the other may be old."""
-        if self._heard(self._bid_for, class_name, answer):
+        if self._heard(self._bid_for, class_name, answer, asked="to bid"):
             self.on_change(self._sharing(class_name), at_once=False)
 
     def promised(self, class_name: str, *, besides: str = "", before: Mapping[str, Promise] | None = None) -> int:
@@ -131,10 +132,10 @@ class Space:
     def _sharing(self, class_name: str) -> frozenset[str]:
         return self._pools.sharing(class_name, self._classes())
 
-    def _heard(self, told: dict[str, CapacityAnswer], class_name: str, answer: CapacityAnswer) -> bool:
+    def _heard(self, told: dict[str, CapacityAnswer], class_name: str, answer: CapacityAnswer, *, asked: str) -> bool:
         """Whether it is another answer than the one before."""
         before, told[class_name] = told.get(class_name), answer
-        self._pools.heard(class_name, answer)
+        self._pools.heard(class_name, answer, asked=asked)
         if before is not None and answer.available > before.available:
             self.on_growth(self._sharing(class_name), answer.available - self.promised(class_name))
         return before is not None and before != answer

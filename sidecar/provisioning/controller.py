@@ -179,16 +179,17 @@ class Provisioner:
 
     def promises(self) -> dict[str, Promise]:
         """By claim, what this node's claims will take that is not taken yet: selected, being bid for, or perhaps in creation."""
-        here, claims = self._here(), self._caches.claims
-        mine = {claim.uid: claim for claim in claims.by_index("node", here.node) if not claim.volume_name}
-        return {
-            uid: Promise(claim.class_name, claim.requested)
-            for uid, claim in {**mine, **self._memory.pending()}.items()
-            if claim.requested
-            and claim.requested > 0
-            and self._memory.takes_space(uid)
-            and self._volume_name(claim) not in self._caches.volumes
-        }
+        mine = (claim.uid for claim in self._caches.claims.by_index("node", self._here().node))
+        found = {uid: self._promise(uid) for uid in {*mine, *self._memory.pending()}}
+        return {uid: promise for uid, promise in found.items() if promise is not None}
+
+    def _promise(self, uid: str) -> Promise | None:
+        cached = self._caches.claims.get(uid)
+        mine = cached is not None and cached.selected_node == self._here().node and not cached.volume_name
+        claim = cached if mine else self._memory.pending_of(uid)
+        if claim is None or not claim.requested or claim.requested < 0 or not self._memory.takes_space(uid):
+            return None
+        return None if self._volume_name(claim) in self._caches.volumes else Promise(claim.class_name, claim.requested)
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
         open_claims = (other for other in self._caches.claims.values() if not other.volume_name and other.source is not None)
@@ -233,7 +234,16 @@ class Provisioner:
             self._memory.doubt(uid)
 
     async def handle_claim(self, uid: str) -> float | None:
-        """One look at a claim and at most two effects."""
+        """One look at a claim and at most two effects. What it changes about the bytes this node owes, whoever publishes hears."""
+        before = self._promise(uid)
+        try:
+            return await self._look_at_claim(uid)
+        finally:
+            after = self._promise(uid)
+            if (promise := before or after) and before != after:
+                self._space.promise_changed(promise.class_name)
+
+    async def _look_at_claim(self, uid: str) -> float | None:
         if self._memory.doubts(uid) and not await self._is_still_open(uid):
             return self._later(uid)
         view = self.claim_view(uid)
@@ -388,6 +398,8 @@ class Provisioner:
             return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
         finally:
             progress.bidding = None
+            if self._promise(uid) is None:
+                self._space.promise_changed(bid.claim.class_name)  # it was promised for as long as the bid was on its way
         self._doubt_order(view, bid.claim)
         self._memory.of(uid).race = None
         # It is known to be ours before the watch says so, which then wakes nobody.
@@ -516,6 +528,7 @@ class Provisioner:
             self._memory.of(uid).remembered = claim
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
         self._end(uid)
+        self._space.changed(claim.class_name, placed=self._here().with_topology)
         return f"{why}; it was deleted again"
 
     async def _reschedule(self, uid: str, decision: Reschedule) -> float | None:

@@ -92,8 +92,12 @@ class Memory:
 
     def pending(self) -> dict[str, Claim]:
         """Claims that will take space whatever the cache says of them: bid for, or perhaps in creation."""
-        found = {uid: progress.bidding or progress.remembered for uid, progress in self._claims.items()}
+        found = {uid: self.pending_of(uid) for uid in self._claims}
         return {uid: claim for uid, claim in found.items() if claim is not None}
+
+    def pending_of(self, uid: str) -> Claim | None:
+        progress = self._claims.get(uid)
+        return (progress.bidding or progress.remembered) if progress else None
 
     def races(self) -> list[tuple[str, Progress]]:
         """The claims this node competes for and could not take so far, the longest waiting first."""

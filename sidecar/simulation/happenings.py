@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from sidecar.csi.outcome import Code
 from sidecar.kube.api import CLAIMS, CLASSES, PODS, Resource
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model.objects import IMMEDIATE, LATE, Json
+from sidecar.simulation.driver import POOL_PARAMETER
+from sidecar.simulation.faults import Fault
 from sidecar.simulation.node import DRIVER, NAMESPACE
 from sidecar.simulation.plan import IMMEDIATE_CLASS, Happening
 
@@ -21,7 +24,11 @@ async def happen(world: "World", item: Happening) -> None:
 
 
 def class_(name: str) -> Json:
-    return {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": IMMEDIATE if name == IMMEDIATE_CLASS else LATE}
+    return _class(name, IMMEDIATE if name == IMMEDIATE_CLASS else LATE)
+
+
+def _class(name: str, mode: str, **parameters: str) -> Json:
+    return {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": mode, "parameters": parameters}
 
 
 async def _claim(world: "World", item: Happening) -> None:
@@ -62,10 +69,51 @@ async def _class_away(world: "World", item: Happening) -> None:
 
 
 async def _class_back(world: "World", item: Happening) -> None:
+    """As it was in the beginning."""
+    wanted = class_(item.whom)
     try:
-        await world.api.create(CLASSES, class_(item.whom))
+        await world.api.create(CLASSES, wanted)
     except AlreadyExists:
+        if (await world.api.get(CLASSES, item.whom))["volumeBindingMode"] != wanted["volumeBindingMode"]:
+            await _make_anew(world, wanted)
+
+
+async def _class_bids(world: "World", item: Happening) -> None:
+    """A late class is made anew as an Immediate one."""
+    await _make_anew(world, _class(item.whom, IMMEDIATE))
+
+
+async def _class_passes(world: "World", item: Happening) -> None:
+    mode, _, pool = item.detail.partition(" ")
+    if pool:
+        await _make_anew(world, _class(item.whom, IMMEDIATE if mode == "immediate" else LATE, **{POOL_PARAMETER: pool}))
+    else:
+        await _class_away(world, item)
+
+
+async def _make_anew(world: "World", body: Json) -> None:
+    try:
+        await world.api.delete(CLASSES, body["metadata"]["name"])
+    except NotFound:
         pass
+    await world.api.create(CLASSES, body)
+
+
+async def _capacity_mute(world: "World", item: Happening) -> None:
+    trouble = {"hang": 60.0} if item.detail == "hangs" else {"fail": Code[item.detail]}
+    world.nodes[item.whom].strike(Fault(method="GetCapacity", **trouble))
+
+
+async def _capacity_told(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].strike(None)
+
+
+async def _foreign_capacity(world: "World", item: Happening) -> None:
+    await world.foreign.make(item.whom, item.detail)
+
+
+async def _meddle(world: "World", item: Happening) -> None:
+    await world.foreign.meddle(item.whom, item.detail)
 
 
 async def _kill(world: "World", item: Happening) -> None:
@@ -125,6 +173,12 @@ _TABLE: Final[dict[str, Callable[["World", Happening], Awaitable[None]]]] = {
     "delete": _delete,
     "class away": _class_away,
     "class back": _class_back,
+    "class bids": _class_bids,
+    "class passes": _class_passes,
+    "capacity mute": _capacity_mute,
+    "capacity told": _capacity_told,
+    "foreign capacity": _foreign_capacity,
+    "meddle": _meddle,
     "kill": _kill,
     "doom": _doom,
     "stop": _stop,

@@ -6,20 +6,20 @@ not meet it is a violation.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sidecar.csi.api import CapacityQuery
 from sidecar.csi.outcome import Code
 from sidecar.engine.health import OK, Stopped
-from sidecar.kube.api import CAPACITIES, CLAIMS, EVENTS, VOLUMES
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
 from sidecar.model import names
-from sidecar.model.objects import Json
+from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.simulation import strangers
 from sidecar.simulation.ledger import Window
 from sidecar.simulation.node import DRIVER, POOL, TOPOLOGY_KEY, Node
-from sidecar.simulation.plan import LATE_CLASSES
 from sidecar.simulation.referee import HOLLOW, TWO_VOLUMES
 
 if TYPE_CHECKING:
@@ -67,16 +67,19 @@ class Aftermath:
     claims: list[Json]
     volumes: list[Json]
     capacities: list[Json]
+    classes: list[Json]
     nodes: list[Node]
 
 
 async def judge(world: "World") -> None:
     """Everything, on one picture."""
-    claims, volumes, capacities = [(await world.api.list_page(kind, limit=0)).items for kind in (CLAIMS, VOLUMES, CAPACITIES)]
+    kinds = (CLAIMS, VOLUMES, CAPACITIES, CLASSES)
+    claims, volumes, capacities, classes = [(await world.api.list_page(kind, limit=0)).items for kind in kinds]
     after = Aftermath(
         [claim for claim in claims if not strangers.is_one(claim)],
         [volume for volume in volumes if not strangers.is_one(volume)],
         capacities,
+        [item for item in classes if item["provisioner"] == DRIVER],
         list(world.nodes.values()),
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right):
@@ -138,17 +141,30 @@ def all_bound(after: Aftermath, found: Found) -> None:
 
 
 def capacity_right(after: Aftermath, found: Found) -> None:
-    """One object for each late class and node, with the right figure, and none for anything else."""
+    """One object for each late class and node, with the right figures and not called stale, and none for anything else."""
+    late = [class_ for class_ in after.classes if class_["volumeBindingMode"] != IMMEDIATE]
     for node in after.nodes:
-        manager = names.capacity_manager(node.name)
-        ours = [item for item in after.capacities if (item["metadata"].get("labels") or {}).get(names.CAPACITY_MANAGER_LABEL) == manager]
-        published = sorted((item["storageClassName"], parse_bytes(item["capacity"])) for item in ours)
-        wanted = sorted((name, max(node.driver.free(POOL), 0)) for name in LATE_CLASSES)
+        ours = [item for item in after.capacities if strangers.published_by(node.name, item)]
+        published = sorted((item["storageClassName"], *_figures(item)) for item in ours)
+        wanted = sorted((class_["metadata"]["name"], *_wanted(node, class_)) for class_ in late)
         if published != wanted:
             found(CAPACITY, f"{node.name} publishes {published} and should publish {wanted}")
-        topology = {"matchLabels": {TOPOLOGY_KEY: node.name}}
-        if any(item["nodeTopology"] != topology or item["metadata"]["labels"][names.CAPACITY_DRIVER_LABEL] != DRIVER for item in ours):
+        if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} for item in ours):
             found(CAPACITY, f"{node.name} publishes for somewhere else")
+        for item in ours:
+            if names.STALE_SINCE in (item["metadata"].get("annotations") or {}):
+                found(CAPACITY, f"{node.name} calls its figure for {item['storageClassName']} stale, and its driver answers")
+
+
+def _figures(item: Json) -> tuple[int, int]:
+    """A figure that is not there is never the right one."""
+    return parse_bytes(item.get("capacity", -1)), parse_bytes(item.get("maximumVolumeSize", -1))
+
+
+def _wanted(node: Node, class_: Json) -> tuple[int, int]:
+    """The driver's own word: nothing is promised any more."""
+    answer = node.driver.get_capacity(CapacityQuery(class_.get("parameters") or {}, node.driver.info.segment))
+    return answer.available, answer.maximum or 0
 
 
 def no_leak(after: Aftermath, found: Found, known: Counter[str]) -> None:
@@ -183,6 +199,12 @@ def nothing_kept(node: Node, found: Found) -> None:
     for uid, progress in memory._claims.items():
         if uid not in caches.claims:
             found(KEPT, f"{node.name} still keeps {progress} of claim {uid}, which is gone")
+    room, space, known = node.sidecar._publisher, node.sidecar.space, set(caches.classes.keys())
+    classes = {*(space._published), *(space._bid_for), *(name for _, name in space._pools._answers)}
+    if room is not None:
+        classes |= {*room._busy, *room._failing, *room._settling}
+    for name in sorted(classes - known):
+        found(KEPT, f"{node.name} still keeps what it knew of class {name}, which is gone")
     for name in memory._leaving:
         if name not in caches.volumes:
             found(KEPT, f"{node.name} still keeps how far it came with volume {name}, which is gone")
@@ -196,8 +218,24 @@ def all_well(node: Node, found: Found) -> None:
 
 
 async def strangers_untouched(world: "World") -> None:
-    for what in await strangers.missing(world.api):
+    for what in (*await strangers.missing(world.api), *await world.foreign.touched()):
         world.found(TRESPASS, what)
+    deletions = []
+    for at, node, verb, name in _capacity_writes(world.transcript.lines):
+        if name in world.foreign.names or name.startswith(strangers.NAME):
+            world.found(TRESPASS, f"{node} wrote at {at:.1f} s: {verb} {name}, which is another's")
+        if verb == "delete":
+            deletions.append((at, name))
+    for what in world.foreign.deleted_by_us(deletions):
+        world.found(TRESPASS, what)
+
+
+def _capacity_writes(lines: list[str]) -> Iterator[tuple[float, str, str, str]]:
+    """When, which node, verb and name, of all that nodes wrote and the server took."""
+    for line in lines:
+        at, node, verb, *rest = line.split()
+        if verb in ("update", "patch", "delete") and rest[:1] == [str(CAPACITIES)] and not rest[1].endswith(":"):
+            yield float(at), node, verb, rest[1]
 
 
 def bounded_while_down(window: Window, found: Found) -> None:

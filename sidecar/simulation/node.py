@@ -14,6 +14,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.simulation.calls import Call, Reception, Record
 from sidecar.simulation.doors import Link, NodeDriver, NodeKube
 from sidecar.simulation.driver import LocalDriver
+from sidecar.simulation.faults import Fault, Faults
 from sidecar.simulation.ledger import Ledger
 from sidecar.simulation.life import Killed, Life
 from sidecar.simulation.network import Network
@@ -28,6 +29,8 @@ EPOCH: Final = 1_767_225_600.0
 """The wall clock at the beginning of every world."""
 NAMESPACE: Final = "default"
 POOL: Final = "main"
+SPARE_POOL: Final = "spare"
+"""Nobody claims anything of it."""
 
 CALL_TIMEOUT: Final = 10.0
 SHUTDOWN_TIMEOUT: Final = 25.0
@@ -70,11 +73,12 @@ class Node:
         """The life that was the last to ask for that volume's creation."""
         self._world = world
         self._dice = random.Random(f"node {world.plan.seed} {name}")
-        pools = {POOL: parse_bytes(world.plan.pool)}
+        pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
         self.driver = LocalDriver(Spec(node_id=name, name=DRIVER, pools=pools, topology={TOPOLOGY_KEY: name}))
         self.link = Link(forsakes=lambda: self._dice.random() < 0.5)
         self.reception = Reception(record=Record(now=world.clock))
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
+        self._drawn = self.reception.faults
         self.sidecar: Sidecar | None = None
         """The one that runs now."""
         self.tools: Instruments | None = None
@@ -120,8 +124,13 @@ class Node:
             if self.sidecar is not None:
                 self.sidecar.wake_all()
 
+    def strike(self, fault: Fault | None) -> None:
+        """The driver has this fault and no other until it has none of the kind; then again the ones that were drawn."""
+        self.reception.faults = self._drawn if fault is None else Faults([fault])
+
     def spare(self) -> None:
         """From now on nothing befalls it any more."""
+        self.strike(None)
         self._doom = 0
         if self._life is not None:
             self._life.pardon()

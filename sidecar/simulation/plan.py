@@ -18,6 +18,8 @@ LATE_CLASSES: Final = ("late", "late-too")
 """They share one pool, as classes do that differ in a file system."""
 IMMEDIATE_CLASS: Final = "immediate"
 CLASSES: Final = (*LATE_CLASSES, IMMEDIATE_CLASS)
+PASSING_CLASSES: Final = ("passing", "passing-too")
+"""They come, go and change, and nobody claims anything of them."""
 
 TROUBLED: Final = 90.0
 """Seconds in which things go wrong; claims come in the first 60 of them."""
@@ -69,6 +71,7 @@ class Draft:
     weather: dict[str, Any] = field(default_factory=dict)
     happenings: list[Happening] = field(default_factory=list)
     faults: list[tuple[str, Fault]] = field(default_factory=list)
+    args: list[str] = field(default_factory=list)
 
     def add(self, at: float, what: str, whom: str = "", number: float = 0.0, *, detail: str = "") -> None:
         self.happenings.append(Happening(at, what, whom, number, detail))
@@ -96,6 +99,7 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
         happenings=tuple(sorted(draft.happenings, key=lambda item: item.at)),
         faults=tuple(draft.faults),
         troubles=troubles,
+        args=tuple(draft.args),
     )
 
 
@@ -229,6 +233,48 @@ def _full_pools(dice: random.Random, draft: Draft) -> None:
     draft.pool = dice.choice(("3Gi", "5Gi", "10Gi"))
 
 
+def _class_churn(dice: random.Random, draft: Draft) -> None:
+    """Classes are made anew under their names with something else in them. Of a claimed one only the mode: its claims' volumes
+    are told apart by the other parameters."""
+    for _ in range(dice.randint(1, 3)):
+        draft.span(dice, "class bids", "class back", LATE_CLASSES[1], longest=30.0)
+    for name in PASSING_CLASSES:
+        at = dice.uniform(1.0, TROUBLED)
+        for _ in range(dice.randint(1, 5)):
+            draft.add(at, "class passes", name, detail=dice.choice(_PASSING))
+            at += dice.choice((0.0, 0.01, 0.5, dice.uniform(0.5, 30.0)))
+        if dice.random() < 0.5:
+            draft.add(at, "class away", name)
+
+
+_PASSING: Final = ("late main", "late spare", "late nowhere", "immediate main", "late spare", "nothing")
+"""Mode and pool; with `nothing` it only goes."""
+
+
+def _mute_drivers(dice: random.Random, draft: Draft) -> None:
+    """Longer than the poll interval a driver does not say how much is free."""
+    if dice.random() < 0.4:
+        draft.args.append("--capacity-stale-after=100s")
+    for _ in range(dice.randint(1, 3)):
+        node, at = dice.choice(draft.nodes), dice.uniform(0.0, TROUBLED)
+        draft.add(at, "capacity mute", node, detail=dice.choice(("INTERNAL", "UNIMPLEMENTED", "UNAVAILABLE", "hangs")))
+        draft.add(at + dice.choice((5.0, dice.uniform(60.0, 250.0))), "capacity told", node)
+
+
+def _meddling(dice: random.Random, draft: Draft) -> None:
+    """Others write capacity objects: their own, and ours."""
+    for at in _times(dice, 4):
+        draft.add(at, "foreign capacity", dice.choice(draft.nodes), detail=dice.choice(FOREIGN))
+    for at in _times(dice, 8):
+        node, what = dice.choice(draft.nodes), dice.choice(MEDDLING)
+        for again in range(dice.choice((1, 1, 3))):
+            draft.add(at + 0.3 * again, "meddle", node, detail=what)
+
+
+FOREIGN: Final = ("other driver", "other manager", "unlabelled")
+MEDDLING: Final = ("delete", "alter", "duplicate", "elsewhere", "unknown class", "recreate", "strip", "relabel", "mark", "annotate")
+
+
 TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "kills": _kills,
     "dooms": _dooms,
@@ -247,5 +293,8 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "lost classes": _lost_classes,
     "namesakes": _namesakes,
     "full pools": _full_pools,
+    "class churn": _class_churn,
+    "mute drivers": _mute_drivers,
+    "meddling": _meddling,
 }
 """What each does to a draft, by the name under which it is reported."""

@@ -102,6 +102,7 @@ class World:
         self.api: KubeApi = InProcessApi(self.cluster)
         self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.ledger = Ledger(self.clock)
+        self.foreign = strangers.Foreign(self.api, self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
         self._spawned: dict[str, asyncio.Task[None]] = {}

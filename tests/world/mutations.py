@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from sidecar import wiring
+from sidecar.capacity import controller as publishing
+from sidecar.capacity import rules as capacity
+from sidecar.capacity.controller import CapacityPublisher
 from sidecar.csi.api import CreatedVolume
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.reflector import Reflector
+from sidecar.model import names
 from sidecar.ownership import rules as ownership
 from sidecar.provisioning import controller, rules
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.controller import Provisioner
 from sidecar.simulation.doors import NodeKube
-from sidecar.simulation.invariants import LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
+from sidecar.simulation.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
 from sidecar.simulation.referee import HOLLOW, TWO_OWNERS
 
 Patch = pytest.MonkeyPatch
@@ -106,6 +110,29 @@ def _no_back_off(patch: Patch) -> None:
     patch.setattr(Provisioner, "_later", lambda self, uid: self._clock() + 0.05)
 
 
+def _duplicates_stay(patch: Patch) -> None:
+    patch.setattr(capacity, "_sort", lambda view, real=capacity._sort: (real(view)[0], []))
+
+
+def _stale_for_ever(patch: Patch) -> None:
+    def decide(view: Any, *, real: Any = capacity.decide) -> Any:
+        decision = real(view)
+        fresh = isinstance(decision, capacity.Update) and decision.why.endswith("fresh again")
+        return capacity.Rest(view.now + view.publisher.poll_interval, "it looks right") if fresh else decision
+
+    patch.setattr(publishing, "decide", decide)
+
+
+def _another_driver_s_are_ours(patch: Patch) -> None:
+    manager = names.CAPACITY_MANAGER_LABEL
+    patch.setattr(capacity, "is_managed", lambda record, publisher: record.labels.get(manager) == publisher.manager)
+    patch.setattr(capacity, "selector", lambda publisher: f"{manager}={publisher.manager}")
+
+
+def _gone_classes_are_kept(patch: Patch) -> None:
+    patch.setattr(CapacityPublisher, "_forget", lambda self, class_name: None)
+
+
 def _finding(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
@@ -120,5 +147,9 @@ MUTATIONS = (
     Mutation("a creation that may still be running is forgotten", _creation_forgotten, _finding(LEAKED)),
     Mutation("the object is removed before the volume", _object_gone_first, _finding(LEAKED, STUCK)),
     Mutation("volumes of other nodes are taken for ours", _everywhere_is_here, _finding(TRESPASS)),
+    Mutation("a duplicate of a capacity object stays", _duplicates_stay, _finding(CAPACITY)),
+    Mutation("a figure that is fresh again is still called stale", _stale_for_ever, _finding(CAPACITY)),
+    Mutation("another driver's capacity objects are taken for ours", _another_driver_s_are_ours, _finding(TRESPASS)),
+    Mutation("what is known of a class is kept for ever", _gone_classes_are_kept, _finding(KEPT)),
     Mutation("failures are retried without back-off", _no_back_off, _finding(PRESSING)),
 )
