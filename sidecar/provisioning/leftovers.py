@@ -23,7 +23,7 @@ from sidecar.provisioning.view import Here
 log = logging.getLogger(__name__)
 
 # A driver that says so often, in words that leave a doubt, that there is nothing, is believed.
-_MOST_DENIALS: Final = 3
+_MOST_DENIALS: Final = 10
 
 Secrets = Callable[[SecretRef | None], Awaitable[Mapping[str, str]]]
 

@@ -14,6 +14,7 @@ from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
 from sidecar.model.objects import Json
+from sidecar.provisioning.begun import Begun
 from sidecar.simulation.calls import Reception
 from sidecar.simulation.driver import LocalDriver
 from sidecar.simulation.ledger import Ledger
@@ -175,6 +176,44 @@ class NodeKube:
             self._tell(f"{what}: the answer is lost")
             raise Unavailable(f"{what}: no answer in time")
         return answer
+
+
+class Folder:
+    """What lies beside the socket of a node: it outlives the processes that write there."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, Begun] = {}
+        self.full = False
+        self.unrecorded: set[str] = set()
+        """The names of volumes whose creation could not be written down."""
+
+
+class NodeJournal:
+    """The journal of one process in that folder. To write takes no time, but a death may fall before or after it."""
+
+    def __init__(self, folder: Folder, life: Life) -> None:
+        self._folder = folder
+        self._life = life
+
+    async def begin(self, begun: Begun) -> None:
+        what = f"writing down the creation of {begun.request.name}"
+        self._life.cross(f"before {what}")
+        if self._folder.full:
+            self._folder.unrecorded.add(begun.request.name)
+        else:
+            self._folder.begun[begun.uid] = begun
+        self._life.cross(f"after {what}")
+
+    def end(self, uid: str) -> None:
+        self._life.check()
+        self._folder.begun.pop(uid, None)
+
+    async def take_over(self) -> list[Begun]:
+        self._life.check()
+        return list(self._folder.begun.values())
+
+    async def close(self) -> None:
+        pass
 
 
 class Link:

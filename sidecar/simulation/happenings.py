@@ -136,6 +136,14 @@ async def _driver_back(world: "World", item: Happening) -> None:
     world.nodes[item.whom].driver_back()
 
 
+async def _disk_full(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].folder.full = True
+
+
+async def _disk_free(world: "World", item: Happening) -> None:
+    world.nodes[item.whom].folder.full = False
+
+
 async def _outage(world: "World", _: Happening) -> None:
     for name in world.nodes:
         world.take_down(name)
@@ -184,6 +192,8 @@ _TABLE: Final[dict[str, Callable[["World", Happening], Awaitable[None]]]] = {
     "stop": _stop,
     "driver away": _driver_away,
     "driver back": _driver_back,
+    "disk full": _disk_full,
+    "disk free": _disk_free,
     "outage": _outage,
     "recovery": _recovery,
     "partition": _partition,

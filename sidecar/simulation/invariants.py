@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sidecar.csi.api import CapacityQuery
-from sidecar.csi.outcome import Code
 from sidecar.engine.health import OK, Stopped
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
 from sidecar.model import names
@@ -25,12 +24,7 @@ from sidecar.simulation.referee import HOLLOW, TWO_VOLUMES
 if TYPE_CHECKING:
     from sidecar.simulation.world import World
 
-KNOWN_LEAK: Final = (
-    "a volume whose creation was under way when its sidecar ended, and whose claim was deleted (to be closed by: Provisioning)"
-)
-KNOWN_DENIAL: Final = (
-    "a volume of which its driver finally said that it failed, and whose claim was deleted (to be closed by: Provisioning)"
-)
+KNOWN_LEAK: Final = "a volume whose creation could not be written down, was under way when its sidecar ended, and has lost its claim"
 
 LEAKED: Final = "leaked"
 LEFT_OVER: Final = "left over"
@@ -43,15 +37,6 @@ RESTLESS: Final = "never rests"
 KEPT: Final = "kept"
 UNWELL: Final = "unwell"
 
-# What `csi.outcome` takes for final. RESOURCE_EXHAUSTED is left out: no driver may say it of a volume that it has made.
-_FINAL: Final = frozenset(Code) - {
-    Code.OK,
-    Code.CANCELLED,
-    Code.DEADLINE_EXCEEDED,
-    Code.UNAVAILABLE,
-    Code.ABORTED,
-    Code.RESOURCE_EXHAUSTED,
-}
 _READS: Final = ("list", "watch")
 # Per node and minute at rest: watches come to their end and are asked for again, one for each of five kinds every five minutes.
 _READS_AT_REST: Final = 5.0
@@ -183,11 +168,8 @@ def no_leak(after: Aftermath, found: Found, known: Counter[str]) -> None:
 
 
 def known_gap(node: Node, name: str) -> str:
-    """The gap through which a volume without claim and object came to be; empty if it is none of the known ones."""
-    if node.has_ended(node.asker[name]):
-        return KNOWN_LEAK  # who asked for it is gone, and who came after never heard of it
-    last = node.last_creation(name)
-    return KNOWN_DENIAL if last is not None and last.code in _FINAL else ""
+    """The gap through which a volume without claim and object came to be; empty if it is not the known one."""
+    return KNOWN_LEAK if name in node.folder.unrecorded and node.has_ended(node.asker[name]) else ""
 
 
 def nothing_kept(node: Node, found: Found) -> None:
@@ -196,6 +178,8 @@ def nothing_kept(node: Node, found: Found) -> None:
         found(UNWELL, f"no sidecar runs on {node.name}")
         return
     memory, caches = node.sidecar.provisioner._memory, node.sidecar.caches
+    for begun in node.folder.begun.values():
+        found(KEPT, f"{node.name} still has {begun.request.name} in its journal, though all is settled")
     for uid, progress in memory._claims.items():
         if uid not in caches.claims:
             found(KEPT, f"{node.name} still keeps {progress} of claim {uid}, which is gone")

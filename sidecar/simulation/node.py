@@ -12,7 +12,7 @@ from sidecar.kube.recorder import EventRecorder
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.metrics import Metrics
 from sidecar.simulation.calls import Call, Reception, Record
-from sidecar.simulation.doors import Link, NodeDriver, NodeKube
+from sidecar.simulation.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
 from sidecar.simulation.driver import LocalDriver
 from sidecar.simulation.faults import Fault, Faults
 from sidecar.simulation.ledger import Ledger
@@ -76,6 +76,7 @@ class Node:
         pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
         self.driver = LocalDriver(Spec(node_id=name, name=DRIVER, pools=pools, topology={TOPOLOGY_KEY: name}))
         self.link = Link(forsakes=lambda: self._dice.random() < 0.5)
+        self.folder = Folder()
         self.reception = Reception(record=Record(now=world.clock))
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self._drawn = self.reception.faults
@@ -135,6 +136,7 @@ class Node:
         if self._life is not None:
             self._life.pardon()
         self.reception.faults.set([])
+        self.folder.full = False
         self.driver_back()
 
     # --- its lives ----------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ class Node:
         )
         parsed = parse([*_ARGS, *world.plan.args], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
         assert isinstance(parsed, Parsed), parsed
-        return Sidecar(parsed.config, Doors(kube, kube, driver), tools, recorder=recorder)
+        return Sidecar(parsed.config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)
 
 
 def _others_than_killed(error: BaseException | None) -> list[Any]:

@@ -275,6 +275,12 @@ FOREIGN: Final = ("other driver", "other manager", "unlabelled")
 MEDDLING: Final = ("delete", "alter", "duplicate", "elsewhere", "unknown class", "recreate", "strip", "relabel", "mark", "annotate")
 
 
+def _full_disks(dice: random.Random, draft: Draft) -> None:
+    """Where nothing can be written down, a death may leave a volume behind: the one gap that is known."""
+    for _ in range(dice.randint(1, 2)):
+        draft.span(dice, "disk full", "disk free", dice.choice(draft.nodes), longest=40.0)
+
+
 TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "kills": _kills,
     "dooms": _dooms,
@@ -296,5 +302,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "class churn": _class_churn,
     "mute drivers": _mute_drivers,
     "meddling": _meddling,
+    "full disks": _full_disks,
 }
 """What each does to a draft, by the name under which it is reported."""

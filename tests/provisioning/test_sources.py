@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.csi.api import CREATE_DELETE_VOLUME
+from sidecar.model.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
 from sidecar.model.objects import Claim
 from sidecar.model.topology import accessible, terms_of
 from sidecar.provisioning.needs import (
@@ -29,12 +30,10 @@ from sidecar.provisioning.needs import (
 from sidecar.provisioning.request import Unfit
 from sidecar.provisioning.sources import (
     ALLOW_MODE_CHANGE,
-    CLONE_FINALIZER,
     CLONE_VOLUME,
     CONTENT_MANAGED_BY,
     CREATE_DELETE_SNAPSHOT,
     MODIFY_VOLUME,
-    SNAPSHOT_FINALIZER,
     SNAPSHOT_GROUP,
     Content,
     Elsewhere,
@@ -53,6 +52,7 @@ from tests import samples
 ABLE = samples.here(driver=samples.info(controller=(CREATE_DELETE_VOLUME, CREATE_DELETE_SNAPSHOT, CLONE_VOLUME, MODIFY_VOLUME)))
 UNABLE = samples.here()
 OTHER_KEY = "kubernetes.io/hostname"
+NAMED_NODE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["bar"]}]}
 
 THE_SNAPSHOT, THE_CONTENT = Ref(SNAPSHOT, "snap", "fake-ns"), Ref(CONTENT, "content")
 THE_SOURCE, THE_VOLUME = Ref(CLAIM, "source", "fake-ns"), Ref(VOLUME, "source-pv")
@@ -207,6 +207,8 @@ def test_R40_a_request_that_holds_the_snapshot(requested: str, restore_size: Any
     ("changes", "says"),
     [
         ({"resources": size("99")}, "ask for at least 100"),
+        ({"resources": size("-1")}, "asks for 0 only"),
+        ({"resources": size("lots")}, "asks for 0 only"),
         ({"dataSource": {**FROM_SNAPSHOT, "apiGroup": "snapshot.example.com"}}, SNAPSHOT_GROUP),
         ({"dataSource": {"kind": SNAPSHOT, "name": "snap"}}, SNAPSHOT_GROUP),
     ],
@@ -344,7 +346,8 @@ def test_a_clone_of_a_volume_of_another_node_is_not_tried(terms: list[dict[str, 
         affinity({samples.KEY: ["foo"], OTHER_KEY: ["another"]}),
         affinity({}),
         affinity(),
-        {"required": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["bar"]}]}]}},
+        {"required": {"nodeSelectorTerms": [NAMED_NODE]}},
+        {"required": {"nodeSelectorTerms": [NAMED_NODE, *affinity({samples.KEY: ["bar"]})["required"]["nodeSelectorTerms"]]}},
         {},
     ],
 )
