@@ -646,7 +646,8 @@ class Provisioner:
 
     def _give_up_space(self, uid: str, claim: Claim) -> None:
         """Until somebody changes something it will not be created, and must not keep others from the room it would take."""
-        self._memory.of(uid).hopeless = True
+        progress = self._memory.of(uid)
+        progress.hopeless = progress.remembered is None  # else the driver may still be taking it
         self._space.promise_changed(claim.class_name)
 
     def _forget_volume(self, name: str) -> None:

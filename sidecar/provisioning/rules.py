@@ -11,7 +11,7 @@ from typing import Final
 from sidecar.csi.api import NOTHING, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
 from sidecar.model import names
-from sidecar.model.objects import Claim, Class, Json, Volume
+from sidecar.model.objects import IMMEDIATE, Claim, Class, Json, Volume
 from sidecar.model.topology import accessible
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.claim_write import with_selected_node, without_selected_node
@@ -322,7 +322,7 @@ def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     return Refuse(claim, request.why) if isinstance(request, Unfit) else Create(claim, class_, request, refs, why)
 
 
-def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protect | Leave:
+def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protect | Leave | Reschedule:
     """What the volume is filled from, an empty content for nothing; or what comes before."""
     options = view.here.options
     found = sources.content_of(
@@ -335,6 +335,8 @@ def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protec
             return Fetch(wanted, "what the claim is to be filled from")
         case Unfit(why):
             return Refuse(claim, why)
+        case Elsewhere(why) if view.class_ is not None and view.class_.binding_mode == IMMEDIATE:
+            return Reschedule(claim, without_selected_node(claim.whole), why)
         case Elsewhere(why):
             return Refuse(claim, why, rarely=True)
         case LeftToPopulator(why):

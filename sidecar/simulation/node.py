@@ -37,6 +37,12 @@ SHUTDOWN_TIMEOUT: Final = 25.0
 _ARGS: Final = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-qps=-1", "--kube-api-capacity-qps=-1")
 
 
+def csi_node(name: str) -> dict[str, Any]:
+    """What a kubelet tells of the driver on its node."""
+    drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}]
+    return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+
+
 class Around(Protocol):
     """What a node needs of the world around it."""
 

@@ -21,6 +21,8 @@ CLASSES: Final = (*LATE_CLASSES, IMMEDIATE_CLASS)
 PASSING_CLASSES: Final = ("passing", "passing-too")
 """They come, go and change, and nobody claims anything of them."""
 
+PLACEMENTS: Final = ((), ("--node-deployment-placement=ranked",))
+
 TROUBLED: Final = 90.0
 """Seconds in which things go wrong; claims come in the first 60 of them."""
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.kube.api import CLASSES as CLASS_RESOURCE
-from sidecar.kube.api import NAMESPACES, NODES, KubeApi
+from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
 from sidecar.kube.errors import AlreadyExists
 from sidecar.simulation import invariants, plan, strangers
 from sidecar.simulation.clock import run_virtual
@@ -28,7 +28,7 @@ from sidecar.simulation.happenings import class_, happen
 from sidecar.simulation.ledger import Ledger
 from sidecar.simulation.life import Killed
 from sidecar.simulation.network import Network, Weather
-from sidecar.simulation.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node
+from sidecar.simulation.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from sidecar.simulation.plan import Happening, Plan, plan_of
 from sidecar.simulation.referee import Referee
 from sidecar.simulation.stand_ins import Binder, Eyes, Scheduler
@@ -161,6 +161,7 @@ class World:
         for name in self.nodes:
             labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
             await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
+            await self.api.create(CSI_NODES, csi_node(name))
         await strangers.settle(self.api)
 
     def _bystanders(self) -> list[Coroutine[Any, Any, None]]:

@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.csi.api import Capability, CreateRequest
-from sidecar.kube.api import CLASSES, NODES, KubeApi
+from sidecar.kube.api import CLASSES, CSI_NODES, NODES, KubeApi
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.decisions import Decisions
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from sidecar.simulation.cluster.kinds import CSI_DRIVERS
 from sidecar.simulation.ledger import Ledger
 from sidecar.simulation.network import Latency, Network, Weather
-from sidecar.simulation.node import DRIVER, EPOCH, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.node import DRIVER, EPOCH, POOL, TOPOLOGY_KEY, Node, csi_node
 from sidecar.simulation.notebook.diary import Diary
 from sidecar.simulation.plan import Plan
 from sidecar.simulation.stand_ins import Binder, Eyes, Kubelet, Scheduler
@@ -56,6 +56,7 @@ class Bench:
         for name in plan.nodes:
             labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
             await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
+            await self.api.create(CSI_NODES, csi_node(name))
         for name, stand_in in (("binder", Binder), ("scheduler", Scheduler), ("kubelet", Kubelet)):
             eyes = Eyes(self._api_of(name), clock=self.clock, rng=random.Random(f"{name} {plan.seed}"))
             stand_in(eyes)
