@@ -1,7 +1,8 @@
-"""The command line: `run` (also without a verb, as upstream is called), `explain`, `version`.
+"""The command line: `run` (also without a verb, as upstream is called), `explain`, `simulate`, `version`.
 
-Only words are handled here. What `run` does is `process`'s, what `explain` finds out is `explain`'s; both are imported late, so
-that `--help`, `--version` and a wrong flag answer at once.
+Only words are handled here. What `run` does is `process`'s, what `explain` finds out is `explain`'s, what is simulated is
+`simulation`'s; all are imported late, so that `--help`, `--version` and a wrong flag answer at once, and so that what runs on nodes
+never loads the simulation.
 """
 
 import os
@@ -17,6 +18,7 @@ PROGRAM = "csi-node-sidecar"
 VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
   explain pvc NS/NAME      say what this program would do with a claim, and why; writes nothing
+  simulate race [flags]    let many nodes compete for claims on virtual time; --help tells how
   version                  print name and version
 """
 
@@ -37,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _run(words)
             case "explain":
                 return _explain(words)
+            case "simulate":
+                return _simulate(words)
             case "version":
                 return _version()
             case _:
@@ -69,6 +73,18 @@ def _explain(words: list[str]) -> int:
     from sidecar.explain import run
 
     return run(words, os.environ)
+
+
+def _simulate(words: list[str]) -> int:
+    if words[:1] != ["race"]:
+        return _say(f"usage: {PROGRAM} simulate race [flags]; `{PROGRAM} simulate race --help` shows them", 2)
+    from sidecar.simulation.swarm import race
+
+    try:
+        return race.run(words[1:])
+    except UsageError as error:
+        hint = f"Run `{PROGRAM} simulate race --help` for all flags."
+        return _say("\n".join([*(f"{PROGRAM} simulate race: {message}" for message in error.messages), hint]), 2)
 
 
 def _version() -> int:

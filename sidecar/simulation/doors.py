@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
-from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
+from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.objects import Json
 from sidecar.provisioning.begun import Begun
 from sidecar.simulation.calls import Reception
@@ -65,9 +65,11 @@ class NodeKube:
         subresource: str = "",
         still: Callable[[], bool] = always,
     ) -> Json:
+        if not still():  # it is asked before the request goes out, not when it lands
+            raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
         return await self._write(
             f"update {resource} {name}",
-            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource, still=still),
+            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
         )
 
     async def patch(self, resource: Resource, name: str, patch: Any, **options: Any) -> Json:

@@ -1,0 +1,216 @@
+"""The full model: the real rooms on every node, on a clock that jumps, with the same load, trouble and delays as the thin one.
+
+Who counts stands at the API server and at the drivers, so that nothing depends on what a sidecar says of itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sidecar.csi.api import Capability, CreateRequest
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NAMESPACES, NODES, KubeApi, WatchEvent
+from sidecar.kube.errors import AlreadyExists
+from sidecar.model import names
+from sidecar.model.objects import Json
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.kinds import CSI_DRIVERS
+from sidecar.simulation.happenings import class_
+from sidecar.simulation.node import DRIVER, EPOCH, NAMESPACE, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.plan import IMMEDIATE_CLASS, Plan
+from sidecar.simulation.stand_ins import Binder, Eyes
+from sidecar.simulation.swarm.full_doors import Count, Server, Slow, Surroundings, Wires
+from sidecar.simulation.swarm.lines import Lines
+from sidecar.simulation.swarm.scenario import RANDOM, RANKED, Part, Scenario, Trouble
+from sidecar.simulation.swarm.tally import Tally
+
+# Every process has listed what it lists at its start, and has published its first figure, by then.
+_READY: Final = 30.0
+_BALLAST: Final = "ballast"
+
+
+def play(scenario: Scenario) -> Tally:
+    """The whole race."""
+
+    async def story() -> Tally:
+        return await Arena(scenario).play()
+
+    limit = _READY + scenario.arrivals()[-1] + scenario.patience + 1000.0
+    with _quietly():
+        return run_virtual(story(), limit=limit, seed=scenario.seed)
+
+
+class Arena:
+    """Made inside the virtual loop."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._cast = scenario.cast()
+        self._clock = asyncio.get_running_loop().time
+        self._count = Count()
+        cluster = Cluster(clock=lambda: EPOCH + self._clock(), rng=scenario.dice("server").random)
+        self._api: KubeApi = InProcessApi(cluster)
+        """For those whose requests take no time and are not counted."""
+        self._server = Server(cluster, scenario, self._count)
+        lines = Lines(scenario.watch, scenario.dice("watch"))
+        numbers = {part.name: number for number, part in enumerate(self._cast)}
+        self._wires = Wires(scenario.dice("network"), lines, numbers=numbers, count=self._count)
+        self._strays: list[str] = []
+        self._nodes = {part.name: self._node(part) for part in self._cast if not part.dead}
+        self._begun = 0.0
+        self._came: dict[str, float] = {}
+        self._owned: set[str] = set()
+        self._bound: set[str] = set()
+
+    async def play(self) -> Tally:
+        async with asyncio.TaskGroup() as group:
+            await self._furnish()
+            tasks = [group.create_task(each) for each in (self._bind(), *(node.run() for node in self._nodes.values()))]
+            await asyncio.sleep(_READY)
+            self._fill()
+            self._begun = self._count.begun = self._clock()
+            tasks += [group.create_task(each) for each in (self._watch_claims(), self._befall())]
+            await self._let_come()
+            await self._come_to_rest()
+            tally = self._conclude()
+            for task in tasks:
+                task.cancel()
+        return tally
+
+    def _node(self, part: Part) -> Node:
+        plan = Plan(self._scenario.seed, (part.name,), pool=str(part.space), args=_args(self._scenario, part))
+        around = Surroundings(plan, clock=self._clock, api=self._server, network=self._wires, strays=self._strays)
+        node = Node(around, part.name)
+        node.reception = Slow(self._scenario, self._count, node=part.name)
+        return node
+
+    # --- from the beginning to the end --------------------------------------------------------------------------------
+
+    async def _furnish(self) -> None:
+        try:
+            await self._api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        except AlreadyExists:
+            pass  # the server has made it by itself
+        await self._api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
+        await self._api.create(CLASSES, class_(IMMEDIATE_CLASS))
+        for part in self._cast:
+            await self._api.create(NODES, {"metadata": {"name": part.name, "labels": {TOPOLOGY_KEY: part.name}}})
+            driver = {"name": DRIVER, "nodeID": part.name, "topologyKeys": [TOPOLOGY_KEY]}
+            await self._api.create(CSI_NODES, {"metadata": {"name": part.name}, "spec": {"drivers": [driver]}})
+
+    async def _bind(self) -> None:
+        """The volume controller."""
+        eyes = Eyes(self._api, clock=self._clock, rng=self._scenario.dice("eyes"))
+        Binder(eyes)  # it hangs on to the eyes
+        await eyes.run()
+
+    def _fill(self) -> None:
+        """The full ones become so when everybody has listed them as empty."""
+        for part in self._cast:
+            if part.full:
+                request = CreateRequest(_BALLAST, part.space, (Capability("SINGLE_NODE_WRITER"),))
+                self._nodes[part.name].driver.create(request)
+
+    async def _let_come(self) -> None:
+        for number, at in enumerate(self._scenario.arrivals()):
+            await self._until(at)
+            await self._api.create(CLAIMS, _claim(f"data-{number}", self._scenario.size), namespace=NAMESPACE)
+
+    async def _befall(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for trouble in self._scenario.troubles():
+                await self._until(trouble.at)
+                group.create_task(self._strike(trouble))
+
+    async def _strike(self, trouble: Trouble) -> None:
+        """A process that was killed comes back when its node would have it."""
+        if trouble.restart:
+            self._nodes[trouble.node].kill()
+            return
+        self._wires.take_down(trouble.node)
+        await asyncio.sleep(self._scenario.away)
+        self._wires.bring_up(trouble.node)
+
+    async def _come_to_rest(self) -> None:
+        """Until all have a volume, or nothing can come of what is open."""
+        end = self._clock() + self._scenario.patience
+        while self._clock() < end and len(self._bound) < self._scenario.claims:
+            await asyncio.sleep(1.0)
+            if self._owned == self._bound and not self._has_room():
+                return
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(self._begun + at - self._clock(), 0.0))
+
+    # --- what is seen of it -------------------------------------------------------------------------------------------
+
+    async def _watch_claims(self) -> None:
+        """Without delay. A claim has come when the volume controller asks for its volume."""
+        version = (await self._api.list_page(CLAIMS)).resource_version
+        while True:
+            async for event in self._api.watch(CLAIMS, resource_version=version):
+                version = event.resource_version
+                self._look_at(event)
+
+    def _look_at(self, event: WatchEvent) -> None:
+        meta = event.object["metadata"]
+        uid, notes = meta["uid"], meta.get("annotations") or {}
+        if names.STORAGE_PROVISIONER in notes:
+            self._came.setdefault(uid, self._clock())
+        if notes.get(names.SELECTED_NODE) and uid not in self._owned:
+            self._owned.add(uid)
+            self._count.tally.latencies.append(self._clock() - self._came[uid])
+        if event.object["spec"].get("volumeName"):
+            self._bound.add(uid)
+
+    def _has_room(self) -> bool:
+        return any(node.driver.free(POOL) >= self._scenario.size for node in self._nodes.values())
+
+    def _conclude(self) -> Tally:
+        if self._strays:
+            raise AssertionError(f"in a world in which only a race was to be seen: {self._strays[0]}")
+        tally = self._count.tally
+        tally.ended = self._clock() - self._begun
+        tally.fits = self._scenario.claims - len(self._bound) if self._has_room() else 0
+        for name, node in self._nodes.items():
+            tally.volumes[name] = sum(volume.name != _BALLAST for volume in node.driver.volumes())
+        return tally
+
+
+def _args(scenario: Scenario, part: Part) -> tuple[str, ...]:
+    """The flags of that node's sidecar."""
+    placement = RANDOM if part.upstream else scenario.placement
+    figures = ("--capacity-for-immediate-binding",) if scenario.placement == RANKED and scenario.figures else ()
+    return (
+        f"--node-deployment-base-delay={scenario.base_delay}s",
+        f"--node-deployment-max-delay={scenario.max_delay}s",
+        f"--node-deployment-placement={placement}",
+        *figures,
+    )
+
+
+def _claim(name: str, size: int) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "storageClassName": IMMEDIATE_CLASS,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": str(size)}},
+        },
+    }
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What hundreds of processes log would only cost time."""
+    log = logging.getLogger("sidecar")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -1,0 +1,157 @@
+"""What lies between the real rooms and the world of a race: requests and calls that take as long as stated, and are counted."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent, always
+from sidecar.kube.errors import Conflict, Gone, Withdrawn
+from sidecar.model.objects import Json
+from sidecar.simulation.calls import Reception
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.inprocess import Call
+from sidecar.simulation.cluster.reading import Query
+from sidecar.simulation.cluster.refusals import Refused
+from sidecar.simulation.cluster.streaming import Stream
+from sidecar.simulation.ledger import Ledger
+from sidecar.simulation.network import Latency, Network, Weather
+from sidecar.simulation.plan import Plan
+from sidecar.simulation.swarm.lines import Lines
+from sidecar.simulation.swarm.scenario import Scenario
+from sidecar.simulation.swarm.tally import Tally
+from sidecar.simulation.transcript import Transcript
+
+T = TypeVar("T")
+
+_NOTHING = Latency(0.0, 0.0)
+_WRITES = frozenset({"create", "update", "patch", "delete"})
+_HEARD = frozenset({str(CLAIMS), str(VOLUMES)})
+
+
+@dataclass(slots=True)
+class Count:
+    """Where everything is counted, from the moment at which the race begins."""
+
+    tally: Tally = field(default_factory=Tally)
+    begun: float | None = None
+
+    def request(self, what: str) -> None:
+        if self.begun is not None:
+            self.tally.requests[what] += 1
+
+    def event(self, resource: str) -> None:
+        if self.begun is not None and resource in _HEARD:
+            self.tally.events += 1
+
+
+class Server(InProcessApi):
+    """The API server as all sidecars have it. A write takes its time after its sender has let it go."""
+
+    def __init__(self, cluster: Cluster, scenario: Scenario, count: Count) -> None:
+        super().__init__(cluster, before=self._travel)
+        self._count = count
+        self._write = scenario.write
+        self._dice = scenario.dice("writes")
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        still: Callable[[], bool] = always,
+    ) -> Json:
+        if not still():
+            raise Withdrawn(f"update {resource} {name}: no longer wanted")
+        try:
+            return await super().replace(resource, body, name=name, namespace=namespace, subresource=subresource)
+        except Conflict:
+            self._count.tally.conflicts += resource == CLAIMS
+            raise
+
+    async def watch(
+        self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """All nodes are given the same object instead of a copy each. They only read it, and copying would take most of the time."""
+        query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
+        seconds = self._dice.uniform(300.0, 600.0)
+        stream = await self._ask(Call("watch", resource, namespace), lambda: Stream(self.cluster, resource, query, seconds=seconds))
+        try:
+            while told := await stream.next():
+                for each in told:
+                    yield WatchEvent(each.type, each.stored.obj)
+        except Refused as refusal:
+            raise Gone(str(refusal)) from None
+        finally:
+            stream.close()
+
+    async def _travel(self, call: Call) -> None:
+        self._count.request(f"{call.verb} {call.resource}")
+        if call.verb in _WRITES:
+            await asyncio.sleep(self._write.draw(self._dice))
+
+
+class Wires(Network):
+    """Watches come as late as the same lines let them in the thin model. Writes take their time at the server."""
+
+    def __init__(self, dice: random.Random, lines: Lines, *, numbers: Mapping[str, int], count: Count) -> None:
+        super().__init__(dice, Weather(write=_NOTHING, driver=_NOTHING))
+        self._race_lines = lines
+        self._numbers = numbers
+        self._count = count
+
+    def watch_delay(self, node: str, what: str) -> float:
+        self._count.event(what)
+        at = asyncio.get_running_loop().time() - (self._count.begun or 0.0)
+        return self._race_lines.heard(self._numbers[node], at) - at
+
+
+class Slow(Reception):
+    """A driver that takes as long as stated. What it does it does at the end of that time."""
+
+    def __init__(self, scenario: Scenario, count: Count, *, node: str) -> None:
+        super().__init__()
+        self._latencies = {"GetCapacity": scenario.capacity, "CreateVolume": scenario.creation}
+        self._dice = scenario.dice(f"driver {node}")
+        self._count = count
+
+    async def attend(self, method: str, name: str, *, request: Mapping[str, Any], act: Callable[[], T]) -> T:
+        await asyncio.sleep(self._latencies.get(method, _NOTHING).draw(self._dice))
+        self._count.tally.measured += self._count.begun is not None and method == "GetCapacity"
+        try:
+            return await super().attend(method, name, request=request, act=act)
+        except DriverError as error:
+            self._count.tally.failed += error.code is Code.RESOURCE_EXHAUSTED
+            raise
+
+
+class Unwritten(Transcript):
+    """Nobody would read it."""
+
+    def tell(self, where: str, what: str) -> None:
+        pass
+
+
+class Surroundings:
+    """The world as one node has it."""
+
+    def __init__(self, plan: Plan, *, clock: Callable[[], float], api: KubeApi, network: Network, strays: list[str]) -> None:
+        self.plan = plan
+        self.clock: Callable[[], float] = clock
+        self.api = api
+        self.network = network
+        self.ledger = Ledger(clock)
+        self.transcript: Transcript = Unwritten(clock)
+        self._strays = strays
+        """What should not have happened."""
+
+    def found(self, kind: str, what: str) -> None:
+        self._strays.append(f"{kind}: {what}")
+
+    def acted(self, node: str, method: str, name: str) -> None:
+        pass
