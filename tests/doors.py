@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.kube.api import Resource, always
+from sidecar.kube.api import Page, Resource, always
 from sidecar.kube.correlator import ObjectRef
 from sidecar.kube.errors import NotFound
 from tests import samples
@@ -54,6 +54,10 @@ class ScriptedKube:
         if (resource.plural, name) not in self.objects:
             raise NotFound(f"get {resource} {name}: not found", status=404)
         return self.objects[resource.plural, name]
+
+    async def list_page(self, resource: Resource, **_: Any) -> Page:
+        self._ask("list", resource, "", None)
+        return Page([obj for (plural, _name), obj in self.objects.items() if plural == resource.plural], "1", "")
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         self._ask("create", resource, str(body["metadata"].get("name") or ""), body)

@@ -129,7 +129,7 @@ class Provisioner:
         self._journal: Journal = journal or NoJournal()
         self._snapshot_protected = snapshot_protected
         self._lookup = Lookup(kube)
-        self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=self._lookup.secret)
+        self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=self._secret_for_clean_up)
         self._emptying: dict[str, float] = {}
         self.claim_attempts: Attempts[str] = Attempts()
         self.volume_attempts: Attempts[str] = Attempts()
@@ -149,6 +149,7 @@ class Provisioner:
             here=here,
             chance=self._chance(),
             claim=claim,
+            gone=cached is None,
             class_=self._caches.classes.get(claim.class_name) if claim else None,
             volume=self._caches.volumes.get(name) if name else None,
             race=progress.race,
@@ -334,6 +335,10 @@ class Provisioner:
 
     async def _protect(self, uid: str, decision: Protect) -> float | None:
         """The next look reads the source anew: whatever else has changed about it counts too."""
+        progress = self._memory.of(uid)
+        if progress.protected:
+            progress.protected = False
+            return self._failed(uid, decision.claim, f"our finalizer does not stay on {decision.source}: something takes it off again")
         try:
             if decision.source.kind == SNAPSHOT:
                 self._snapshot_protected()
@@ -348,6 +353,7 @@ class Provisioner:
             return self._later(uid)
         except ApiError as error:
             return self._failed(uid, decision.claim, f"protecting {decision.source} failed: {error}")
+        progress.protected = not progress.unprotected
         return self._clock()
 
     async def _release(self, uid: str, claim: Claim, body: bytes) -> float | None:
@@ -424,7 +430,7 @@ class Provisioner:
             return self._failed(uid, attempt.claim, str(error))
         progress = self._memory.of(uid)
         progress.began = self._clock()
-        progress.race, progress.in_hand, progress.hopeless = None, True, False
+        progress.race, progress.in_hand, progress.hopeless, progress.protected = None, True, False, False
         # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
         progress.remembered = attempt.claim
         first = await self._begin(attempt)
@@ -433,7 +439,7 @@ class Provisioner:
             self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
             outcome = await self._ask_driver(view, attempt, secrets)
             if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
-                self._concluded(uid, outcome)
+                self._concluded(attempt, outcome)
             conclusion = conclude(view, attempt, outcome)
             self._note(uid, attempt.claim, conclusion)
             progress.remembered = None
@@ -455,10 +461,13 @@ class Provisioner:
         await self._journal.begin(begun)
         return True
 
-    def _concluded(self, uid: str, outcome: Outcome) -> None:
-        """The driver has said that there is no volume. If it gives no reason, it is asked once more when the claim has gone."""
-        if not (isinstance(outcome, Refused) and outcome.doubtful):
-            self._end(uid)
+    def _concluded(self, attempt: Create, outcome: Outcome) -> None:
+        """The driver has said that there is no volume. If it gives no reason, or was asked for another one than at first (the class
+        has changed), it is asked once more when the claim has gone."""
+        begun = self._memory.begun(attempt.claim.uid)
+        same = begun is not None and begun.request == attempt.request
+        if same and not (isinstance(outcome, Refused) and outcome.doubtful):
+            self._end(attempt.claim.uid)
 
     def _end(self, uid: str) -> None:
         if self._memory.ended(uid):
@@ -520,11 +529,12 @@ class Provisioner:
                 assert_never(conclusion)
 
     async def _undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str) -> str:
-        if any(volume.handle == volume_id for volume in self._caches.volumes.values()):
-            return f"{why}; it is left alone, because a PersistentVolume uses it"
         try:
+            if user := await self._leftovers.user_of(volume_id):
+                self._end(uid)
+                return f"{why}; it is left alone: {user}"
             await self._driver.delete_volume(volume_id, secrets=await self._secret_if_any(secret, about=claim.full_name))
-        except (DriverError, Unavailable) as error:
+        except (DriverError, ApiError) as error:
             self._memory.of(uid).remembered = claim
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
         self._end(uid)
@@ -643,6 +653,9 @@ class Provisioner:
         except ApiError as error:
             log.warning("Deleting without a secret", extra={"fields": {"of": about, "err": str(error)}})
             return {}
+
+    async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
+        return await self._secret_if_any(ref, about="a creation that has lost its claim")
 
     def _give_up_space(self, uid: str, claim: Claim) -> None:
         """Until somebody changes something it will not be created, and must not keep others from the room it would take."""

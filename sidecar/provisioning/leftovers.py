@@ -15,6 +15,7 @@ from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSp
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.objects import Claim, Volume
+from sidecar.model.topology import accessible
 from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.rules import lies_here
 from sidecar.provisioning.secrets import SecretRef
@@ -60,8 +61,8 @@ class Leftovers:
             secrets = await self._secrets(SecretRef(*begun.secret) if begun.secret else None)
             outcome = await self._find(begun, secrets)
             if not isinstance(outcome, Done):
-                return _without_volume(begun, outcome)
-            if used := await self._used(begun):
+                return _without_volume(begun, outcome, blind=begun.secret is not None and not secrets)
+            if used := await self._used(begun) or await self.user_of(outcome.volume.volume_id):
                 return Gone(used)
             await self._driver.delete_volume(outcome.volume.volume_id, secrets=secrets)
         except (ApiError, DriverError) as error:
@@ -73,6 +74,22 @@ class Leftovers:
             },
         )
         return Gone("its volume was deleted")
+
+    async def user_of(self, handle: str) -> str:
+        """The PersistentVolume of whatever name that leads to this handle; empty when there is none.
+
+        All are looked at, and live: one that was made by hand may have no place, and be in no cache.
+        """
+        here, token = self._here(), ""
+        while True:
+            page = await self._kube.list_page(VOLUMES, continue_token=token)
+            for volume in map(Volume.of, page.items):
+                reachable = volume.affinity is None or not here.with_topology or accessible(volume.affinity, here.segment)
+                if (volume.driver, volume.handle) == (here.driver.name, handle) and reachable:
+                    return f"PersistentVolume {volume.name} leads to it"
+            token = page.continue_token
+            if not token:
+                return ""
 
     async def _used(self, begun: Begun) -> str:
         """How the volume is used, or may be again; empty when nobody can have a use for it."""
@@ -97,15 +114,16 @@ class Leftovers:
             return of_failure(error, may_reschedule=False)
 
 
-def _without_volume(begun: Begun, outcome: MaybeRunning | NeverSent | NoSpaceHere | Refused) -> Gone | Again:
+def _without_volume(begun: Begun, outcome: MaybeRunning | NeverSent | NoSpaceHere | Refused, *, blind: bool) -> Gone | Again:
+    """`blind`: the driver was asked without the secret it had been given, so that a refusal may be about that."""
     match outcome:
         case MaybeRunning(why) | NeverSent(why):
             return Again(why)
-        case Refused(why, occupied=True):
+        case Refused(why, occupied=True) if not blind:
             return Gone(f"something else has its name: {why}", suspected=True)
-        case Refused(why, doubtful=True) if begun.denials + 1 < _MOST_DENIALS:
+        case Refused(why, doubtful=doubtful) if (doubtful or blind) and begun.denials + 1 < _MOST_DENIALS:
             return Again(why, denied=True)
-        case Refused(why, doubtful=True):
+        case Refused(why, doubtful=doubtful) if doubtful or blind:
             return Gone(f"the driver has said {_MOST_DENIALS} times that there is nothing: {why}", suspected=True)
         case Refused(why) | NoSpaceHere(why):
             return Gone(f"there is nothing: {why}")

@@ -19,6 +19,8 @@ class Progress:
     unsaved: Json | None = None
     """The PersistentVolume of a volume that exists, until the API server has taken it."""
     infeasible: Infeasible | None = None
+    protected: bool = False
+    """Our finalizer has been put on its source a moment ago."""
     unprotected: bool = False
     """Our finalizer may not be put on its source."""
     stored: bool = False

@@ -204,7 +204,10 @@ def decide(view: ClaimView) -> ClaimDecision:
         # To create now could make a second volume: the write may land yet and send the claim elsewhere.
         return Reschedule(claim, without_selected_node(claim.whole), "whether the claim was given back is not known: it is done again")
     if view.remembered and claim.selected_node == view.here.node:
-        return _create(view, claim, "an earlier attempt may still be running in the driver")
+        decision = _create(view, claim, "an earlier attempt may still be running in the driver")
+        if view.gone and view.begun is not None and isinstance(decision, Refuse | Leave | Reschedule):
+            return CleanUp(view.begun, f"the claim is gone, and cannot be created any more: {decision.why}")
+        return decision
     return _by_owner(view, claim)
 
 

@@ -69,6 +69,8 @@ class ClaimView:
     chance: float
     claim: Claim | None
     """From the cache; or, when a creation may still be running for a claim that was deleted, as it was remembered."""
+    gone: bool = False
+    """The claim is not in the cache: it is as it was remembered, and nobody waits for it."""
     class_: Class | None = None
     volume: Volume | None = None
     """The volume that bears the claim's volume name, if the cache has one."""

@@ -29,6 +29,11 @@ def build(
             f"CSI driver {here.driver.name} created volume {created.volume_id!r} with {created.capacity_bytes} bytes,"
             f" less than the {request.required_bytes} bytes asked for"
         )
+    if here.with_topology and _is_elsewhere(created.topologies, here.segment):
+        places = " or ".join(map(str, created.topologies))
+        return Unusable(
+            f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment})"
+        )
     spec: Json = {
         "accessModes": list(claim.access_modes),
         "capacity": {"storage": format_bytes(created.capacity_bytes or request.required_bytes)},
@@ -111,6 +116,13 @@ def _csi(here: Here, claim: Claim, class_: Class, request: CreateRequest, create
     if here.options.controller_publish_readonly and [item.access_mode for item in request.capabilities] == ["MULTI_NODE_READER_ONLY"]:
         csi["readOnly"] = True
     return csi
+
+
+def _is_elsewhere(topologies: tuple[Segment, ...], own: Segment) -> bool:
+    """Whether each place contradicts this node's. A driver may name fewer keys than the node has, or others besides."""
+    mine = own.labels()
+    places = [segment for segment in topologies if segment]
+    return bool(places) and all(any(mine.get(key, value) != value for key, value in segment.pairs) for segment in places)
 
 
 def _affinity(here: Here, topologies: tuple[Segment, ...]) -> dict[str, Any] | None:

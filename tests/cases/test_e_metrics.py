@@ -1,9 +1,14 @@
-"""Cases E1 to E5: the exposition that upstream's dashboards read. E6 and E7 need the whole program."""
+"""Cases E1 to E6: the exposition that upstream's dashboards read, and who serves it. E7 is held where secrets could pass."""
+
+import sys
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.observe.metrics import Metrics
+from tests.e2e import actors
+from tests.e2e.controlplane import until
 
 CREATE_OK = {"driver_name": "test-driver", "method_name": "/csi.v1.Controller/CreateVolume", "grpc_status_code": "OK"}
 CLAIM = "controller_persistentvolumeclaim_provision"
@@ -81,3 +86,27 @@ def test_E5_workqueue_series_exist_from_the_start(metrics, name):
         assert value(metrics, f"workqueue_{series}_count", name=name) == 0
         upper = [float(bound) for bound in bounds(metrics, f"workqueue_{series}", name=name)]
         assert upper == pytest.approx([*(10.0**power for power in range(-8, 2)), float("inf")])
+
+
+LISTEN = "0A"
+
+
+def listeners(pid):
+    """Addresses, as the kernel writes them, on which the process accepts TCP connections."""
+    own = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()}
+    rows = [line.split() for family in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]]
+    return [row[1] for row in rows if row[3] == LISTEN and f"socket:[{row[9]}]" in own]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="who listens is read from /proc")
+@pytest.mark.parametrize("flag", ["--http-endpoint", "--metrics-address", None])
+def test_E6_without_an_address_nobody_listens(flag, tmp_path):
+    with actors.OurDriver(tmp_path, node="n1") as driver:
+        sidecar = actors.Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig="", args=["--master=http://127.0.0.1:1"])
+        sidecar.command = [f"{flag}=127.0.0.1:{sidecar.port}" if word.startswith("--http-endpoint") else word for word in sidecar.command]
+        sidecar.command = [word for word in sidecar.command if not word.startswith("None=")]
+        with sidecar:
+            until(lambda: "List and watch will be tried again" in sidecar.output(), "it is at work", seconds=30)
+            assert [int(address.rpartition(":")[2], 16) for address in listeners(sidecar.child.pid)] == [sidecar.port][: flag is not None]
+            assert sidecar.page("/metrics")[0] == (200 if flag else 0)
+    assert sidecar.child.returncode == 0, sidecar.output()
