@@ -42,12 +42,13 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning import sources
-from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.caches import Caches
+from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
-from sidecar.provisioning.rules import lies_here
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.view import Here, Options
+from sidecar.provisioning.volume_rules import lies_here
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class Sidecar:
         self._sweep = self._make_sweep()
         self.provisioner = self._make_provisioner()
         self.claims = self._loop("claims", self.provisioner.handle_claim, config.worker_threads, self.provisioner.claim_attempts)
-        self.volumes = self._loop("volumes", self.provisioner.handle_volume, config.worker_threads, self.provisioner.volume_attempts)
+        self.volumes = self._loop("volumes", self.provisioner.removal.handle, config.worker_threads, self.provisioner.removal.attempts)
         self._caches_scope = instruments.health.scope("caches", gates_ready=False)
         self._required: list[Reflector[Any]] = [self._watch_claims(), self._watch_volumes(), self._watch_classes()]
         self._optional: list[Reflector[Any]] = [self._watch_attachments()] if PUBLISH_UNPUBLISH_VOLUME in driver.controller else []

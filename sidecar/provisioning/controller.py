@@ -6,18 +6,17 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from sidecar.csi.api import CapacityAnswer, Driver
-from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, NotSent, Outcome, Refused, measure, of_failure
+from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, Outcome, Refused, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
-from sidecar.kube.api import CLAIMS, STRATEGIC_MERGE_PATCH, VOLUMES, Change, KubeApi
+from sidecar.kube.api import CLAIMS, VOLUMES, Change, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
 from sidecar.kube.recorder import ObjectRef, Recorder
-from sidecar.kube.store import Store as Cache
 from sidecar.model import names
-from sidecar.model.objects import IMMEDIATE, Attachment, Claim, Class, Json, Volume
+from sidecar.model.objects import IMMEDIATE, Claim, Json, Volume
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership import rules as ownership
@@ -28,21 +27,20 @@ from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning import sources
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.caches import UNSTORED, Caches
 from sidecar.provisioning.journal import Journal, NoJournal
 from sidecar.provisioning.leftovers import Again, Gone, Leftovers
 from sidecar.provisioning.lookup import Lookup
 from sidecar.provisioning.memory import Memory, Progress
 from sidecar.provisioning.needs import CLAIM, SNAPSHOT
+from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.rules import (
     Bid,
     ClaimDecision,
     CleanUp,
     Conclusion,
     Create,
-    Empty,
     Fetch,
-    Finalize,
-    Hold,
     Ignore,
     Leave,
     Measure,
@@ -50,45 +48,26 @@ from sidecar.provisioning.rules import (
     Refuse,
     Release,
     Remember,
-    Remove,
     Reschedule,
     Retry,
     Store,
     Tell,
     Undo,
-    Unfinalize,
-    VolumeDecision,
     Wait,
     conclude,
     decide,
-    decide_volume,
-    lies_here,
 )
 from sidecar.provisioning.secrets import SecretRef, deletion_secret
-from sidecar.provisioning.view import ClaimView, Here, Infeasible, Leaving, VolumeView
+from sidecar.provisioning.view import ClaimView, Here, Infeasible
+from sidecar.provisioning.volume_rules import lies_here
 
 log = logging.getLogger(__name__)
 
 ROOM = "provisioning"
 
 
-# While the API server is away nothing is amiss with the claim or the volume, and should this process end the answer is lost:
-# it is offered again soon, however long the outage has lasted.
-_UNSTORED: Final = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Caches:
-    """What the watches have brought, by kind."""
-
-    claims: Cache[Claim]
-    classes: Cache[Class]
-    volumes: Cache[Volume]
-    attachments: Cache[Attachment]
-
-
 class Provisioner:
-    """One instance per process. `handle_claim` and `handle_volume` are given to the loops; they return when to look again."""
+    """One instance per process. `handle_claim` is given to the loop; it returns when to look again. `removal` does that for volumes."""
 
     def __init__(
         self,
@@ -122,17 +101,30 @@ class Provisioner:
         self._clock = clock
         self._chance = chance
         self._space = space
-        self._attachments_known = attachments_known
         self._dry_run = dry_run
         self._memory = memory
         self._contenders = contenders
         self._journal: Journal = journal or NoJournal()
         self._snapshot_protected = snapshot_protected
         self._lookup = Lookup(kube)
+        self.removal = Removal(
+            here=here,
+            kube=kube,
+            driver=driver,
+            caches=caches,
+            recorder=recorder,
+            metrics=metrics,
+            narrator=narrator,
+            retry=retry,
+            clock=clock,
+            space=space,
+            memory=memory,
+            lookup=self._lookup,
+            attachments_known=attachments_known,
+            dry_run=dry_run,
+        )
         self._leftovers = Leftovers(here=here, kube=kube, driver=driver, secrets=self._secret_for_clean_up)
-        self._emptying: dict[str, float] = {}
         self.claim_attempts: Attempts[str] = Attempts()
-        self.volume_attempts: Attempts[str] = Attempts()
 
     def concerns(self, uid: str) -> bool:
         """Whether a claim must stay in the cache although another node has it, or a volume does: something here is under way."""
@@ -164,18 +156,6 @@ class Provisioner:
             infeasible=progress.infeasible,
             stored=progress.stored,
             returning=progress.returning,
-        )
-
-    def volume_view(self, name: str) -> VolumeView:
-        """The picture of one volume."""
-        volume = self._caches.volumes.get(name)
-        return VolumeView(
-            here=self._here(),
-            volume=volume,
-            class_=self._caches.classes.get(volume.class_name) if volume else None,
-            progress=self._memory.leaving(volume) if volume else Leaving.NOT_YET,
-            attachments_known=self._attachments_known(),
-            attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
 
     def promises(self) -> dict[str, Promise]:
@@ -274,24 +254,6 @@ class Provisioner:
         if isinstance(free, CapacityAnswer):
             self._space.bid_for(class_name, free)
         return replace(view, free=free, promised=self._space.promised(class_name, besides=uid, before=before))
-
-    async def handle_volume(self, name: str) -> float | None:
-        """One look at a volume and at most two effects."""
-        view = self.volume_view(name)
-        decision = decide_volume(view)
-        self._narrator.note(ROOM, name, name, decision)
-        if self._dry_run and not isinstance(decision, Ignore):
-            return None
-        try:
-            return await self._perform_on_volume(name, decision)
-        except NotFound:
-            return None
-        except ApiError as error:
-            if view.volume is not None and not isinstance(error, Unavailable):
-                # A server that has just started may forbid everything for a moment.
-                return min(self._not_deleted(view.volume, str(error)), self._clock() + _UNSTORED)
-            log.warning("Request for a volume failed", extra={"fields": {"volume": name, "err": str(error)}})
-            return min(self._volume_later(name), self._clock() + _UNSTORED)
 
     async def _perform(self, uid: str, view: ClaimView, decision: ClaimDecision) -> float | None:
         match decision:
@@ -533,7 +495,7 @@ class Provisioner:
             if user := await self._leftovers.user_of(volume_id):
                 self._end(uid)
                 return f"{why}; it is left alone: {user}"
-            await self._driver.delete_volume(volume_id, secrets=await self._secret_if_any(secret, about=claim.full_name))
+            await self._driver.delete_volume(volume_id, secrets=await self._lookup.secret_if_any(secret, about=claim.full_name))
         except (DriverError, ApiError) as error:
             self._memory.of(uid).remembered = claim
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
@@ -575,10 +537,10 @@ class Provisioner:
             log.warning(
                 "A volume waits for the API server", extra={"fields": {"claim": claim.full_name, "volume": name, "err": str(error)}}
             )
-            return min(self._later(uid), self._clock() + _UNSTORED)
+            return min(self._later(uid), self._clock() + UNSTORED)
         except ApiError as error:
             until = self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
-            return min(until, self._clock() + _UNSTORED)
+            return min(until, self._clock() + UNSTORED)
         self._succeeded(uid, claim, name)
         if (source := sources.to_release(claim)) is not None:
             await self._lookup.release(source)
@@ -600,72 +562,14 @@ class Provisioner:
             return await self._undo(uid, claim, body["spec"]["csi"]["volumeHandle"], secret=noted, why=why)
         return f"PersistentVolume {name} exists already for another claim or volume; it must go before this one can be stored"
 
-    async def _perform_on_volume(self, name: str, decision: VolumeDecision) -> float | None:
-        match decision:
-            case Ignore():
-                self._forget_volume(name)
-                return None
-            case Hold(volume, why):
-                return self._not_deleted(volume, why)
-            case Empty(volume, secret):
-                return await self._empty(volume, secret)
-            case Remove(volume):
-                await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
-                self._memory.left(volume, Leaving.REMOVED)
-                self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.uid, self._clock()))
-                return None
-            case Finalize(volume):
-                patch = {"metadata": {"uid": volume.uid, "finalizers": [names.VOLUME_FINALIZER]}}
-                await self._kube.patch(VOLUMES, volume.name, patch, content_type=STRATEGIC_MERGE_PATCH)
-                return None
-            case Unfinalize(volume):
-                await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
-                if volume.deleting:
-                    self._memory.left(volume, Leaving.UNFINALIZED)
-                return None
-            case _:
-                assert_never(decision)
-
-    async def _empty(self, volume: Volume, secret: SecretRef | None) -> float | None:
-        fresh = Volume.of(await self._kube.get(VOLUMES, volume.name))
-        if (fresh.uid, fresh.resource_version) != (volume.uid, volume.resource_version):
-            # The one step that cannot be taken back is not taken on an old picture: the watch will bring the new one.
-            return self._volume_later(volume.name)
-        self._emptying.setdefault(volume.uid, self._clock())
-        try:
-            await self._driver.delete_volume(volume.handle, secrets=await self._secret_if_any(secret, about=volume.name))
-        except NotSent as error:
-            return self._not_deleted(volume, str(error))
-        except DriverError as error:
-            self._space.changed(volume.class_name, placed=volume.affinity is not None)
-            return self._not_deleted(volume, str(error))
-        self._space.freed(volume.class_name, volume.size, placed=volume.affinity is not None)
-        self._memory.left(volume, Leaving.EMPTIED)
-        log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
-        return self._clock()
-
-    async def _secret_if_any(self, ref: SecretRef | None, *, about: str) -> Mapping[str, str]:
-        """For deletion, which must not wait for a Secret that is gone: many drivers need none for it."""
-        try:
-            return await self._lookup.secret(ref)
-        except Unavailable:
-            raise
-        except ApiError as error:
-            log.warning("Deleting without a secret", extra={"fields": {"of": about, "err": str(error)}})
-            return {}
-
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
-        return await self._secret_if_any(ref, about="a creation that has lost its claim")
+        return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")
 
     def _give_up_space(self, uid: str, claim: Claim) -> None:
         """Until somebody changes something it will not be created, and must not keep others from the room it would take."""
         progress = self._memory.of(uid)
         progress.hopeless = progress.remembered is None  # else the driver may still be taking it
         self._space.promise_changed(claim.class_name)
-
-    def _forget_volume(self, name: str) -> None:
-        if self._caches.volumes.get(name) is None:
-            self._memory.forget_volume(name)
 
     def _settle(self, uid: str, view: ClaimView) -> None:
         """Nothing is to be done. What was remembered goes, unless the cache has yet to show what this process did."""
@@ -696,13 +600,6 @@ class Provisioner:
         log.warning("Provisioning failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": why}})
         return self._later(uid)
 
-    def _not_deleted(self, volume: Volume, why: str) -> float:
-        self._metrics.delete_failed(volume.class_name)
-        ref = ObjectRef("v1", "PersistentVolume", "", volume.name, volume.uid, volume.resource_version)
-        self._recorder.record(ref, "Warning", names.VOLUME_FAILED_DELETE, why)
-        log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
-        return self._volume_later(volume.name)
-
     def _write_through(self, before: Claim, written: Json) -> None:
         """What the API server answered is newer than the cache, unless the watch was faster; nobody may act on the old one."""
         held = self._caches.claims.get(before.uid)
@@ -712,13 +609,10 @@ class Provisioner:
     def _unreachable(self, uid: str, claim: Claim, error: Unavailable) -> float:
         """No event: it could not be written now either, and would be stale when it could."""
         log.warning("A claim waits for the API server", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
-        return min(self._later(uid), self._clock() + _UNSTORED)
+        return min(self._later(uid), self._clock() + UNSTORED)
 
     def _later(self, uid: str) -> float:
         return self._clock() + self._retry.delay(self.claim_attempts.next(uid))
-
-    def _volume_later(self, name: str) -> float:
-        return self._clock() + self._retry.delay(self.volume_attempts.next(name))
 
     def _note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
@@ -730,8 +624,3 @@ class Provisioner:
 
 def _is_provisioning(claim: Claim) -> str:
     return f'External provisioner is provisioning volume for claim "{claim.full_name}"'
-
-
-def _without_finalizer(volume: Volume) -> Json:
-    """Takes one finalizer off the list and leaves the others; the uid keeps a namesake safe."""
-    return {"metadata": {"uid": volume.uid, "$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]}}

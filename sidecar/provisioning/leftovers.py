@@ -17,9 +17,9 @@ from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.objects import Claim, Volume
 from sidecar.model.topology import accessible
 from sidecar.provisioning.begun import Begun
-from sidecar.provisioning.rules import lies_here
 from sidecar.provisioning.secrets import SecretRef
 from sidecar.provisioning.view import Here
+from sidecar.provisioning.volume_rules import lies_here
 
 log = logging.getLogger(__name__)
 

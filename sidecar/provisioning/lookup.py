@@ -2,6 +2,7 @@
 room that waits. What a Secret holds is returned to the one who calls the driver and kept nowhere.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -23,6 +24,8 @@ from sidecar.model.objects import Json
 from sidecar.provisioning import needs, secrets, sources
 from sidecar.provisioning.needs import Absent, Ref
 from sidecar.provisioning.secrets import SecretRef
+
+log = logging.getLogger(__name__)
 
 _RESOURCES: Final[Mapping[str, Resource]] = {
     needs.SNAPSHOT: SNAPSHOTS,
@@ -59,6 +62,16 @@ class Lookup:
             raise Unreadable(f"Secret {ref.namespace}/{ref.name} does not exist; create it, or name another one in the class") from error
         except ValueError as error:
             raise Unreadable(str(error)) from None
+
+    async def secret_if_any(self, ref: SecretRef | None, *, about: str) -> Mapping[str, str]:
+        """For deletion, which must not wait for a Secret that is gone: many drivers need none for it."""
+        try:
+            return await self.secret(ref)
+        except Unavailable:
+            raise
+        except ApiError as error:
+            log.warning("Deleting without a secret", extra={"fields": {"of": about, "err": str(error)}})
+            return {}
 
     async def protect(self, ref: Ref, obj: Json) -> None:
         """Puts our finalizer on a source."""

@@ -19,7 +19,8 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership.space import Promise, Space
-from sidecar.provisioning.controller import Caches, Provisioner
+from sidecar.provisioning.caches import Caches
+from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.view import Leaving
 from tests import samples
@@ -97,7 +98,7 @@ class Bench:
         return run(self.room.handle_claim(UID))
 
     def volume(self) -> float | None:
-        return run(self.room.handle_volume("test-testi"))
+        return run(self.room.removal.handle("test-testi"))
 
     def value(self, name: str) -> float:
         page = self.metrics.render()[0].decode()
@@ -505,8 +506,8 @@ def test_what_was_emptied_is_forgotten_when_it_is_gone() -> None:
     bench.volume()
     bench.caches.volumes.apply(Change("test-testi", None, None))
     assert bench.volume() is None
-    assert bench.room.volume_view("test-testi").progress is Leaving.NOT_YET
-    assert not bench.see(volume=samples.volume()).room.volume_view("test-testi").progress.value
+    assert bench.room.removal.view("test-testi").progress is Leaving.NOT_YET
+    assert not bench.see(volume=samples.volume()).room.removal.view("test-testi").progress.value
 
 
 @pytest.mark.parametrize("bench", [late(dry_run=True), immediate(dry_run=True), released(dry_run=True)])

@@ -12,27 +12,21 @@ from sidecar.provisioning.rules import (
     Bid,
     ClaimDecision,
     Create,
-    Empty,
-    Finalize,
-    Hold,
     Ignore,
     Measure,
     Refuse,
     Remember,
-    Remove,
     Reschedule,
     Retry,
     Store,
     Undo,
-    Unfinalize,
-    VolumeDecision,
     Wait,
     conclude,
     decide,
-    decide_volume,
 )
 from sidecar.provisioning.secrets import SecretRef
 from sidecar.provisioning.view import ClaimView, Leaving, VolumeView
+from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
 from tests import samples
 
 
@@ -191,7 +185,7 @@ def test_D2_a_released_volume_of_this_node_is_emptied() -> None:
     ],
 )
 def test_volumes_that_stay(volume: Any) -> None:
-    assert isinstance(look(volume=volume), Ignore)
+    assert isinstance(look(volume=volume), Rest)
 
 
 ELSEWHERE = {
@@ -211,13 +205,13 @@ def test_P1_our_finalizer_is_put_on_a_bound_volume_that_lacks_it(meta: dict[str,
     assert isinstance(look(volume=samples.volume(meta=meta, status={"phase": "Bound"})), Finalize)
     static = samples.volume(meta=meta, status={"phase": "Bound"})
     assert isinstance(look(volume=replace(static, provisioned_by="")), Finalize)
-    assert isinstance(look(volume=replace(static, deleting=True)), Ignore)
+    assert isinstance(look(volume=replace(static, deleting=True)), Rest)
 
 
 @pytest.mark.parametrize("spec", [{"persistentVolumeReclaimPolicy": "Retain"}, {}])
 def test_P6_volumes_of_other_nodes_are_left_to_them(spec: dict[str, Any]) -> None:
     finalizers = {} if spec else {"finalizers": ["other"]}
-    assert isinstance(look(volume=samples.volume(spec=spec | ELSEWHERE, meta=finalizers, status={"phase": "Bound"})), Ignore)
+    assert isinstance(look(volume=samples.volume(spec=spec | ELSEWHERE, meta=finalizers, status={"phase": "Bound"})), Rest)
 
 
 def with_identity(identity: str) -> Any:
@@ -240,7 +234,7 @@ def with_identity(identity: str) -> Any:
     ],
 )
 def test_without_affinity_the_identity_is_the_proof(identity: str, ours: bool) -> None:
-    assert isinstance(look(volume=with_identity(identity)), Empty if ours else Ignore)
+    assert isinstance(look(volume=with_identity(identity)), Empty if ours else Rest)
 
 
 def test_D8_an_attached_volume_waits() -> None:
@@ -271,8 +265,8 @@ def test_after_the_driver_deleted_it_the_object_goes_and_then_the_finalizer() ->
 
 
 def test_what_was_asked_for_is_not_asked_again_before_the_watch_shows_it() -> None:
-    assert isinstance(look(progress=Leaving.REMOVED), Ignore)
-    assert isinstance(look(progress=Leaving.UNFINALIZED, volume=samples.volume(meta={"deletionTimestamp": "now"})), Ignore)
+    assert isinstance(look(progress=Leaving.REMOVED), Rest)
+    assert isinstance(look(progress=Leaving.UNFINALIZED, volume=samples.volume(meta={"deletionTimestamp": "now"})), Rest)
 
 
 def test_D17_a_terminating_volume_with_our_finalizer_is_emptied_first() -> None:

@@ -16,7 +16,7 @@ from sidecar.kube.api import VOLUMES
 from sidecar.kube.reflector import Reflector
 from sidecar.model import names
 from sidecar.ownership import rules as ownership
-from sidecar.provisioning import controller, rules
+from sidecar.provisioning import controller, removal, rules, volume_rules
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.controller import Provisioner
 from sidecar.simulation.doors import NodeKube
@@ -94,15 +94,15 @@ def _creation_forgotten(patch: Patch) -> None:
 
 
 def _object_gone_first(patch: Patch) -> None:
-    def decide(view: Any, *, real: Any = rules.decide_volume) -> Any:
+    def decide(view: Any, *, real: Any = volume_rules.decide_volume) -> Any:
         decision = real(view)
-        return rules.Remove(decision.volume, decision.why) if isinstance(decision, rules.Empty) else decision
+        return volume_rules.Remove(decision.volume, decision.why) if isinstance(decision, volume_rules.Empty) else decision
 
-    patch.setattr(controller, "decide_volume", decide)
+    patch.setattr(removal, "decide_volume", decide)
 
 
 def _everywhere_is_here(patch: Patch) -> None:
-    for module in (rules, wiring):
+    for module in (volume_rules, wiring):
         patch.setattr(module, "lies_here", lambda here, volume: True)
 
 
@@ -111,7 +111,7 @@ def _no_back_off(patch: Patch) -> None:
 
 
 def _duplicates_stay(patch: Patch) -> None:
-    patch.setattr(capacity, "_sort", lambda view, real=capacity._sort: (real(view)[0], []))
+    patch.setattr(capacity, "_sort", lambda view, real=capacity._sort: (real(view)[0], [], []))
 
 
 def _stale_for_ever(patch: Patch) -> None:

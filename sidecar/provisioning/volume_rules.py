@@ -1,0 +1,138 @@
+"""What to do with a volume next: one look, one decision, as for claims. What is done on its word is `removal`'s."""
+
+from dataclasses import dataclass
+
+from sidecar.model import names
+from sidecar.model.objects import Volume
+from sidecar.model.topology import accessible
+from sidecar.provisioning.request import Unfit
+from sidecar.provisioning.secrets import SecretRef, deletion_secret
+from sidecar.provisioning.view import Here, Leaving, VolumeView
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do, now or later; the next change of the object asks again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The volume must not go yet. Tried again with back-off."""
+
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Have the driver delete what is behind the volume."""
+
+    volume: Volume
+    secret: SecretRef | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete the PersistentVolume: nothing is behind it any more."""
+
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinalize:
+    """Take our finalizer off, so that the PersistentVolume can go."""
+
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finalize:
+    """Put our finalizer on, so that the PersistentVolume does not go before what is behind it."""
+
+    volume: Volume
+    why: str
+
+
+VolumeDecision = Rest | Hold | Empty | Remove | Unfinalize | Finalize
+
+
+def decide_volume(view: VolumeView) -> VolumeDecision:
+    """What to do with a volume next."""
+    volume = view.volume
+    if volume is None:
+        return Rest("the volume is gone or another node's")
+    if excluded := _not_ours(view.here, volume) or _upkeep(volume) or _not_deletable(volume):
+        return excluded
+    if view.progress is not Leaving.NOT_YET:
+        return _leave(view.progress, volume)
+    if blocked := _blocked(view, volume):
+        return blocked
+    secret = deletion_secret(volume, view.class_)
+    if isinstance(secret, Unfit):
+        return Hold(volume, secret.why)
+    return Empty(volume, secret, f"released by {_claim_of(volume)}, reclaim policy Delete")
+
+
+def _not_ours(here: Here, volume: Volume) -> Rest | None:
+    if (volume.provisioned_by or volume.driver) != here.driver.name or volume.driver != here.driver.name:
+        return Rest("another driver's volume")
+    if not lies_here(here, volume):
+        return Rest("not demonstrably on this node: its node affinity does not match, or it has none and another instance made it")
+    return None
+
+
+def _upkeep(volume: Volume) -> Finalize | Unfinalize | None:
+    """Our finalizer is on volumes that this program will empty, and on no others."""
+    has_it = names.VOLUME_FINALIZER in volume.finalizers
+    if volume.reclaim_policy in ("Retain", "Recycle") and has_it:
+        return Unfinalize(volume, f"reclaim policy {volume.reclaim_policy}: what is behind it is not deleted by this program")
+    if volume.reclaim_policy == "Delete" and volume.phase == "Bound" and not volume.deleting and not has_it:
+        return Finalize(volume, "reclaim policy Delete: what is behind it goes first")
+    return None
+
+
+def _not_deletable(volume: Volume) -> Rest | None:
+    if volume.deleting and names.VOLUME_FINALIZER not in volume.finalizers:
+        return Rest("being deleted, and this program's finalizer is gone")
+    if volume.phase != "Released":
+        return Rest(f"phase is {volume.phase or 'not set'}, not Released")
+    if volume.reclaim_policy != "Delete":
+        return Rest(f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete")
+    return None
+
+
+def lies_here(here: Here, volume: Volume) -> bool:
+    """Drivers answer OK when asked to delete a volume they do not know, so only the node that has it may ask.
+
+    Without node affinity the identity says who made it: `<time>-<random>-<driver>-<node>`.
+    """
+    if volume.affinity is not None and here.with_topology:
+        return accessible(volume.affinity, here.segment)
+    return volume.identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+
+
+def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
+    if not view.attachments_known:
+        return Hold(volume, "whether it is attached is not known: VolumeAttachments cannot be read; grant list and watch, and restart")
+    if view.attached_to:
+        return Hold(volume, f"still attached to node {', '.join(view.attached_to)}")
+    if not volume.handle:
+        return Hold(volume, "the volume has no handle, so the driver cannot be asked to delete it")
+    return None
+
+
+def _leave(progress: Leaving, volume: Volume) -> Remove | Unfinalize | Rest:
+    if progress is Leaving.UNFINALIZED or (progress is Leaving.REMOVED and not volume.deleting):
+        return Rest("all is done; only the watch has to show it")
+    if volume.deleting:
+        return Unfinalize(volume, "the driver has deleted what was behind it")
+    return Remove(volume, "the driver has deleted what was behind it")
+
+
+def _claim_of(volume: Volume) -> str:
+    return f"claim {volume.claim.namespace}/{volume.claim.name}" if volume.claim else "its claim"
