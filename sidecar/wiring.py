@@ -10,7 +10,7 @@ import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -126,7 +126,7 @@ class Sidecar:
         self._publisher: CapacityPublisher | None = None
         driver = doors.driver.info
         options, identity = options_of(config), self._identity(driver.name)
-        self.here: Callable[[], Here] = lambda: Here(config.node_name, doors.driver.info, options, identity)
+        self._here = Here(config.node_name, driver, options, identity)
         self.caches = Caches(
             claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,)}),
             classes=Store(),
@@ -144,6 +144,13 @@ class Sidecar:
         self._caches_scope = instruments.health.scope("caches", gates_ready=False)
         self._required: list[Reflector[Any]] = [self._watch_claims(), self._watch_volumes(), self._watch_classes()]
         self._optional: list[Reflector[Any]] = [self._watch_attachments()] if PUBLISH_UNPUBLISH_VOLUME in driver.controller else []
+
+    def here(self) -> Here:
+        """This node, with what its driver said last. The same object until the driver says something else."""
+        info = self._doors.driver.info
+        if info is not self._here.driver:
+            self._here = replace(self._here, driver=info)
+        return self._here
 
     async def run(self) -> None:
         """Until cancelled: the caches first, then the work."""
@@ -220,6 +227,7 @@ class Sidecar:
             attachments_known=self._attachments_known,
             memory=self._memory,
             contenders=self._contenders,
+            hearing=lambda: self._required[0].hears,
             journal=self._doors.journal,
             snapshot_protected=self._sweep.protected if self._sweep else lambda: None,
             dry_run=self._config.dry_run,

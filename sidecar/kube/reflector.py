@@ -30,6 +30,8 @@ _BACKOFF = Backoff(1.0, 15.0)
 _SPREAD = 1.0
 # A stream that lived this long was a good one, whatever ended it.
 _LIVED = 5.0
+# And one that brought something is asked for again at once, so often in a row.
+_QUICK_RETURNS = 5
 # A client gives up after 15 s on a server that does not even answer "go ahead". Later than that, silence is good news.
 _ACCEPTED = 20.0
 # For this long the picture is called fresh although the watch is down: API servers take about as long to be replaced.
@@ -137,6 +139,8 @@ class Reflector(Generic[R]):
         self._on_list = on_list
         self._on_event = on_event
         self._clock = clock
+        self.hears = False
+        """Whether a watch is open of which it is known that it works."""
         self._sleep = sleep
         self._rng = rng
         self._pace = TokenBucket(1.0, 2)
@@ -215,7 +219,7 @@ class Reflector(Generic[R]):
     async def _watch(self) -> float:
         """Returns how long to stay away after an orderly end."""
         await self._attempt()
-        started = self._clock()
+        started, heard = self._clock(), self.events
         believing = asyncio.ensure_future(self._believe())
         stream = self._api.watch(self.resource, resource_version=self.resource_version, **self._scope)
         try:
@@ -223,11 +227,16 @@ class Reflector(Generic[R]):
                 self._hear(event)
         finally:
             believing.cancel()
+            self.hears = False
             await _close(stream)
             if self._clock() - started >= _LIVED:
                 self._failures = 0
         if self._clock() - started >= _LIVED:
             return 0.0
+        if self.events > heard and self._failures < _QUICK_RETURNS:
+            # It worked, and the server ended it all the same: it does that to those who read too slowly. Missing more makes it worse.
+            self._failures += 1
+            return self._rng()
         return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {self._clock() - started:.1f} s"))
 
     async def _believe(self) -> None:
@@ -280,6 +289,7 @@ class Reflector(Generic[R]):
     # --- how it goes ----------------------------------------------------------------------------------------------
 
     def _works(self) -> None:
+        self.hears = True
         self._broken_since = None
         self._enter(Synced())
 

@@ -22,8 +22,9 @@ from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
 
 Sleep = Callable[[float], Awaitable[None]]
 
-# Watches hold a connection each, workers one while they ask; the library's 100 is what upstream starts as workers alone.
-_MOST_CONNECTIONS = 256
+# Watches hold a connection each, workers one while they ask. To open one costs both sides more than a request does, so a burst
+# of a hundred workers shares these.
+_MOST_CONNECTIONS = 24
 # aiohttp gives a line up to twice this much; etcd stores no object above 1.5 MiB.
 _READ_BUFFER = 2**21
 # What a server may ask for by Retry-After. Longer would look like a hang.

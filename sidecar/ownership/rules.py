@@ -18,6 +18,8 @@ from sidecar.ownership.roster import Roster
 
 # A node without room looks again after 1, 2, 4 … seconds at the earliest, however short the delays of the race are.
 _LONGEST_RECHECK: Final = 60.0
+# Late or not, a claim that nobody has taken for so long needs somebody.
+_LONGEST_PUT_OFF: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Race:
     """What hindered it."""
     told: bool = False
     """Somebody has told the claim's user."""
+    beaten: str = ""
+    """The claim's resourceVersion when a bid for it came too late: with that one no other can succeed."""
+    put_off: float = 0.0
+    """For how many seconds its turn was put off, because all things were late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,10 @@ class OwnershipView:
     """Bytes of that space that claims this node has taken, or is bidding for, are yet to take."""
     roster: Roster | None = None
     """Who may bid besides; None when that is not known."""
+    lag: float = 0.0
+    """How late things are on this node."""
+    deaf: bool = False
+    """The watch of claims is down: whether somebody has the claim by now is not known."""
     source_here: bool = True
     """False: what the volume is to be cloned from lies on another node, which alone can do it."""
 
@@ -129,7 +139,8 @@ def decide(view: OwnershipView) -> Decision:
 
 def after_conflict(view: OwnershipView) -> Wait:
     """The claim changed between look and write. The next delay is longer; the watch most likely ends it early with a winner."""
-    return _again(view, _drawn(view), "the claim changed while this node was bidding")
+    wait = _again(view, _drawn(view), "the claim changed while this node was bidding")
+    return replace(wait, race=replace(wait.race, beaten=view.claim.resource_version))
 
 
 def step_back(view: OwnershipView) -> Race:
@@ -176,7 +187,22 @@ def _race(view: OwnershipView) -> Decision:
             return Tell(replace(race, told=True), f"no node has taken the claim yet: {race.why}")
         until = race.bid_at if turn is None else min(race.bid_at, turn)
         return Wait(until, race, race.why or "the claim is open to every node; this node's delay runs")
-    return _judge_room(view)
+    if race.beaten and race.beaten == view.claim.resource_version:
+        return _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
+    return _put_off(view, race) or _judge_room(view)
+
+
+def _put_off(view: OwnershipView, race: Race) -> Wait | None:
+    """Whoever is not first steps in because the first has had its time. Where all things are late, it has not."""
+    if not isinstance(view.placement, Ranked) or view.free is not None or race.put_off >= _LONGEST_PUT_OFF or not _rank(view):
+        return None
+    late = max(view.lag, view.placement.step if view.deaf else 0.0)
+    if 2.0 * late < view.placement.step:
+        return None
+    delay = (1.0 + view.chance) * max(2.0 * late, view.placement.step)
+    moved = replace(race, bid_at=view.now + delay, put_off=race.put_off + delay)
+    why = "the watch of claims is down" if view.deaf else f"things are {view.lag:.1f} s late here, so the first may be late too"
+    return Wait(moved.bid_at, moved, why)
 
 
 def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:

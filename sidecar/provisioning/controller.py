@@ -13,7 +13,7 @@ from sidecar.csi.api import CapacityAnswer, Driver
 from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, Outcome, Refused, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, VOLUMES, Change, KubeApi
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.recorder import ObjectRef, Recorder
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Claim, Json, Volume
@@ -21,6 +21,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.controller import Contenders
+from sidecar.ownership.lag import Lag
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import after_conflict
 from sidecar.ownership.space import Promise, Space
@@ -86,6 +87,7 @@ class Provisioner:
         attachments_known: Callable[[], bool],
         memory: Memory,
         contenders: Contenders | None = None,
+        hearing: Callable[[], bool] = lambda: True,
         journal: Journal | None = None,
         snapshot_protected: Callable[[], None] = lambda: None,
         dry_run: bool = False,
@@ -104,6 +106,8 @@ class Provisioner:
         self._dry_run = dry_run
         self._memory = memory
         self._contenders = contenders
+        self._hearing = hearing
+        self._lag = Lag()
         self._journal: Journal = journal or NoJournal()
         self._snapshot_protected = snapshot_protected
         self._lookup = Lookup(kube)
@@ -146,6 +150,8 @@ class Provisioner:
             volume=self._caches.volumes.get(name) if name else None,
             race=progress.race,
             roster=self._roster(claim.class_name) if claim else None,
+            lag=self._lag.now(self._clock()),
+            deaf=not self._hearing(),
             begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
@@ -228,6 +234,9 @@ class Provisioner:
         if self._memory.doubts(uid) and not await self._is_still_open(uid):
             return self._later(uid)
         view = self.claim_view(uid)
+        if view.race is not None and view.race.bid_at < view.now:
+            self._lag.late(view.now - view.race.bid_at, view.now)
+            view = replace(view, lag=self._lag.now(view.now))
         decision = decide(view)
         if isinstance(decision, Measure):
             self._note(uid, view.claim, decision)
@@ -345,6 +354,7 @@ class Provisioner:
         progress = self._memory.of(uid)
         # From here on it counts as promised: whoever asks for room next may not be told of the same bytes.
         progress.bidding = bid.claim
+        self._lag.began(uid, self._clock())
         try:
             written = await self._kube.replace(
                 CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, still=lambda: self._is_as_seen(bid.claim)
@@ -360,12 +370,13 @@ class Provisioner:
         except NotFound:
             self._memory.forget(uid)
             return None
-        except Unavailable as error:
+        except (Unavailable, TooManyRequests) as error:
             return self._unreachable(uid, bid.claim, error)
         except ApiError as error:
             return self._failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
         finally:
             progress.bidding = None
+            self._lag.ended(uid, self._clock())
             if self._promise(uid) is None:
                 self._space.promise_changed(bid.claim.class_name)  # it was promised for as long as the bid was on its way
         self._doubt_order(view, bid.claim)
@@ -606,7 +617,7 @@ class Provisioner:
         if written and held is not None and held.resource_version == before.resource_version:
             self._caches.claims.apply(Change(before.uid, held, Claim.of(written, keep_whole=True)))
 
-    def _unreachable(self, uid: str, claim: Claim, error: Unavailable) -> float:
+    def _unreachable(self, uid: str, claim: Claim, error: ApiError) -> float:
         """No event: it could not be written now either, and would be stale when it could."""
         log.warning("A claim waits for the API server", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
         return min(self._later(uid), self._clock() + UNSTORED)

@@ -80,6 +80,10 @@ class ClaimView:
     """Bytes of that space that other claims of this node will take."""
     roster: Roster | None = None
     """Who may bid for the claim besides; None when that is not known."""
+    lag: float = 0.0
+    """How late things are on this node."""
+    deaf: bool = False
+    """The watch of claims is down."""
     begun: Begun | None = None
     """A creation whose end is not known, by this process or one before it."""
     remembered: bool = False
@@ -117,6 +121,8 @@ class ClaimView:
             free=self.free,
             promised=self.promised,
             roster=self.roster,
+            lag=self.lag,
+            deaf=self.deaf,
             source_here=self.source_here,
         )
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
-from sidecar.ownership.placement import RandomDelay
+from sidecar.ownership.placement import RandomDelay, Ranked
+from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Wait, after_conflict, decide
 from tests import samples
 
@@ -104,7 +105,8 @@ def test_N16_after_a_conflict_the_winner_ends_it() -> None:
 def test_N17_after_a_conflict_without_a_winner_the_delay_is_longer() -> None:
     wait = after_conflict(view(race=DUE))
     assert wait.until == 100.0 + 40.0 - 5.0
-    assert decide(view(now=wait.until, race=wait.race)) == Measure()
+    relabelled = samples.claim(meta={"resourceVersion": "8"})
+    assert decide(view(now=wait.until, race=wait.race, claim=relabelled)) == Measure()
 
 
 def test_N30_larger_than_the_largest_volume_is_left() -> None:
@@ -165,3 +167,39 @@ def test_nodes_that_play_against_each_other_never_share_a_claim_and_one_with_roo
     assert bool(owner) == someone_bids
     if owner:
         assert room[int(owner[1:])] != CapacityAnswer(0)
+
+
+RANKED = Ranked(RandomDelay(20.0, 60.0), step=0.4)
+TWO = Roster.of(["foo", "bar"], {})
+
+
+def behind(**changes: Any) -> OwnershipView:
+    """This node is second for the claim, and its turn has come."""
+    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "bar")
+    return view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=Race(0, 100.0), **changes)
+
+
+def test_the_second_gives_the_first_more_time_where_all_things_are_late() -> None:
+    assert isinstance(decide(behind(lag=0.1)), Measure)
+    late = decide(behind(lag=2.0))
+    assert isinstance(late, Wait) and late.until >= 104.0 and "2.0 s late" in late.why
+    assert isinstance(decide(replace(behind(lag=2.0), race=replace(late.race, bid_at=0.0, put_off=60.0))), Measure), "but not for ever"
+
+
+def test_the_second_does_not_bid_while_it_cannot_hear_of_a_winner() -> None:
+    deaf = decide(behind(deaf=True))
+    assert isinstance(deaf, Wait) and "watch of claims is down" in deaf.why
+
+
+def test_the_first_waits_for_nothing() -> None:
+    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
+    assert decide(view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), lag=9.0, deaf=True)) == Measure()
+
+
+def test_N16_a_version_that_was_beaten_once_is_not_bid_for_again() -> None:
+    wait = after_conflict(view(race=DUE))
+    assert wait.race.beaten == "7"
+    again = decide(view(now=wait.until, race=wait.race))
+    assert isinstance(again, Wait) and again.race is not None and again.until > wait.until
+    changed = samples.claim(meta={"resourceVersion": "8"})
+    assert decide(view(now=wait.until, race=wait.race, claim=changed)) == Measure()
