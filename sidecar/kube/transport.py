@@ -30,6 +30,11 @@ _READ_BUFFER = 2**21
 # What a server may ask for by Retry-After. Longer would look like a hang.
 _LONGEST_QUIET = 60.0
 _CONNECT_SECONDS = 10.0
+# Of a stream that says something this often, what comes is let gather for a moment: to wake up for each event of a burst, on every
+# node, costs more than the event itself.
+_BUSY_SECONDS = 0.05
+_GATHER_SECONDS = 0.02
+_LONGEST_LINE = 2**22
 # A server that is starting takes connections before it answers. Whoever waits for that one, comes late to the one that works.
 _HEADERS_SECONDS = 15.0
 _LONGEST_SILENCE = 600.0
@@ -216,11 +221,19 @@ class Transport:
             if not 200 <= status < 300:
                 await self._judge(request, limiter, response, await response.read())
             _keep_alive(response)
-            while line := await response.content.readline():
-                if not line.endswith(b"\n"):
-                    raise Unavailable(f"{request.what}: the stream broke off within a line")
+            rest, before = b"", float("-inf")
+            while chunk := await response.content.readany():
                 heard = True
-                yield line
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line + b"\n"
+                if len(rest) > _LONGEST_LINE:
+                    raise Unavailable(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
+                if self._clock() - before < _BUSY_SECONDS:
+                    await _let_gather(response)
+                before = self._clock()
+            if rest:
+                raise Unavailable(f"{request.what}: the stream broke off within a line")
         except aiohttp.SocketTimeoutError as error:
             self._patience[request.path] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)
             raise Unavailable(f"{request.what}: nothing was heard for {silence:g} s") from error
@@ -306,6 +319,17 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
     if response.connection and response.connection.transport:
         response.connection.transport.abort()
     response.close()
+
+
+async def _let_gather(response: aiohttp.ClientResponse) -> None:
+    connection = response.connection
+    if connection is None or connection.protocol is None:  # it has ended; what is left of it is read at once
+        return
+    connection.protocol.pause_reading()
+    try:
+        await asyncio.sleep(_GATHER_SECONDS)
+    finally:
+        connection.protocol.resume_reading()
 
 
 def _keep_alive(response: aiohttp.ClientResponse) -> None:
