@@ -34,7 +34,18 @@ from sidecar.kube.recorder import EventRecorder
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store, by_name, by_uid
 from sidecar.model import names
-from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Owner, Volume, claim_provisioner
+from sidecar.model.objects import (
+    Attachment,
+    CapacityRecord,
+    Claim,
+    Class,
+    Json,
+    Owner,
+    Volume,
+    claim_provisioner,
+    is_source_that_leaves,
+    selected_node,
+)
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
@@ -270,12 +281,11 @@ class Sidecar:
             """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""
             if claim_provisioner(obj) != here.driver.name:
                 return None
-            claim = Claim.of(obj)
-            waits = not claim.volume_name and claim.selected_node in ("", here.node)
-            leaves = claim.deleting and claim.is_source and bool(claim.volume_name) and clones
-            if waits or leaves:
+            waits = not (obj.get("spec") or {}).get("volumeName") and selected_node(obj) in ("", here.node)
+            # Most events are of claims that other nodes have: of those not even the record is made.
+            if waits or self.provisioner.concerns(obj["metadata"]["uid"]) or (clones and is_source_that_leaves(obj)):
                 return Claim.of(obj, keep_whole=True)
-            return claim if self.provisioner.concerns(claim.uid) else None
+            return None
 
         def changed(change: Change[Claim]) -> None:
             self.claims.add(change.key)

@@ -74,7 +74,7 @@ class Claim:
             resource_version=meta.get("resourceVersion", ""),
             provisioner=claim_provisioner(obj),
             class_name=notes.get(names.STORAGE_CLASS_BETA, spec.get("storageClassName") or ""),
-            selected_node=notes.get(names.SELECTED_NODE, ""),
+            selected_node=selected_node(obj),
             volume_name=spec.get("volumeName") or "",
             deleting="deletionTimestamp" in meta,
             requested=_requested(spec),
@@ -92,6 +92,17 @@ def claim_provisioner(obj: Mapping[str, Any]) -> str:
     """Who is asked to provision this claim: the annotation, or where that is absent its beta form."""
     notes = obj["metadata"].get("annotations") or {}
     return str(notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, "")))
+
+
+def selected_node(obj: Mapping[str, Any]) -> str:
+    """The node that has the claim; empty for none."""
+    return str((obj["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, ""))
+
+
+def is_source_that_leaves(obj: Mapping[str, Any]) -> bool:
+    """A claim that is being deleted and kept by our finalizer while others are cloned from it."""
+    meta = obj["metadata"]
+    return "deletionTimestamp" in meta and names.CLONE_FINALIZER in (meta.get("finalizers") or ())
 
 
 @dataclass(frozen=True, slots=True)

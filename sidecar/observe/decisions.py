@@ -24,13 +24,20 @@ class Told(NamedTuple):
     fields: dict[str, Plain]
 
 
+_SHOWN: dict[type, tuple[str, ...]] = {}
+
+
+def _shown(kind: type) -> tuple[str, ...]:
+    """Every decision of a kind shows the same fields, and most of a node's work is to decide that there is nothing to do."""
+    if kind not in _SHOWN:
+        items = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+        _SHOWN[kind] = tuple(item.name for item in items if item.repr and item.name != "why")
+    return _SHOWN[kind]
+
+
 def told(decision: object) -> Told:
     """Class name, `why`, and the other fields: the metric label, the reason and the effect of a decision, whatever its union."""
-    fields: dict[str, Plain] = {}
-    if dataclasses.is_dataclass(decision) and not isinstance(decision, type):
-        for item in dataclasses.fields(decision):
-            if item.repr and item.name != "why":
-                fields[item.name] = plain(getattr(decision, item.name), _LIMITS)
+    fields = {name: plain(getattr(decision, name), _LIMITS) for name in _shown(type(decision))}
     return Told(type(decision).__name__, clipped(str(getattr(decision, "why", "")), _LIMITS.text), fields)
 
 

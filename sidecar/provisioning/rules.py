@@ -39,7 +39,7 @@ class Wait:
     """Look again at that time, or earlier when something changes."""
 
     until: float
-    race: Race | None
+    race: Race | None = field(repr=False)
     """Where this node stands in the race for the claim; None where there is none."""
     why: str
 

@@ -196,10 +196,12 @@ class NodeJournal:
     def __init__(self, folder: Folder, life: Life) -> None:
         self._folder = folder
         self._life = life
+        self._own: set[str] = set()
 
     async def begin(self, begun: Begun) -> None:
         what = f"writing down the creation of {begun.request.name}"
         self._life.cross(f"before {what}")
+        self._own.add(begun.uid)
         if self._folder.full:
             self._folder.unrecorded.add(begun.request.name)
         else:
@@ -212,7 +214,9 @@ class NodeJournal:
 
     async def take_over(self) -> list[Begun]:
         self._life.check()
-        return list(self._folder.begun.values())
+        left = [begun for uid, begun in self._folder.begun.items() if uid not in self._own]
+        self._own |= {begun.uid for begun in left}
+        return left
 
     async def close(self) -> None:
         pass

@@ -19,6 +19,7 @@ from sidecar.ownership import rules as ownership
 from sidecar.provisioning import controller, removal, rules, volume_rules
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.controller import Provisioner
+from sidecar.simulation import doors
 from sidecar.simulation.doors import NodeKube
 from sidecar.simulation.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
 from sidecar.simulation.referee import HOLLOW, TWO_OWNERS
@@ -90,7 +91,18 @@ def _creation_forgotten(patch: Patch) -> None:
         conclusion = real(view, attempt, outcome)
         return rules.Retry(conclusion.claim, conclusion.why) if isinstance(conclusion, rules.Remember) else conclusion
 
+    async def begin(self: Provisioner, attempt: Any) -> bool:
+        return True
+
     patch.setattr(controller, "conclude", conclude)
+    patch.setattr(Provisioner, "_begin", begin)
+
+
+def _nothing_written_down(patch: Patch) -> None:
+    async def begin(self: doors.NodeJournal, begun: Any) -> None:
+        pass
+
+    patch.setattr(doors.NodeJournal, "begin", begin)
 
 
 def _object_gone_first(patch: Patch) -> None:
@@ -145,6 +157,7 @@ MUTATIONS = (
     Mutation("a new list removes nothing", _relist_keeps_all, _finding(LOST, LEAKED, RESTLESS)),
     Mutation("a claim is not given back where there is no room", _never_given_back, _finding(LOST)),
     Mutation("a creation that may still be running is forgotten", _creation_forgotten, _finding(LEAKED)),
+    Mutation("a creation that was begun is not written down", _nothing_written_down, _finding(LEAKED)),
     Mutation("the object is removed before the volume", _object_gone_first, _finding(LEAKED, STUCK)),
     Mutation("volumes of other nodes are taken for ours", _everywhere_is_here, _finding(TRESPASS)),
     Mutation("a duplicate of a capacity object stays", _duplicates_stay, _finding(CAPACITY)),
