@@ -16,7 +16,7 @@ from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, Unavailable
 from sidecar.kube.transport import Sleep
 
 log = logging.getLogger("sidecar.kube")
-_V2 = 20 - 2
+_V4 = 20 - 4
 
 _MOST_WAITING = 1000
 _TRIES, _RETRY_SECONDS = 12, 10.0
@@ -103,7 +103,7 @@ class EventRecorder:
                 pause = _RETRY_SECONDS
             else:
                 self.written += 1
-                log.log(_V2, "Event", extra={"fields": _summary(posting)})
+                log.log(_V4, "Event", extra={"fields": _summary(posting)})
                 return
 
     async def _write(self, posting: Posting) -> None:

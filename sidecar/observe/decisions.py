@@ -1,7 +1,8 @@
 """The last few hundred decisions, for whoever asks "why did it do that?" a minute later.
 
-A ring of plain rows: nothing in it keeps an object of the cluster alive. A decision that is made again unchanged for the
-same key is counted up and moves to the end, so that one busy key cannot push the history of all others out.
+A ring of the decisions themselves, made readable when somebody reads them: few do, and every node decides about every claim.
+A decision that is made again unchanged for the same key is counted up and moves to the end, so that one busy key cannot push
+the history of all others out.
 """
 
 import dataclasses
@@ -24,6 +25,17 @@ class Told(NamedTuple):
     fields: dict[str, Plain]
 
 
+class Said(NamedTuple):
+    """The least that a decision says: its name and its reason."""
+
+    decision: str
+    why: str
+
+
+def _is_again(decision: object, before: object) -> bool:
+    return type(decision) is type(before) and decision == before
+
+
 _SHOWN: dict[type, tuple[str, ...]] = {}
 
 
@@ -38,7 +50,11 @@ def _shown(kind: type) -> tuple[str, ...]:
 def told(decision: object) -> Told:
     """Class name, `why`, and the other fields: the metric label, the reason and the effect of a decision, whatever its union."""
     fields = {name: plain(getattr(decision, name), _LIMITS) for name in _shown(type(decision))}
-    return Told(type(decision).__name__, clipped(str(getattr(decision, "why", "")), _LIMITS.text), fields)
+    return Told(type(decision).__name__, _why(decision), fields)
+
+
+def _why(decision: object) -> str:
+    return clipped(str(getattr(decision, "why", "")), _LIMITS.text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,12 +64,13 @@ class Entry:
     room: str
     key: str
     name: str
-    told: Told
+    decision: object
     first: float
     last: float
     count: int = 1
 
     def row(self) -> dict[str, Plain]:
+        said = told(self.decision)
         return {
             "time": self.last,
             "since": self.first,
@@ -61,9 +78,9 @@ class Entry:
             "room": self.room,
             "key": self.key,
             "name": self.name,
-            "decision": self.told.decision,
-            "why": self.told.why,
-            "fields": self.told.fields,
+            "decision": said.decision,
+            "why": said.why,
+            "fields": said.fields,
         }
 
 
@@ -78,17 +95,16 @@ class Decisions:
         self._newest: dict[tuple[str, str], int] = {}
         self._number = 0
 
-    def note(self, decision: object, *, at: float, room: str, key: object, name: str = "") -> Told:
+    def note(self, decision: object, *, at: float, room: str, key: object, name: str = "") -> Said:
         """Remember it. Returns what it says of itself, which is also what a log line about it should say."""
-        said = told(decision)
         place = (room, str(key))
         number = self._newest.get(place)
-        if number is not None and (known := self._entries[number]).told == said:
+        if number is not None and _is_again(decision, (known := self._entries[number]).decision):
             self._entries[number] = dataclasses.replace(known, name=name, last=at, count=known.count + 1)
             self._entries.move_to_end(number)
         else:
-            self._add(place, Entry(room, place[1], name, said, first=at, last=at))
-        return said
+            self._add(place, Entry(room, place[1], name, decision, first=at, last=at))
+        return Said(type(decision).__name__, _why(decision))
 
     def rows(self, key: str | None = None) -> list[dict[str, Plain]]:
         """The latest last, as in a log. `key` is matched against both the key and the object's name."""
