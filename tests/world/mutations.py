@@ -154,7 +154,7 @@ MUTATIONS = (
     Mutation("the PersistentVolume is written before the volume", _object_first, _finding(HOLLOW)),
     Mutation("the reflector drops an event now and then", _dropped_events, _finding(LOST, LEFT_OVER, STUCK, LEAKED)),
     Mutation("a node bids without looking for room", _no_look_for_room, _finding(RESTLESS)),
-    Mutation("a new list removes nothing", _relist_keeps_all, _finding(LOST, LEAKED, RESTLESS)),
+    Mutation("a new list removes nothing", _relist_keeps_all, _finding(LOST, LEAKED, RESTLESS, CAPACITY)),
     Mutation("a claim is not given back where there is no room", _never_given_back, _finding(LOST)),
     Mutation("a creation that may still be running is forgotten", _creation_forgotten, _finding(LEAKED)),
     Mutation("a creation that was begun is not written down", _nothing_written_down, _finding(LEAKED)),
