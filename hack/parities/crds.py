@@ -1,0 +1,47 @@
+"""The VolumeSnapshot types as their own project defines them: the manifests lie in a Go module that the peer is built with."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from tests.e2e.controlplane import REPOSITORY
+
+MODULE = "github.com/kubernetes-csi/external-snapshotter/client/v8"
+KINDS = ("volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots")
+PINNED_BY = REPOSITORY / "hack" / "go" / "csi-provisioner"
+SECONDS_TO_FETCH = 240
+
+
+def manifests() -> list[Path]:
+    """One file for each kind."""
+    folder = _module_folder() / "config" / "crd"
+    return [folder / f"snapshot.storage.k8s.io_{kind}.yaml" for kind in KINDS]
+
+
+def _module_folder() -> Path:
+    tool = _control_plane()
+    cache = Path(os.environ.get("CSI_NODE_SIDECAR_CACHE") or Path.home() / ".cache" / "csi-node-sidecar")
+    command = [str(tool.find_go(cache)), "mod", "download", "-json", MODULE]
+    environment = {**os.environ, **tool.GO_ENVIRONMENT}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PINNED_BY, env=environment, timeout=SECONDS_TO_FETCH)
+    if done.returncode:
+        raise SystemExit(f"hack/parity: the module {MODULE} cannot be fetched: {done.stderr or done.stdout}")
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def _control_plane() -> ModuleType:
+    """hack/control-plane knows where Go is; it is a script, and has no ending that an import would look for."""
+    loader = SourceFileLoader("hack_control_plane", str(REPOSITORY / "hack" / "control-plane"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module

@@ -1,0 +1,214 @@
+"""The CSI driver of the comparison: it writes down every request whole, and answers as the parameters of the class tell it to.
+
+    python hack/parities/driver.py --endpoint SOCKET --name NAME --calls FILE --topology KEY=VALUE --capability CLONE_VOLUME
+
+Of secrets it writes the keys and a digest of each value, so that they can be compared and not be read.
+Parameters of a class that speak to it begin with `answer-`; without any, it makes what was asked for, for its own node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from csi_proto import csi_pb2 as pb
+
+OWN_NODE = "node-a"
+MIB = 2**20
+FREE = 2**60
+THREADS = 32
+
+
+class Book:
+    """What was asked, a line each, in the order it came in."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._lock = threading.Lock()
+
+    def note(self, method: str, message: Message, code: str) -> None:
+        request = MessageToDict(message, preserving_proto_field_name=True)
+        if "secrets" in request:
+            request["secrets"] = {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in request["secrets"].items()}
+        with self._lock:
+            self._file.write(json.dumps({"method": method, "request": request, "code": code}) + "\n")
+            self._file.flush()
+
+
+class Refusal(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class Driver:
+    """One node's. What was made is remembered only to say how its deletion is answered."""
+
+    def __init__(self, *, name: str, segments: Mapping[str, str], capabilities: frozenset[str], book: Book) -> None:
+        self.name, self.segments, self.capabilities, self.book = name, dict(segments), capabilities, book
+        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._parameters: dict[str, Mapping[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def create_volume(self, request: Any) -> Message:
+        wish = dict(request.parameters)
+        if wish.get("answer-for") != "clone" or request.HasField("volume_content_source"):
+            self._fail_if_told(wish, "create", request.name)
+        asked = request.capacity_range.required_bytes
+        size = {"zero": 0, "less": asked - 1, "more": asked + MIB}.get(wish.get("answer-bytes", ""), asked)
+        handle = "" if wish.get("answer-handle") == "empty" else f"volume-{request.name}"
+        with self._lock:
+            self._parameters[handle] = wish
+        context = dict(pair.split("=", 1) for pair in wish.get("answer-context", "").split(",") if pair)
+        volume = pb.Volume(volume_id=handle, capacity_bytes=size, volume_context=context, accessible_topology=self._topologies(wish))
+        if request.HasField("volume_content_source") and wish.get("answer-source") != "none":
+            volume.content_source.CopyFrom(request.volume_content_source)
+        return pb.CreateVolumeResponse(volume=volume)
+
+    def delete_volume(self, request: Any) -> Message:
+        with self._lock:
+            wish = self._parameters.get(request.volume_id, {})
+        self._fail_if_told(wish, "delete", request.volume_id)
+        return pb.DeleteVolumeResponse()
+
+    def get_capacity(self, request: Any) -> Message:
+        free = int(request.parameters.get("answer-free", str(FREE)))
+        return pb.GetCapacityResponse(available_capacity=free)
+
+    def plugin_info(self, _: Any) -> Message:
+        return pb.GetPluginInfoResponse(name=self.name, vendor_version="1")
+
+    def probe(self, _: Any) -> Message:
+        return pb.ProbeResponse()
+
+    def plugin_capabilities(self, _: Any) -> Message:
+        kinds = [pb.PluginCapability.Service.CONTROLLER_SERVICE]
+        if self.segments:
+            kinds.append(pb.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
+        capabilities = [pb.PluginCapability(service=pb.PluginCapability.Service(type=kind)) for kind in kinds]
+        return pb.GetPluginCapabilitiesResponse(capabilities=capabilities)
+
+    def controller_capabilities(self, _: Any) -> Message:
+        kinds = sorted(self.capabilities)
+        capabilities = [pb.ControllerServiceCapability(rpc=pb.ControllerServiceCapability.RPC(type=kind)) for kind in kinds]
+        return pb.ControllerGetCapabilitiesResponse(capabilities=capabilities)
+
+    def node_info(self, _: Any) -> Message:
+        topology = pb.Topology(segments=self.segments) if self.segments else None
+        return pb.NodeGetInfoResponse(node_id=OWN_NODE, accessible_topology=topology)
+
+    def _topologies(self, wish: Mapping[str, str]) -> list[Any]:
+        own = self.segments
+        answers: dict[str, list[dict[str, str]]] = {
+            "none": [],
+            "empty": [{}],
+            "two": [own, {key: f"{value}-too" for key, value in own.items()}],
+            "wider": [dict(list(own.items())[:1])],
+            "more-keys": [{**own, "topology.parity/rack": "r1"}],
+            "one-empty": [{}, own],
+        }
+        return [pb.Topology(segments=segments) for segments in answers.get(wish.get("answer-topology", ""), [own] if own else [])]
+
+    def _fail_if_told(self, wish: Mapping[str, str], what: str, name: str) -> None:
+        code = wish.get(f"answer-{what}-code")
+        if code is None:
+            return
+        with self._lock:
+            self._attempts[what, name] += 1
+            attempt = self._attempts[what, name]
+        if attempt <= int(wish.get(f"answer-{what}-times", "1000000")):
+            raise Refusal(code, f"told to answer {what} with {code}")
+
+
+METHODS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
+    "csi.v1.Identity": {
+        "GetPluginInfo": (pb.GetPluginInfoRequest, Driver.plugin_info),
+        "GetPluginCapabilities": (pb.GetPluginCapabilitiesRequest, Driver.plugin_capabilities),
+        "Probe": (pb.ProbeRequest, Driver.probe),
+    },
+    "csi.v1.Controller": {
+        "ControllerGetCapabilities": (pb.ControllerGetCapabilitiesRequest, Driver.controller_capabilities),
+        "CreateVolume": (pb.CreateVolumeRequest, Driver.create_volume),
+        "DeleteVolume": (pb.DeleteVolumeRequest, Driver.delete_volume),
+        "GetCapacity": (pb.GetCapacityRequest, Driver.get_capacity),
+    },
+    "csi.v1.Node": {"NodeGetInfo": (pb.NodeGetInfoRequest, Driver.node_info)},
+}
+
+
+def handlers(driver: Driver) -> list[grpc.GenericRpcHandler]:
+    return [
+        grpc.method_handlers_generic_handler(
+            service,
+            {
+                name: grpc.unary_unary_rpc_method_handler(
+                    _served(driver, name, act),
+                    request_deserializer=takes.FromString,
+                    response_serializer=lambda answer: answer.SerializeToString(),
+                )
+                for name, (takes, act) in methods.items()
+            },
+        )
+        for service, methods in METHODS.items()
+    ]
+
+
+def _served(driver: Driver, name: str, act: Any) -> Any:
+    def serve(message: Any, context: Any) -> Message:
+        try:
+            answer: Message = act(driver, message)
+        except Refusal as refusal:
+            driver.book.note(name, message, refusal.code)
+            _abort(context, refusal)
+        driver.book.note(name, message, "OK")
+        return answer
+
+    return serve
+
+
+def _abort(context: Any, refusal: Refusal) -> NoReturn:
+    context.abort(grpc.StatusCode[refusal.code], refusal.message)
+    raise AssertionError("abort raises")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--endpoint", type=Path, required=True)
+    add("--name", required=True)
+    add("--calls", type=Path, required=True)
+    add("--topology", action="append", default=[], metavar="KEY=VALUE")
+    add("--capability", action="append", default=[])
+    arguments = parser.parse_args()
+    driver = Driver(
+        name=arguments.name,
+        segments=dict(pair.split("=", 1) for pair in arguments.topology),
+        capabilities=frozenset(arguments.capability),
+        book=Book(arguments.calls),
+    )
+    server = grpc.server(ThreadPoolExecutor(THREADS), handlers=handlers(driver))
+    server.add_insecure_port(f"unix:{arguments.endpoint}")
+    server.start()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
+    server.stop(1.0).wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
