@@ -279,9 +279,9 @@ class Provisioner:
                 return self._clock()
             case Bid():
                 return await self._bid(uid, view, decision)
-            case Refuse(claim, why, rarely):
+            case Refuse(claim, why, settles, rarely):
                 self._give_up_space(uid, claim)
-                until = self._failed(uid, claim, why)
+                until = self._failed(uid, claim, why, tell=not settles or self.claim_attempts.count(uid) > 0)
                 return self._clock() + self._retry.cap if rarely else until
             case Protect():
                 return await self._protect(uid, decision)
@@ -605,9 +605,10 @@ class Provisioner:
         self._tell(claim, "Normal", names.PROVISIONING_SUCCEEDED, f"Successfully provisioned volume {volume}")
         log.info("Claim provisioned", extra={"fields": {"claim": claim.full_name, "uid": uid, "volume": volume}})
 
-    def _failed(self, uid: str, claim: Claim, why: str) -> float:
+    def _failed(self, uid: str, claim: Claim, why: str, *, tell: bool = True) -> float:
         self._metrics.provision_failed(claim.class_name, claim.source.kind if claim.source else "")
-        self._tell(claim, "Warning", names.PROVISIONING_FAILED, why)
+        if tell:
+            self._tell(claim, "Warning", names.PROVISIONING_FAILED, why)
         log.warning("Provisioning failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": why}})
         return self._later(uid)
 

@@ -113,6 +113,8 @@ class Refuse:
 
     claim: Claim
     why: str
+    settles: bool = False
+    """It may come right in a moment by itself: its user is told only if it does not."""
     rarely: bool = False
     """Nothing that happens here can mend it, so it is looked at again as seldom as may be."""
 
@@ -298,7 +300,8 @@ def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
 def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     class_, here = view.class_, view.here
     if class_ is None:
-        return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {here.driver.name}")
+        # Claims and classes come over two watches: one made right before its claim may be heard of right after it.
+        return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {here.driver.name}", settles=True)
     if view.infeasible is not None and view.infeasible.class_uid == class_.uid and view.now < view.infeasible.until:
         return Wait(view.infeasible.until, None, "the driver has said that it can never be made with these arguments")
     content = _content(view, claim)
