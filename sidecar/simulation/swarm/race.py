@@ -44,6 +44,7 @@ def _write(options: Options, tallies: Sequence[Tally], summaries: Sequence[Summa
     if options.json is not None:
         options.json.write_text(json.dumps([summary.json() for summary in summaries], indent=2) + "\n")
     if options.svg is not None:
-        title = str(options.scenarios[0])
         one = len(summaries) == 1
+        first, _, rest = str(options.scenarios[0]).partition(" ")
+        title = f"{first} {rest}" if one else f"{first} to {options.scenarios[-1].nodes} {rest}"
         options.svg.write_text(draw_one(title, tallies[0], summaries[0]) if one else draw_sweep(title, summaries))
