@@ -156,12 +156,18 @@ class CapacityPublisher:
             case Retry():
                 return min(self._later(class_name), self._clock() + self._publisher.poll_interval)
             case Publish(body):
-                self._busy[class_name] = self._clock()
-                await self._kube.create(CAPACITIES, body, namespace=self._namespace)
                 # With a watch that is broken for long, every further one would be a duplicate: so ever less often.
-                pause = max(_SETTLE, self._retry.delay(self.attempts.next(class_name)))
-                self._settling[class_name] = self._clock() + pause
-                return self._settling[class_name]
+                pause = max(_SETTLE, self._retry.delay(self.attempts.count(class_name)))
+                # Before it is asked for, since the watch may show it before the answer is here.
+                until = self._settling[class_name] = self._clock() + pause
+                self._busy[class_name] = self._clock()
+                try:
+                    await self._kube.create(CAPACITIES, body, namespace=self._namespace)
+                except ApiError:
+                    self._settling.pop(class_name, None)
+                    raise
+                self.attempts.next(class_name)
+                return until
             case Update(record, body):
                 self._busy[class_name] = self._clock()
                 await self._kube.replace(CAPACITIES, body, name=record.name, namespace=record.namespace)

@@ -8,6 +8,8 @@ from typing import Final
 
 # What was slow so long ago counts half.
 _HALF_LIFE: Final = 5.0
+# What was later than this had other reasons than load.
+_MOST: Final = 10.0
 
 
 class Lag:
@@ -28,7 +30,7 @@ class Lag:
 
     def late(self, seconds: float, now: float) -> None:
         """Something came so many seconds after it was due."""
-        self._worst, self._seen = max(self._decayed(now), seconds), now
+        self._worst, self._seen = max(self._decayed(now), min(seconds, _MOST)), now
 
     def now(self, now: float) -> float:
         """Seconds."""

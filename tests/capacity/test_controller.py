@@ -97,6 +97,28 @@ def test_C10_an_object_that_was_there_and_is_deleted_at_once_is_made_again_at_on
     assert len(bench.kube.wrote("create")) == 2
 
 
+def test_C10_also_when_the_watch_was_faster_than_the_answer() -> None:
+    bench = Bench()
+
+    async def slow(*_: object, **__: object) -> dict[str, object]:
+        bench.see(record())
+        return {}
+
+    bench.kube.create, really = slow, bench.kube.create  # type: ignore[method-assign]
+    bench.look()
+    bench.kube.create = really  # type: ignore[method-assign]
+    bench.records.apply(Change("csisc-1", None, None))
+    bench.look()
+    assert len(bench.kube.wrote("create")) == 1
+
+
+def test_an_object_that_could_not_be_made_is_not_waited_for() -> None:
+    bench = Bench(kube=ScriptedKube(failures={"create": [Conflict("no")]}))
+    assert bench.look() == 101.0
+    assert bench.look() == 110.0
+    assert len(bench.kube.wrote("create")) == 2
+
+
 def test_an_object_that_never_shows_up_is_created_again_ever_less_often() -> None:
     bench = Bench()
     for _ in range(9):

@@ -32,3 +32,9 @@ def test_what_was_never_begun_has_no_end() -> None:
     lag = Lag()
     lag.ended("a", 5.0)
     assert lag.now(5.0) == 0.0
+
+
+def test_what_was_very_late_had_other_reasons() -> None:
+    lag = Lag()
+    lag.late(3600.0, 0.0)
+    assert lag.now(0.0) == 10.0
