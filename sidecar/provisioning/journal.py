@@ -105,10 +105,9 @@ class FileJournal:
         found: dict[str, Begun] = {}
         for item in left:
             found |= item.begun
-        for uid, begun in found.items():
-            self._open.setdefault(uid, to_line(begun))
-        if found:
-            await self._write(b"")
+        lines = [self._open.setdefault(uid, to_line(begun)) for uid, begun in found.items()]
+        if lines:
+            await self._write(*lines)
         for item in left:
             if not self._broken:
                 item.path.unlink(missing_ok=True)
@@ -128,10 +127,9 @@ class FileJournal:
 
     # --- the file of this process -------------------------------------------------------------------------------------
 
-    async def _write(self, line: bytes) -> None:
+    async def _write(self, *lines: bytes) -> None:
         loop = asyncio.get_running_loop()
-        if line:
-            self._batch.lines.append(line)
+        self._batch.lines += lines
         if self._batch.done is None:
             self._batch.done = loop.create_future()
         done = self._batch.done
@@ -143,8 +141,7 @@ class FileJournal:
         """Whatever came while the last flush was under way goes with the next one."""
         while self._batch.done is not None:
             batch, self._batch = self._batch, _Batch()
-            rewrite = not batch.lines or self._size > _LARGE or self._file < 0
-            anew = b"\n".join([*self._open.values(), b""]) if rewrite else None
+            anew = b"\n".join([*self._open.values(), b""]) if self._size > _LARGE or self._file < 0 else None
             data = b"".join(line + b"\n" for line in batch.lines)
             try:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._store, data, anew)

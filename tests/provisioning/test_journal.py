@@ -135,6 +135,21 @@ def test_what_is_taken_over_is_not_lost_when_that_process_dies_too(tmp_path: Pat
         assert len(files(tmp_path)) == 1
 
 
+def test_what_is_taken_over_while_other_lines_wait_is_not_lost_either(tmp_path: Path) -> None:
+    """Ends wait for the next begin: what is taken over goes to the disk with them, and not instead of being written."""
+    older = tmp_path / ".csi-node-sidecar.a_driver.older.journal"
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND)
+        journal.end("uid-2")
+        older.write_bytes(to_line(FIRST) + b"\n")
+        assert await journal.take_over() == [FIRST]
+        assert not older.exists()
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [FIRST]
+
+
 def test_a_process_that_still_runs_keeps_its_own_and_leaves_it_when_it_ends(tmp_path: Path) -> None:
     """A DaemonSet that surges has two on one node for a while."""
 
