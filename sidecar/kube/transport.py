@@ -19,6 +19,7 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube import wire
 from sidecar.kube.api import always
 from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
+from sidecar.kube.gathering import Gathering, hush, listen
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -30,10 +31,6 @@ _READ_BUFFER = 2**21
 # What a server may ask for by Retry-After. Longer would look like a hang.
 _LONGEST_QUIET = 60.0
 _CONNECT_SECONDS = 10.0
-# Of a stream that says something this often, what comes is let gather for a moment: to wake up for each event of a burst, on every
-# node, costs more than the event itself.
-_BUSY_SECONDS = 0.05
-_GATHER_SECONDS = 0.02
 _LONGEST_LINE = 2**22
 # A server that is starting takes connections before it answers. Whoever waits for that one, comes late to the one that works.
 _HEADERS_SECONDS = 15.0
@@ -221,7 +218,7 @@ class Transport:
             if not 200 <= status < 300:
                 await self._judge(request, limiter, response, await response.read())
             _keep_alive(response)
-            rest, before = b"", float("-inf")
+            rest, gathering = b"", Gathering()
             while chunk := await response.content.readany():
                 heard = True
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -229,9 +226,8 @@ class Transport:
                     yield line + b"\n"
                 if len(rest) > _LONGEST_LINE:
                     raise Unavailable(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
-                if self._clock() - before < _BUSY_SECONDS:
-                    await _let_gather(response)
-                before = self._clock()
+                if pause := gathering.pause(len(lines), self._clock()):
+                    await _let_gather(response, pause)
             if rest:
                 raise Unavailable(f"{request.what}: the stream broke off within a line")
         except aiohttp.SocketTimeoutError as error:
@@ -321,15 +317,15 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
     response.close()
 
 
-async def _let_gather(response: aiohttp.ClientResponse) -> None:
-    connection = response.connection
-    if connection is None or connection.protocol is None:  # it has ended; what is left of it is read at once
+async def _let_gather(response: aiohttp.ClientResponse, seconds: float) -> None:
+    transport = response.connection.transport if response.connection else None  # none: it has ended; the rest of it is read at once
+    if transport is None:
         return
-    connection.protocol.pause_reading()
+    hush(transport)
     try:
-        await asyncio.sleep(_GATHER_SECONDS)
+        await asyncio.sleep(seconds)
     finally:
-        connection.protocol.resume_reading()
+        listen(transport)
 
 
 def _keep_alive(response: aiohttp.ClientResponse) -> None:

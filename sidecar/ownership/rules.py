@@ -117,6 +117,8 @@ class Bid:
     """Write this node into the claim."""
 
     why: str
+    out_of_turn: bool = False
+    """Another node comes first, and most likely has the claim by now: the API server is asked before it is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ def _race(view: OwnershipView) -> Decision:
 
 def _put_off(view: OwnershipView, race: Race) -> Wait | None:
     """Whoever is not first steps in because the first has had its time. Where all things are late, it has not."""
-    if not isinstance(view.placement, Ranked) or view.free is not None or race.put_off >= _LONGEST_PUT_OFF or not _rank(view):
+    if view.free is not None or race.put_off >= _LONGEST_PUT_OFF or not isinstance(view.placement, Ranked) or not _rank(view):
         return None
     late = max(view.lag, view.placement.step if view.deaf else 0.0)
     if 2.0 * late < view.placement.step:
@@ -216,7 +218,7 @@ def _judge_room(view: OwnershipView) -> Decision:
     needed = view.claim.requested or 0
     match view.free:
         case _ if needed <= 0:
-            return Bid("nothing has to be free for a claim of 0 bytes")
+            return _bid(view, "nothing has to be free for a claim of 0 bytes")
         case None:
             return Measure()
         case Unmeasured(why, away=True):
@@ -225,13 +227,22 @@ def _judge_room(view: OwnershipView) -> Decision:
             return _again(view, _after_the_others(view, floor=0.0), f"free space is not known ({why}), so the others come first")
         case Unmeasured(why):
             # Somebody must own the claim so that its user sees the failure.
-            return Bid(f"free space is not known ({why})")
+            return _bid(view, f"free space is not known ({why})")
         case CapacityAnswer() as answer if _lacks_room(answer, needed, view.promised):
             floor = min(2.0 ** min(_attempt(view) - 1, 6), _LONGEST_RECHECK)
             why = f"no room on node {view.node}: {_room(answer, needed, view.promised)}"
             return _hindered(view, _after_the_others(view, floor=floor), why)
         case CapacityAnswer() as answer:
-            return Bid(_room(answer, needed, view.promised))
+            return _bid(view, _room(answer, needed, view.promised))
+
+
+def _bid(view: OwnershipView, why: str) -> Bid:
+    return Bid(why, out_of_turn=_comes_later(view))
+
+
+def _comes_later(view: OwnershipView) -> bool:
+    """Behind another node, by the order that all derive."""
+    return isinstance(view.placement, Ranked) and bool(_rank(view))
 
 
 def _lacks_room(answer: CapacityAnswer, needed: int, promised: int) -> bool:

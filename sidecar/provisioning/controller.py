@@ -356,6 +356,8 @@ class Provisioner:
         progress.bidding = bid.claim
         self._lag.began(uid, self._clock())
         try:
+            if bid.out_of_turn and not await self._is_unchanged(bid.claim):
+                return self._clock()
             written = await self._kube.replace(
                 CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, still=lambda: self._is_as_seen(bid.claim)
             )
@@ -383,6 +385,12 @@ class Provisioner:
         self._memory.of(uid).race = None
         # It is known to be ours before the watch says so, which then wakes nobody.
         return self._clock()
+
+    async def _is_unchanged(self, claim: Claim) -> bool:
+        """Asks the API server; what it answers is known from then on."""
+        fresh = await self._kube.get(CLAIMS, claim.name, namespace=claim.namespace)
+        self._write_through(claim, fresh)
+        return bool(fresh["metadata"].get("resourceVersion") == claim.resource_version)
 
     def _is_as_seen(self, claim: Claim) -> bool:
         """Whether a write on this picture of it can succeed, as far as the watch has told."""

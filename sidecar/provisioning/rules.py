@@ -105,6 +105,8 @@ class Bid:
     claim: Claim
     body: bytes = field(repr=False)
     why: str
+    out_of_turn: bool = False
+    """Only if the API server itself says that nobody has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +285,8 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
             return Tell(claim, race, why)
         case ownership.Measure(why):
             return _measure(view, claim, why)
-        case ownership.Bid(why):
-            return Bid(claim, with_selected_node(claim.whole, view.here.node), why)
+        case ownership.Bid(why, out_of_turn):
+            return Bid(claim, with_selected_node(claim.whole, view.here.node), why, out_of_turn)
         case ownership.Ours(why):
             return _create(view, claim, why)
 

@@ -191,6 +191,15 @@ def test_the_second_does_not_bid_while_it_cannot_hear_of_a_winner() -> None:
     assert isinstance(deaf, Wait) and "watch of claims is down" in deaf.why
 
 
+def test_who_is_not_first_has_the_api_server_asked_before_it_writes() -> None:
+    room = CapacityAnswer(1000)
+    assert decide(behind(free=room)) == Bid("100 bytes needed, 1000 free", out_of_turn=True)
+    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
+    first = view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=DUE, free=room)
+    assert decide(first) == Bid("100 bytes needed, 1000 free")
+    assert decide(view(race=DUE, free=room)) == Bid("100 bytes needed, 1000 free"), "by chance nobody is first"
+
+
 def test_the_first_waits_for_nothing() -> None:
     uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
     assert decide(view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), lag=9.0, deaf=True)) == Measure()

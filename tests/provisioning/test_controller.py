@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -14,10 +14,13 @@ from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import Change
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
 from sidecar.kube.store import Store
+from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Attachment, Claim, Class, Volume
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
+from sidecar.ownership.placement import RandomDelay, Ranked
+from sidecar.ownership.roster import Roster
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning.caches import Caches
 from sidecar.provisioning.controller import Provisioner
@@ -605,6 +608,37 @@ def test_a_bid_that_waits_for_the_limiter_is_withdrawn_once_somebody_has_the_cla
     assert bench.claim() is None
     assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
     assert bench.room.promises() == {}
+
+
+def ranked_second(**doors: Any) -> Bench:
+    """An open claim for which another node comes first, and this one's turn has come."""
+    bench = immediate(**doors)
+    roster = next(found for number in range(99) if (found := Roster.of(["foo", f"bar-{number}"], {})).order(UID, 100)[0] != "foo")
+    here = samples.here(bench.driver.info)
+    placement = Ranked(RandomDelay(20.0, 60.0))
+    bench.room._here = lambda: replace(here, options=replace(here.options, placement=placement))
+    bench.room._roster = lambda _: roster  # type: ignore[method-assign]
+    bench.now = bench.claim() or 0.0
+    return bench
+
+
+def test_who_comes_later_in_the_order_does_not_write_where_the_api_server_says_that_somebody_has_it() -> None:
+    bench = ranked_second()
+    bench.kube.objects[("persistentvolumeclaims", "fake-pvc")] = samples.claim_json(
+        annotations={SELECTED_NODE: "bar"}, meta={"resourceVersion": "8"}
+    )
+    assert bench.claim() == bench.now
+    assert bench.kube.wrote("replace") == []
+    assert bench.claim() is None, "what was answered is known, though the watch has not told it"
+    assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
+    assert bench.room.promises() == {}
+
+
+def test_who_comes_later_bids_where_the_api_server_says_that_nobody_has_it() -> None:
+    bench = ranked_second()
+    bench.kube.objects[("persistentvolumeclaims", "fake-pvc")] = samples.claim_json()
+    bench.claim()
+    assert len(bench.kube.wrote("replace")) == 1
 
 
 def test_N25_a_claim_nobody_has_room_for_gets_one_event_and_is_looked_at_again_when_room_comes() -> None:

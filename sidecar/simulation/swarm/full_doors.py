@@ -27,7 +27,7 @@ from sidecar.simulation.transcript import Transcript
 T = TypeVar("T")
 
 _NOTHING = Latency(0.0, 0.0)
-_WRITES = frozenset({"create", "update", "patch", "delete"})
+_TIMED = frozenset({"get", "create", "update", "patch", "delete"})
 _HEARD = frozenset({str(CLAIMS), str(VOLUMES)})
 
 
@@ -48,7 +48,7 @@ class Count:
 
 
 class Server(InProcessApi):
-    """The API server as all sidecars have it. A write takes its time after its sender has let it go."""
+    """The API server as all sidecars have it. What is asked of one object takes its time after its sender has let it go."""
 
     def __init__(self, cluster: Cluster, scenario: Scenario, count: Count) -> None:
         super().__init__(cluster, before=self._travel)
@@ -92,7 +92,7 @@ class Server(InProcessApi):
 
     async def _travel(self, call: Call) -> None:
         self._count.request(f"{call.verb} {call.resource}")
-        if call.verb in _WRITES:
+        if call.verb in _TIMED:
             await asyncio.sleep(self._write.draw(self._dice))
 
 

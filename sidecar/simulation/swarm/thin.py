@@ -238,11 +238,14 @@ class Swarm:
         match decision:
             case Bid() if not node.upstream and self._is_over(seat):
                 pass  # the news came while the driver was asked: the write is withdrawn
-            case Bid():
+            case Bid(_, out_of_turn):
                 node.promised += race.size
                 node.bidding.add(race)
-                self.tally.requests["bid"] += 1
-                self._after(self._write, self._land, seat)
+                if out_of_turn:
+                    self.tally.requests["look"] += 1
+                    self._after(self._write, self._looked, seat)
+                else:
+                    self._write_bid(seat)
             case Wait(until, turn) if node.free >= race.size:
                 self._wait(seat, turn, until)
             case Wait():
@@ -258,6 +261,19 @@ class Swarm:
         self._at(until, self._look, seat, turn)
 
     # --- its write, and what follows ----------------------------------------------------------------------------------
+
+    def _looked(self, seat: _Seat) -> None:
+        """The API server has said whether it is still open."""
+        race, node = seat.race, seat.node
+        if race.owner is None and race.round == seat.round:
+            self._write_bid(seat)
+        else:
+            node.bidding.discard(race)
+            _end_promise(node, race.size)
+
+    def _write_bid(self, seat: _Seat) -> None:
+        self.tally.requests["bid"] += 1
+        self._after(self._write, self._land, seat)
 
     def _land(self, seat: _Seat) -> None:
         race, node = seat.race, seat.node

@@ -1,0 +1,75 @@
+"""When a stream is left alone for a moment, and that it costs a process no wake-up."""
+
+import asyncio
+import itertools
+import select
+import socket
+
+from sidecar.kube.gathering import LONGEST, SHORTEST, Gathering, hush, listen
+
+
+def test_a_stream_that_speaks_now_and_then_is_read_as_it_comes() -> None:
+    stream = Gathering()
+    assert [stream.pause(50, now) for now in (1.0, 1.1, 7.0)] == [0.0, 0.0, 0.0]
+
+
+def test_the_second_event_of_a_burst_waits_and_the_busier_it_is_the_longer() -> None:
+    stream, now = Gathering(), 5.001
+    pauses = []
+    for _ in range(12):
+        pauses.append(stream.pause(30, now))
+        now += pauses[-1] + 0.001
+    assert pauses[0] == 0.0
+    assert max(pauses) <= LONGEST and pauses[-1] > LONGEST / 2
+    for _ in range(12):
+        pauses.append(stream.pause(1, now))
+        now += pauses[-1] + 0.001
+    assert pauses[-1] <= SHORTEST, "few lines each time: nothing is gained by waiting long"
+    assert stream.pause(30, now + 1.0) == 0.0, "quiet in between"
+
+
+def test_streams_of_one_process_wake_it_together() -> None:
+    streams, now = [Gathering(), Gathering()], 9.0
+    ends: list[set[float]] = []
+    for _ in range(10):
+        ends.append({round(now + offset + stream.pause(30, now + offset), 6) for stream, offset in zip(streams, (0.0, 0.003), strict=True)})
+        now = max(ends[-1]) + 0.001
+    assert all(len(together) == 1 for together in ends[2:])
+    assert all(later > earlier for earlier, later in itertools.pairwise(min(each) for each in ends))
+
+
+def test_what_comes_meanwhile_wakes_nobody_and_is_there_afterwards() -> None:
+    async def play() -> None:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        _, writer = await asyncio.open_connection(host, port)
+        wire = writer.transport.get_extra_info("socket")
+        with socket.create_server(("127.0.0.1", 0)) as other, socket.create_connection(other.getsockname()) as near:
+            far, _ = other.accept()
+            with far:
+                hush(_Transport(near))
+                far.send(b"x" * 1000)
+                assert not select.select([near], [], [], 0.1)[0]
+                listen(_Transport(near))
+                assert select.select([near], [], [], 1.0)[0]
+                hush(_Transport(near))
+                near.recv(4096)
+                far.close()
+                assert select.select([near], [], [], 1.0)[0], "the end is heard at once"
+        hush(writer.transport)
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) > 1
+        listen(writer.transport)
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+        hush(None)
+        writer.close()
+        server.close()
+
+    asyncio.run(play())
+
+
+class _Transport:
+    def __init__(self, wire: socket.socket) -> None:
+        self._wire = wire
+
+    def get_extra_info(self, name: str) -> socket.socket | None:
+        return self._wire if name == "socket" else None
