@@ -12,7 +12,6 @@ SHORTEST = 0.02
 # Whoever bids as the second for a claim waits longer than this before it believes that the first one will not.
 LONGEST = 0.32
 _BUSY = 0.05
-_FEW = 3
 # Nothing a watch says in such a time fills it, and if it did, the kernel would wake us before it lets the sender wait.
 _ENOUGH_BYTES = 2**18
 
@@ -29,7 +28,7 @@ class Gathering:
         if now - self._ready_at > _BUSY:
             self._length, self._ready_at = SHORTEST, now
             return 0.0
-        self._length = min(LONGEST, self._length * 2) if lines > _FEW else max(SHORTEST, self._length / 2)
+        self._length = min(LONGEST, self._length * 2) if lines > 1 else max(SHORTEST, self._length / 2)
         left = self._length - now % self._length
         self._ready_at = now + left
         return left

@@ -10,6 +10,9 @@ from typing import Final
 # So many contenders have a step of their own. Those behind them share steps, each twice as many as the one before: where only
 # a few of thousands have room, somebody bids within seconds, and the price is a conflict now and then.
 SINGLE_STEPS: Final = 8
+# In a burst every node waits for its turn at hundreds of claims, most of which somebody else takes meanwhile. It wakes up for many of
+# them at once, and at the same moments as its busy watches are read.
+_BEAT: Final = 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,10 @@ class RandomDelay:
         """Seconds before the bid of this attempt (0, 1, 2 …); `chance` is drawn from [0, 1)."""
         grown = self.maximum if attempt > 60 else min(self.base * 2.0**attempt, self.maximum)
         return max(grown - self.base * chance, 0.0)
+
+    def due(self, now: float, delay: float) -> float:
+        """When a delay that begins now is over."""
+        return now + delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,10 @@ class Ranked:
             return rank * self.step
         share = int(math.log2(rank - SINGLE_STEPS + 2)) - 1
         return (SINGLE_STEPS + share + chance) * self.step
+
+    def due(self, now: float, delay: float) -> float:
+        """When a delay that begins now is over. The first waits for nothing, not even for a beat."""
+        return now if delay <= 0.0 else math.ceil((now + delay) / _BEAT) * _BEAT
 
     def after_all(self, contenders: int, chance: float) -> float:
         """Seconds after which each of so many has had its turn."""

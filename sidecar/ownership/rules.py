@@ -147,7 +147,7 @@ def after_conflict(view: OwnershipView) -> Wait:
 
 def step_back(view: OwnershipView) -> Race:
     """This node had the claim and could not create it for lack of room: the others come first now."""
-    return Race(_attempt(view), view.now + _after_the_others(view, floor=0.0))
+    return Race(_attempt(view), _due(view, _after_the_others(view, floor=0.0)))
 
 
 def room_grew(race: Race, now: float) -> Race:
@@ -182,7 +182,7 @@ def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
 def _race(view: OwnershipView) -> Decision:
     race = view.race
     if race is None:
-        race = Race(0, view.now + _first_delay(view))
+        race = Race(0, _due(view, _first_delay(view)))
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
         if turn is not None and view.now >= turn:
@@ -202,7 +202,7 @@ def _put_off(view: OwnershipView, race: Race) -> Wait | None:
     if 2.0 * late < view.placement.step:
         return None
     delay = (1.0 + view.chance) * max(2.0 * late, view.placement.step)
-    moved = replace(race, bid_at=view.now + delay, put_off=race.put_off + delay)
+    moved = replace(race, bid_at=_due(view, delay), put_off=race.put_off + delay)
     why = "the watch of claims is down" if view.deaf else f"things are {view.lag:.1f} s late here, so the first may be late too"
     return Wait(moved.bid_at, moved, why)
 
@@ -264,6 +264,10 @@ def _first_delay(view: OwnershipView) -> float:
             return otherwise.delay(0, view.chance) if rank is None else ranked.delay(rank, view.chance)
 
 
+def _due(view: OwnershipView, delay: float) -> float:
+    return view.placement.due(view.now, delay)
+
+
 def _rank(view: OwnershipView) -> int | None:
     if not view.roster:
         return None
@@ -298,11 +302,11 @@ def _attempt(view: OwnershipView) -> int:
 
 def _hindered(view: OwnershipView, delay: float, why: str) -> Wait:
     since = view.race.hindered_since if view.race and view.race.hindered_since is not None else view.now
-    race = Race(_attempt(view), view.now + delay, since, why, told=view.race.told if view.race else False)
+    race = Race(_attempt(view), _due(view, delay), since, why, told=view.race.told if view.race else False)
     turn = _turn_to_tell(view, race)
     return Wait(race.bid_at if turn is None else min(race.bid_at, turn), race, why)
 
 
 def _again(view: OwnershipView, delay: float, why: str) -> Wait:
-    race = replace(view.race or Race(0, 0.0), attempt=_attempt(view), bid_at=view.now + delay)
+    race = replace(view.race or Race(0, 0.0), attempt=_attempt(view), bid_at=_due(view, delay))
     return Wait(race.bid_at, race, why)

@@ -152,6 +152,9 @@ class Swarm:
             kinds.append(ranked_turns(nodes, roster, self._ranked, self._dice, uid=race.claim.uid, needed=race.size))
         return merged(kinds)
 
+    def _placement(self, node: _Node) -> Placement:
+        return self._random if self._bids_by_chance(node) else self._ranked
+
     def _bids_by_chance(self, node: _Node) -> bool:
         return node.upstream or self._scenario.placement != RANKED
 
@@ -175,8 +178,8 @@ class Swarm:
             return  # everybody knows the owner
         self._next_turn(race, number, turns)
         if node.back_at <= self._now:
-            heard = self._hears_of(race, node)
-            self._at(heard + delay, self._look, _Seat(race, node, number), Race(0, heard + delay))
+            due = self._placement(node).due(self._hears_of(race, node), delay)
+            self._at(due, self._look, _Seat(race, node, number), Race(0, due))
 
     # --- a node looks at it -------------------------------------------------------------------------------------------
 
@@ -215,22 +218,20 @@ class Swarm:
 
     def _view(self, seat: _Seat, turn: Race, free: CapacityAnswer | None = None, *, promised: int = 0) -> OwnershipView:
         node = seat.node
-        by_chance = self._bids_by_chance(node)
-        placement: Placement = self._random if by_chance else self._ranked
         return OwnershipView(
             now=self._now,
             node=node.name,
             segment=_HERE,
             with_topology=False,
             bids=True,
-            placement=placement,
+            placement=self._placement(node),
             chance=self._dice.random(),
             claim=seat.race.claim,
             class_=_CLASS,
             race=turn,
             free=free,
             promised=promised,
-            roster=None if by_chance else self._lists.roster(node.list_),
+            roster=None if self._bids_by_chance(node) else self._lists.roster(node.list_),
         )
 
     def _follow(self, seat: _Seat, decision: Decision) -> None:
@@ -353,7 +354,7 @@ class Swarm:
         for race in self._unbound:
             if race.owner is None:
                 heard = max(self._hears_of(race, node), self._now)
-                turn = Race(0, heard + self._delay(node, race))
+                turn = Race(0, self._placement(node).due(heard, self._delay(node, race)))
                 self._at(turn.bid_at, self._look, _Seat(race, node, race.round), turn)
 
     def _delay(self, node: _Node, race: _Race) -> float:
