@@ -25,7 +25,7 @@ from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, Driver
 from sidecar.csi.driver import DriverConnection
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
-from sidecar.engine.loop import Loop
+from sidecar.engine.loop import WORK, Loop, NeedsWork
 from sidecar.kube import reflector as reflectors
 from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CLASSES, VOLUMES, Change, KubeApi, Resource
 from sidecar.kube.client import KubeClient, Observer, open_client
@@ -150,7 +150,13 @@ class Sidecar:
         self._contenders = self._make_contenders() if config.node_deployment_placement == RANKED else None
         self._sweep = self._make_sweep()
         self.provisioner = self._make_provisioner()
-        self.claims = self._loop("claims", self.provisioner.handle_claim, config.worker_threads, self.provisioner.claim_attempts)
+        self.claims = self._loop(
+            "claims",
+            self.provisioner.handle_claim,
+            config.worker_threads,
+            self.provisioner.claim_attempts,
+            glance=self.provisioner.glance_at_claim,
+        )
         self.volumes = self._loop("volumes", self.provisioner.removal.handle, config.worker_threads, self.provisioner.removal.attempts)
         self._caches_scope = instruments.health.scope("caches", gates_ready=False)
         self._required: list[Reflector[Any]] = [self._watch_claims(), self._watch_volumes(), self._watch_classes()]
@@ -424,7 +430,15 @@ class Sidecar:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _loop(self, name: str, handle: Callable[[str], Awaitable[float | None]], workers: int, attempts: Attempts[str]) -> Loop[str]:
+    def _loop(
+        self,
+        name: str,
+        handle: Callable[[str], Awaitable[float | None]],
+        workers: int,
+        attempts: Attempts[str],
+        *,
+        glance: Callable[[str], float | NeedsWork | None] = lambda key: WORK,
+    ) -> Loop[str]:
         observer = self._tools.metrics.queue(name)
         loop: Loop[str] = Loop(
             name,
@@ -432,6 +446,7 @@ class Sidecar:
             workers=workers,
             deadline=2 * self._config.timeout + _LOOK_SLACK,
             backoff=self._retry,
+            glance=glance,
             attempts=attempts,
             clock=self._tools.clock,
             observer=observer,

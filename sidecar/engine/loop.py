@@ -4,6 +4,9 @@ One dispatcher takes due keys while there is a free slot and starts one task for
 and not a task, so a hundred idle workers cost nothing. The dispatcher sleeps until something is added, something ends, or
 the earliest key becomes due; it never polls. A key that waits is a row in the queue and holds no slot.
 
+Most looks at a key lead to nothing that has to be waited for. A loop that is given a `glance` asks it first, and only a key that
+needs more than that takes a slot and a task, which cost more than the look itself.
+
 Everything is called on the event loop's thread. The loop does not know what a key means: a handler returns when to look
 again, and what a failure means is for the handler to decide. Only a handler that raises is retried from here.
 """
@@ -12,7 +15,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, Literal, Protocol, TypeVar
+from enum import Enum
+from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.queue import Counts, Row, WorkQueue
@@ -25,6 +29,19 @@ Ending = Literal["settled", "waits", "crashed", "overdue", "cancelled"]
 
 # Handlers get this long to tidy up once they were cancelled. One that ignores that must not hold up the end of the program.
 CANCEL_GRACE = 5.0
+
+
+# After so many glances in a row others get their turn.
+_MOST_GLANCES = 100
+
+
+class NeedsWork(Enum):
+    """The glance that is not enough."""
+
+    WORK = "work"
+
+
+WORK: Final = NeedsWork.WORK
 
 
 class Observer(Protocol):
@@ -58,7 +75,8 @@ class Overdue(TimeoutError):
 
 
 class Loop(Generic[K]):
-    """Drives one queue. `handle` returns the time on `clock` at which its key must be looked at again, or None.
+    """Drives one queue. `handle` returns the time on `clock` at which its key must be looked at again, or None. So does `glance`,
+    at once, or `WORK` for a key that is to be handled; it must not have done anything then.
 
     `attempts` is for the handlers' own failures (`backoff.delay(loop.attempts.next(key))`) and is forgotten when a handler
     returns None. Crashes are counted apart, and forgotten as soon as the handler returns at all: a key that waits for ever
@@ -73,6 +91,7 @@ class Loop(Generic[K]):
         workers: int,
         deadline: float,
         backoff: Backoff,
+        glance: Callable[[K], float | NeedsWork | None] = lambda key: WORK,
         queue: WorkQueue[K] | None = None,
         attempts: Attempts[K] | None = None,
         clock: Callable[[], float] | None = None,
@@ -85,6 +104,7 @@ class Loop(Generic[K]):
         self.attempts: Attempts[K] = Attempts() if attempts is None else attempts
         self._crashes: Attempts[K] = Attempts()
         self._handle = handle
+        self._glance = glance
         self._workers = workers
         self._deadline = deadline
         self._backoff = backoff
@@ -108,8 +128,10 @@ class Loop(Generic[K]):
         try:
             while self._taking or (self._tasks and not self._abandoned):
                 self._wake.clear()
-                self._dispatch()
-                await self._woken()
+                if self._dispatch():
+                    await asyncio.sleep(0)  # even if every glance asked for another one at once, others get their turn
+                else:
+                    await self._woken()
         finally:
             self._taking = False
             await self._cancel_held()
@@ -139,11 +161,30 @@ class Loop(Generic[K]):
     def snapshot(self) -> list[Row[K]]:
         return self.queue.snapshot(self._clock(), attempts=lambda key: self.attempts.count(key) + self._crashes.count(key))
 
-    def _dispatch(self) -> None:
-        while self._has_slot() and (key := self.queue.take(self._clock())) is not None:
-            task = asyncio.create_task(self._bounded(key), name=f"{self.name} {key}")
-            self._tasks[task] = key
-            task.add_done_callback(self._conclude)
+    def _dispatch(self) -> bool:
+        """Whether some keys are done with already."""
+        glanced = 0
+        while glanced < _MOST_GLANCES and self._has_slot() and (key := self.queue.take(self._clock())) is not None:
+            self._observer.started(key, queued=self.queue.hold(key).queued)
+            seen = self._look_quickly(key)
+            if seen is WORK:
+                self._start(key)
+            else:
+                glanced += 1
+                self._conclude(key, seen)
+        return glanced > 0
+
+    def _look_quickly(self, key: K) -> float | NeedsWork | Exception | None:
+        try:
+            seen = self._glance(key)
+            return seen if seen is WORK else _checked(seen)
+        except Exception as error:  # noqa: BLE001 - counts as the handler's own
+            return error
+
+    def _start(self, key: K) -> None:
+        task = asyncio.create_task(self._bounded(key), name=f"{self.name} {key}")
+        self._tasks[task] = key
+        task.add_done_callback(self._end)
 
     def _has_slot(self) -> bool:
         return self._taking and len(self._tasks) < self._workers
@@ -161,43 +202,40 @@ class Loop(Generic[K]):
                 timer.cancel()
 
     async def _bounded(self, key: K) -> float | None:
-        self._observer.started(key, queued=self.queue.hold(key).queued)
         limit = asyncio.timeout(self._deadline)
         try:
             async with limit:
-                until = await self._handle(key)
+                return _checked(await self._handle(key))
         except TimeoutError as error:
             if limit.expired():
                 raise Overdue(f"not done within {self._deadline:g} s") from error.__cause__  # which shows where it hung
             raise
-        if until is not None and not math.isfinite(until):
-            raise ValueError(f"the handler returned {until} as the time to look again")
-        return until
 
-    def _conclude(self, task: asyncio.Task[float | None]) -> None:
+    def _end(self, task: asyncio.Task[float | None]) -> None:
         """A done callback rather than the end of the task: the key is given back however the task came to its end."""
         key = self._tasks.pop(task)
-        worked = self.queue.done(key, self._clock())
-        ending = self._file(key, task)
+        if task.cancelled():
+            self._conclude(key, asyncio.CancelledError())
+        else:
+            self._conclude(key, task.exception() or task.result())
         self._wake.set()
+
+    def _conclude(self, key: K, outcome: float | BaseException | None) -> None:
+        worked = self.queue.done(key, self._clock())
+        ending = self._file(key, outcome)
         self._observer.finished(key, worked=worked, ending=ending)
 
-    def _file(self, key: K, task: asyncio.Task[float | None]) -> Ending:
-        """Put the key where its handler's end leads to."""
-        if task.cancelled():
-            if not self._taking:
-                return "cancelled"
-            # Nobody here cancelled it: the handler awaited something that was cancelled elsewhere.
-            return self._retry(key, asyncio.CancelledError())
-        error = task.exception()
-        if error is not None:
-            return self._retry(key, error)
+    def _file(self, key: K, outcome: float | BaseException | None) -> Ending:
+        """Put the key where the look at it leads to."""
+        if isinstance(outcome, asyncio.CancelledError) and not self._taking:
+            return "cancelled"
+        if isinstance(outcome, BaseException):  # cancelled, too: the handler awaited something that was cancelled elsewhere
+            return self._retry(key, outcome)
         self._crashes.forget(key)
-        until = task.result()
-        if until is None:
+        if outcome is None:
             self.attempts.forget(key)
             return "settled"
-        self.add(key, until)
+        self.add(key, outcome)
         return "waits"
 
     def _retry(self, key: K, error: BaseException) -> Ending:
@@ -223,6 +261,12 @@ class Loop(Generic[K]):
         self._wake.set()
         for key in self._tasks.values():
             log.error("Handler did not end although it was cancelled", extra={"loop": self.name, "key": str(key)})
+
+
+def _checked(until: float | None) -> float | None:
+    if until is not None and not math.isfinite(until):
+        raise ValueError(f"the handler returned {until} as the time to look again")
+    return until
 
 
 def _loop_time() -> float:

@@ -5,13 +5,15 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
 from sidecar.csi.api import CapacityAnswer, Driver
 from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, Outcome, Refused, measure, of_failure
 from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.kube.api import CLAIMS, VOLUMES, Change, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.recorder import ObjectRef, Recorder
@@ -137,11 +139,11 @@ class Provisioner:
     def claim_view(self, uid: str) -> ClaimView:
         """The picture of one claim. Nothing here waits, so it is one consistent moment."""
         progress = self._memory.get(uid) or Progress()
-        here, cached = self._here(), self._caches.claims.get(uid)
+        now, here, cached = self._clock(), self._here(), self._caches.claims.get(uid)
         claim, begun = cached or progress.remembered, self._memory.begun(uid)
         name = self._volume_name(claim) if claim else begun.request.name if begun else None
         return ClaimView(
-            now=self._clock(),
+            now=now,
             here=here,
             chance=self._chance(),
             claim=claim,
@@ -150,7 +152,7 @@ class Provisioner:
             volume=self._caches.volumes.get(name) if name else None,
             race=progress.race,
             roster=self._roster(claim.class_name) if claim else None,
-            lag=self._lag.now(self._clock()),
+            lag=self._lag.now(now),
             deaf=not self._hearing(),
             begun=begun,
             remembered=progress.remembered is not None,
@@ -220,11 +222,36 @@ class Provisioner:
         if uid in self._caches.claims:
             self._memory.doubt(uid)
 
+    def glance_at_claim(self, uid: str) -> float | NeedsWork | None:
+        """What `handle_claim` returns where there is nothing to be done, which is most often."""
+        if self._memory.doubts(uid):
+            return WORK
+        view = self._view_in_time(uid)
+        decision = decide(view)
+        if not isinstance(decision, Ignore | Wait):
+            return WORK
+        with self._promising(uid):
+            self._note(uid, view.claim, decision)
+            return self._let_be(uid, view, decision)
+
     async def handle_claim(self, uid: str) -> float | None:
-        """One look at a claim and at most two effects. What it changes about the bytes this node owes, whoever publishes hears."""
+        """One look at a claim and at most two effects."""
+        with self._promising(uid):
+            return await self._look_at_claim(uid)
+
+    def _view_in_time(self, uid: str) -> ClaimView:
+        """How late this look is tells how late things are."""
+        progress, now = self._memory.get(uid), self._clock()
+        if progress is not None and progress.race is not None and progress.race.bid_at < now:
+            self._lag.late(now - progress.race.bid_at, now)
+        return self.claim_view(uid)
+
+    @contextmanager
+    def _promising(self, uid: str) -> Iterator[None]:
+        """What a look changes about the bytes this node owes, whoever publishes hears."""
         before = self._promise(uid)
         try:
-            return await self._look_at_claim(uid)
+            yield
         finally:
             after = self._promise(uid)
             if (promise := before or after) and before != after:
@@ -233,10 +260,7 @@ class Provisioner:
     async def _look_at_claim(self, uid: str) -> float | None:
         if self._memory.doubts(uid) and not await self._is_still_open(uid):
             return self._later(uid)
-        view = self.claim_view(uid)
-        if view.race is not None and view.race.bid_at < view.now:
-            self._lag.late(view.now - view.race.bid_at, view.now)
-            view = replace(view, lag=self._lag.now(view.now))
+        view = self._view_in_time(uid)
         decision = decide(view)
         if isinstance(decision, Measure):
             self._note(uid, view.claim, decision)
@@ -252,9 +276,9 @@ class Provisioner:
                 return self._later(uid) if view.claim is None else self._unreachable(uid, view.claim, error)
             decision = decide(view)
         self._note(uid, view.claim, decision)
-        if self._dry_run and not isinstance(decision, Ignore | Wait):
-            return None
-        return await self._perform(uid, view, decision)
+        if isinstance(decision, Ignore | Wait):
+            return self._let_be(uid, view, decision)
+        return None if self._dry_run else await self._perform(uid, view, decision)
 
     async def _measured(self, uid: str, view: ClaimView, decision: Measure) -> ClaimView:
         before = self._space.promises()
@@ -264,15 +288,16 @@ class Provisioner:
             self._space.bid_for(class_name, free)
         return replace(view, free=free, promised=self._space.promised(class_name, besides=uid, before=before))
 
+    def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait) -> float | None:
+        if isinstance(decision, Ignore):
+            self._settle(uid, view)
+            return None
+        if decision.race is not None:
+            self._memory.of(uid).race = decision.race
+        return decision.until
+
     async def _perform(self, uid: str, view: ClaimView, decision: ClaimDecision) -> float | None:
         match decision:
-            case Ignore():
-                self._settle(uid, view)
-                return None
-            case Wait(until, race):
-                if race is not None:
-                    self._memory.of(uid).race = race
-                return until
             case Tell(claim, race, why):
                 self._memory.of(uid).race = race
                 self._tell(claim, "Warning", names.NO_NODE_TAKES_IT, why, once=f"{claim.name}.{claim.uid[:8]}.waits")
@@ -299,8 +324,8 @@ class Provisioner:
                 return await self._store(uid, decision)
             case Reschedule():
                 return await self._reschedule(uid, decision)
-            case Measure() | Fetch():
-                raise AssertionError("a rule that was given the answer asked again")
+            case Measure() | Fetch() | Ignore() | Wait():
+                raise AssertionError(f"{decision} is nothing that could be performed")
             case _:
                 assert_never(decision)
 

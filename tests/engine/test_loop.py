@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sidecar.engine.backoff import Backoff
-from sidecar.engine.loop import CANCEL_GRACE, Loop
+from sidecar.engine.loop import CANCEL_GRACE, WORK, Loop, NeedsWork
 from sidecar.simulation.clock import run_virtual
 
 Handle = Callable[[str], Awaitable[float | None]]
@@ -477,3 +477,64 @@ def test_a_clock_may_count_from_elsewhere():
 def test_a_loop_without_workers_is_refused():
     with pytest.raises(ValueError, match="at least one worker"):
         a_loop(Script(), workers=0)
+
+
+def test_a_glance_that_is_enough_takes_no_worker() -> None:
+    glances: list[tuple[str, float]] = []
+
+    def glance(key: str) -> float | NeedsWork | None:
+        glances.append((key, now()))
+        return WORK if key == "big" else now() + 5.0 if len(glances) == 1 else None
+
+    worker, diary = Script(big=[None]), Diary()
+    loop = a_loop(worker, glance=glance, observer=diary)
+
+    async def script() -> None:
+        loop.add("small")
+        loop.add("big")
+        loop.attempts.next("small")
+
+    run_for(20.0, loop, script)
+    assert glances == [("small", 0.0), ("big", 0.0), ("small", 5.0)]
+    assert worker.seen == [("big", 0.0)]
+    assert [line[0] for line in diary.lines if line[1] == "small"] == ["added", "started", "added", "waits", "started", "settled"]
+    assert loop.attempts.count("small") == 0
+
+
+@pytest.mark.parametrize("seen", [ZeroDivisionError("no"), math.inf, math.nan])
+def test_a_glance_that_crashes_is_tried_again_as_a_handler_is(seen: float | Exception) -> None:
+    times = []
+
+    def glance(key: str) -> float | None:
+        times.append(now())
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    worker = Script()
+    loop = a_loop(worker, glance=glance)
+
+    async def script() -> None:
+        loop.add("key")
+
+    run_for(10.0, loop, script)
+    assert times == [0.0, 1.0, 3.0, 7.0] and worker.seen == []
+    assert loop.retries == 4
+
+
+def test_glances_that_never_end_leave_others_their_turn() -> None:
+    loop = a_loop(Script(), glance=lambda key: now())
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        running = asyncio.create_task(loop.run())
+        loop.add("key")
+        for _ in range(20):
+            await asyncio.sleep(0)
+            turns += 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(others(), 5.0))
+    assert turns == 20
