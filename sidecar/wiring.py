@@ -59,7 +59,7 @@ from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.view import Here, Options
-from sidecar.provisioning.volume_rules import lies_here
+from sidecar.provisioning.volume_rules import concerns_us
 
 log = logging.getLogger(__name__)
 
@@ -305,11 +305,7 @@ class Sidecar:
         here = self.here()
 
         def project(obj: Json) -> Volume | None:
-            """Volumes of other drivers and nodes are dropped."""
-            if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
-                return None
-            volume = Volume.of(obj)
-            return volume if lies_here(here, volume) else None
+            return Volume.of(obj) if concerns_us(here, obj) else None
 
         def changed(change: Change[Volume]) -> None:
             self.volumes.add(change.key)

@@ -174,7 +174,6 @@ class Volume:
     def of(cls, obj: Mapping[str, Any]) -> "Volume":
         meta, spec = obj["metadata"], obj.get("spec") or {}
         notes, csi = meta.get("annotations") or {}, spec.get("csi") or {}
-        required = (spec.get("nodeAffinity") or {}).get("required")
         return cls(
             name=meta["name"],
             uid=meta.get("uid", ""),
@@ -188,11 +187,23 @@ class Volume:
             finalizers=tuple(meta.get("finalizers") or ()),
             claim=_claim_ref(spec.get("claimRef")),
             provisioned_by=notes.get(names.PROVISIONED_BY, ""),
-            affinity=None if required is None else terms_of(required),
+            affinity=affinity_of(obj),
             deletion_secret=_deletion_secret(notes),
-            identity=(csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""),
+            identity=identity_of(obj),
             size=_bytes_or_none((spec.get("capacity") or {}).get("storage")) or 0,
         )
+
+
+def affinity_of(volume: Mapping[str, Any]) -> tuple[Term, ...] | None:
+    """Of a PersistentVolume as JSON: where it lies."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+    return None if required is None else terms_of(required)
+
+
+def identity_of(volume: Mapping[str, Any]) -> str:
+    """Of a PersistentVolume as JSON: which process made it."""
+    csi = (volume.get("spec") or {}).get("csi") or {}
+    return str((csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""))
 
 
 @dataclass(frozen=True, slots=True)

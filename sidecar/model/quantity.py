@@ -2,6 +2,7 @@
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Final
 
 _SUFFIXES: Final = {
@@ -20,7 +21,13 @@ class BadQuantity(ValueError):
 
 def parse_bytes(text: str | int | float) -> int:
     """Whole bytes, rounded up."""
-    match = _FORM.fullmatch(str(text))
+    return _parsed(str(text))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> int:
+    """Thousands of volumes have one of a few sizes."""
+    match = _FORM.fullmatch(text)
     if match is None:
         raise BadQuantity(f"{text!r} is not a quantity such as 10Gi, 500M or 1073741824")
     number, exponent, suffix = match.groups()

@@ -8,14 +8,18 @@ Upstream counts claims and volumes that belong to other nodes as well; here the 
 All calls are made on the event loop's thread.
 """
 
+import itertools
+import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar, cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from sidecar.engine.health import OK, Row
 from sidecar.engine.loop import Ending
@@ -52,12 +56,15 @@ class QueueNumbers(Protocol):
 
 
 class QueueObserver:
-    """Hears one queue for its `workqueue_…` series. Two loops may share a name, and with it this observer."""
+    """Hears one queue for its `workqueue_…` series. Two loops may share a name, and with it this observer.
 
-    def __init__(self, adds: Counter, queued: Histogram, worked: Histogram) -> None:
-        self._adds = adds
-        self._queued = queued
-        self._worked = worked
+    It hears of every look at every claim of the cluster, for which the library's counters are slow; so it keeps plain numbers.
+    """
+
+    def __init__(self) -> None:
+        self.adds = 0
+        self.queued = Timings()
+        self.worked = Timings()
         self.sources: list[QueueNumbers] = []
 
     def watch(self, source: QueueNumbers) -> None:
@@ -65,13 +72,30 @@ class QueueObserver:
         self.sources.append(source)
 
     def added(self, key: object) -> None:
-        self._adds.inc()
+        self.adds += 1
 
     def started(self, key: object, *, queued: float) -> None:
-        self._queued.observe(queued)
+        self.queued.observe(queued)
 
     def finished(self, key: object, *, worked: float, ending: Ending) -> None:
-        self._worked.observe(worked)
+        self.worked.observe(worked)
+
+
+class Timings:
+    """How often something took how long."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(QUEUE_BUCKETS) + 1)
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(QUEUE_BUCKETS, seconds)] += 1
+        self.seconds += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """For each bound, how often it took no longer."""
+        bounds = map(floatToGoString, (*QUEUE_BUCKETS, math.inf))
+        return list(zip(bounds, itertools.accumulate(self._counts), strict=True))
 
 
 class Metrics:
@@ -85,7 +109,7 @@ class Metrics:
         self._series: dict[tuple[Counter | Gauge, tuple[str, ...]], Counter | Gauge] = {}
         self._capacity: dict[str, Gauge] = {}
         self._declare_upstream()
-        self._declare_queues()
+        self._registry.register(_Queues(self._queues))
         self._declare_ours()
         self._declare_kube()
         ProcessCollector(registry=self._registry)
@@ -135,8 +159,7 @@ class Metrics:
     def queue(self, name: str) -> QueueObserver:
         """The observer for a loop over the queue of this name; the same one for the same name."""
         if name not in self._queues:
-            series = (self._queue_adds.labels(name), self._queue_queued.labels(name), self._queue_worked.labels(name))
-            self._queues[name] = QueueObserver(*series)
+            self._queues[name] = QueueObserver()
         return self._queues[name]
 
     # -- ours ---------------------------------------------------------------------------------------------------------
@@ -183,12 +206,12 @@ class Metrics:
     def reflector_relist(self, resource: str) -> None:
         """A complete list arrived."""
         self._reflector_relists.labels(resource).inc()
-        self._reflector_heard.labels(resource).set(self._wall())
+        self._reflector_heard[resource] = self._wall()
 
     def reflector_event(self, resource: str) -> None:
         """A watch event arrived; bookmarks count too, they prove that the cache is fresh."""
-        self._of(self._reflector_events, resource).inc()
-        self._of(self._reflector_heard, resource).set(self._wall())
+        self._reflector_events[resource] = self._reflector_events.get(resource, 0) + 1
+        self._reflector_heard[resource] = self._wall()
 
     def api_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
         """`resource` is the plural, never an object's name; status 0 is no answer, for which client-go says `<error>`."""
@@ -248,15 +271,6 @@ class Metrics:
             self._scrapes.labels(code)
         self._scrapes_in_flight = Gauge("promhttp_metric_handler_requests_in_flight", "Scrapes being served.", registry=self._registry)
 
-    def _declare_queues(self) -> None:
-        def seconds(name: str, text: str) -> Histogram:
-            return Histogram(f"workqueue_{name}", text, ("name",), registry=self._registry, buckets=QUEUE_BUCKETS)
-
-        self._queue_adds = Counter("workqueue_adds_total", "Keys added.", ("name",), registry=self._registry)
-        self._queue_queued = seconds("queue_duration_seconds", "How long a key was due before it was taken.")
-        self._queue_worked = seconds("work_duration_seconds", "How long handling a key took.")
-        self._registry.register(_QueueGauges(self._queues))
-
     def _declare_ours(self) -> None:
         self._decisions = self._counter("decisions_total", "Decisions taken.", "room", "decision")
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
@@ -271,10 +285,9 @@ class Metrics:
     def _declare_kube(self) -> None:
         self._reflector_attempts = self._counter("reflector_attempts_total", "Lists and watches asked for.", "resource")
         self._reflector_relists = self._counter("reflector_relists_total", "Complete lists received.", "resource")
-        self._reflector_events = self._counter("reflector_events_total", "Watch events received, with bookmarks.", "resource")
-        self._reflector_heard = self._gauge(
-            "reflector_last_heard_timestamp_seconds", "When the API server last told something about this resource.", "resource"
-        )
+        self._reflector_events: dict[str, int] = {}
+        self._reflector_heard: dict[str, float] = {}
+        self._registry.register(_Watches(self._reflector_events, self._reflector_heard))
         self._cache_objects = self._gauge("cache_objects", "Objects held in memory.", "resource")
         self._api_requests = self._counter("api_requests_total", "Requests to the API server.", "verb", "resource", "code")
         self._api_seconds = Histogram(
@@ -293,24 +306,51 @@ class Metrics:
         return Gauge(f"{_OURS}{name}", text, labels, registry=self._registry)
 
 
-class _QueueGauges(Collector):
+class _Queues(Collector):
     """What the queues say when they are asked. A name without a queue says 0: its series exist from the start."""
 
     def __init__(self, queues: dict[str, QueueObserver]) -> None:
         self._queues = queues
 
     def collect(self) -> Iterator[Metric]:
+        adds = CounterMetricFamily("workqueue_adds_total", "Keys added.", labels=["name"])
+        queued = _seconds("queue_duration_seconds", "How long a key was due before it was taken.")
+        worked = _seconds("work_duration_seconds", "How long handling a key took.")
         depth = _family("depth", "Keys that wait for a worker.")
         unfinished = _family("unfinished_work_seconds", "For how long the keys at work have been, summed up.")
         longest = _family("longest_running_processor_seconds", "For how long the longest key at work has been.")
         retries = CounterMetricFamily("workqueue_retries_total", "Failures after which a key was put back.", labels=["name"])
         for name, queue in self._queues.items():
             counts = [source.counts() for source in queue.sources]
+            adds.add_metric([name], queue.adds)
+            queued.add_metric([name], queue.queued.buckets(), queue.queued.seconds)
+            worked.add_metric([name], queue.worked.buckets(), queue.worked.seconds)
             depth.add_metric([name], sum(count.depth for count in counts))
             unfinished.add_metric([name], sum(count.unfinished_seconds for count in counts))
             longest.add_metric([name], max((count.longest_seconds for count in counts), default=0.0))
             retries.add_metric([name], sum(source.retries for source in queue.sources))
-        yield from (depth, unfinished, longest, retries)
+        yield from (adds, queued, worked, depth, unfinished, longest, retries)
+
+
+class _Watches(Collector):
+    """What was counted at every event, by resource."""
+
+    def __init__(self, events: dict[str, int], heard: dict[str, float]) -> None:
+        self._events = events
+        self._heard = heard
+
+    def collect(self) -> Iterator[Metric]:
+        events = CounterMetricFamily(f"{_OURS}reflector_events_total", "Watch events received, with bookmarks.", labels=["resource"])
+        heard = GaugeMetricFamily(
+            f"{_OURS}reflector_last_heard_timestamp_seconds",
+            "When the API server last told something about this resource.",
+            labels=["resource"],
+        )
+        for resource, count in self._events.items():
+            events.add_metric([resource], count)
+        for resource, at in self._heard.items():
+            heard.add_metric([resource], at)
+        yield from (events, heard)
 
 
 class _Ready(Collector):
@@ -346,6 +386,10 @@ class _AsGoWritesIt(Collector):
                     shown.samples.append(sample)
             if shown.samples:
                 yield shown
+
+
+def _seconds(name: str, text: str) -> HistogramMetricFamily:
+    return HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
 
 
 def _family(name: str, text: str) -> GaugeMetricFamily:

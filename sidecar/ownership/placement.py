@@ -13,6 +13,7 @@ SINGLE_STEPS: Final = 8
 # In a burst every node waits for its turn at hundreds of claims, most of which somebody else takes meanwhile. It wakes up for many of
 # them at once, and at the same moments as its busy watches are read.
 _BEAT: Final = 0.08
+_LONGEST_BEAT: Final = 0.32
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,12 @@ class Ranked:
 
     def due(self, now: float, delay: float) -> float:
         """When a delay that begins now is over. The first waits for nothing, not even for a beat."""
-        return now if delay <= 0.0 else math.ceil((now + delay) / _BEAT) * _BEAT
+        if delay <= 0.0:
+            return now
+        beat = _BEAT
+        while beat < _LONGEST_BEAT and beat * 8 <= delay:
+            beat *= 2
+        return math.ceil((now + delay) / beat) * beat
 
     def after_all(self, contenders: int, chance: float) -> float:
         """Seconds after which each of so many has had its turn."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from sidecar.model import names
-from sidecar.model.objects import Volume
-from sidecar.model.topology import accessible
+from sidecar.model.objects import Json, Volume, affinity_of, identity_of
+from sidecar.model.topology import Term, accessible
 from sidecar.provisioning.request import Unfit
 from sidecar.provisioning.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import Here, Leaving, VolumeView
@@ -107,13 +107,24 @@ def _not_deletable(volume: Volume) -> Rest | None:
 
 
 def lies_here(here: Here, volume: Volume) -> bool:
+    """Whether this node's driver has it."""
+    return _lies_here(here, volume.affinity, volume.identity)
+
+
+def concerns_us(here: Here, obj: Json) -> bool:
+    """The same of a PersistentVolume as it comes: of the volumes of all the other nodes not even a record is made."""
+    driver = ((obj.get("spec") or {}).get("csi") or {}).get("driver")
+    return driver == here.driver.name and _lies_here(here, affinity_of(obj), identity_of(obj))
+
+
+def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> bool:
     """Drivers answer OK when asked to delete a volume they do not know, so only the node that has it may ask.
 
     Without node affinity the identity says who made it: `<time>-<random>-<driver>-<node>`.
     """
-    if volume.affinity is not None and here.with_topology:
-        return accessible(volume.affinity, here.segment)
-    return volume.identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+    if affinity is not None and here.with_topology:
+        return accessible(affinity, here.segment)
+    return identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
 
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
