@@ -8,7 +8,8 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,6 +33,8 @@ _READ_BUFFER = 2**21
 _LONGEST_QUIET = 60.0
 _CONNECT_SECONDS = 10.0
 _LONGEST_LINE = 2**22
+# What can wait lets others go first, but not for ever: a node that is never idle still tells of some of what it does.
+_LONGEST_ASIDE = 0.2
 # A server that is starting takes connections before it answers. Whoever waits for that one, comes late to the one that works.
 _HEADERS_SECONDS = 15.0
 _LONGEST_SILENCE = 600.0
@@ -86,6 +89,8 @@ class Request:
     """A further page of a list: part of a request that has been let through already."""
     still: Callable[[], bool] = always
     """Whether it is wanted, asked when its turn has come."""
+    aside: bool = False
+    """It lets others go first."""
 
 
 class Limiter:
@@ -108,6 +113,27 @@ class Limiter:
         self._shut_until = float("-inf")
         # First come, first served, and nobody has a token before it is his turn: what is withdrawn in line costs nobody any time.
         self._line = asyncio.Lock()
+        self._under_way = 0
+        self._calm = asyncio.Event()
+        self._calm.set()
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """From when a request gets in line until it is answered."""
+        self._under_way += 1
+        self._calm.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._calm.set()
+
+    async def step_aside(self) -> None:
+        """Return when nothing is under way, or after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_ASIDE):
+                await self._calm.wait()
 
     async def admit(self, *, free: bool = False, still: Callable[[], bool] = always) -> bool:
         """Return when one request may be sent, or False when it is no longer wanted. A free one takes no token, but keeps quiet
@@ -181,6 +207,13 @@ class Transport:
 
     async def send(self, request: Request, limiter: Limiter) -> bytes:
         """The body of a 2xx answer; everything else is an ApiError."""
+        if request.aside:
+            await limiter.step_aside()
+            return await self._send(request, limiter)
+        with limiter.under_way():
+            return await self._send(request, limiter)
+
+    async def _send(self, request: Request, limiter: Limiter) -> bytes:
         if not await limiter.admit(free=request.goes_on, still=request.still):
             raise Withdrawn(f"{request.what}: not sent, it is no longer wanted")
         status, started = 0, self._clock()

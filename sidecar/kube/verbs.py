@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from sidecar.kube import wire
-from sidecar.kube.api import Page, Resource, WatchEvent, always
+from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import NotFound, Unavailable
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
@@ -216,4 +216,5 @@ def _request(
         content_type=content_type,
         goes_on=goes_on,
         still=still,
+        aside=resource == EVENTS,  # to tell what is done must not delay what is done
     )

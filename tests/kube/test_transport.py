@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube.api import CLAIMS, PODS, VOLUMES, WatchEvent
+from sidecar.kube.api import CLAIMS, EVENTS, PODS, VOLUMES, WatchEvent
 from sidecar.kube.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
 from sidecar.kube.transport import Limiter, Observer
 from sidecar.simulation.clock import run_virtual
@@ -306,6 +306,26 @@ class TestLimiter:
 
         assert run_virtual(main()) == pytest.approx(1.0)
 
+    def test_what_steps_aside_waits_for_what_is_under_way_but_not_for_ever(self) -> None:
+        async def main() -> list[float]:
+            limiter, ends = self._limiter([]), []
+            for others in (0.0, 0.05, 60.0):
+                began = asyncio.get_running_loop().time()
+
+                async def busy(seconds: float = others) -> None:
+                    with limiter.under_way():
+                        await asyncio.sleep(seconds)
+
+                task = asyncio.create_task(busy())
+                await asyncio.sleep(0)
+                await limiter.step_aside()
+                ends.append(asyncio.get_running_loop().time() - began)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            return ends
+
+        assert run_virtual(main()) == pytest.approx([0.0, 0.05, 0.2])
+
     def test_quiet_is_kept_also_by_those_who_wait_already(self) -> None:
         async def main() -> list[float]:
             limiter = self._limiter([], burst=1)
@@ -334,3 +354,16 @@ class TestLimiter:
             return asyncio.get_running_loop().time()
 
         assert 60.0 < run_virtual(main()) < 90.1
+
+
+def test_an_event_is_written_after_what_is_under_way() -> None:
+    async def main() -> list[str]:
+        async with ScriptedServer(says({}), says({}), says({})) as server, await server.client() as client:
+            await asyncio.gather(
+                client.get(VOLUMES, "one"),
+                client.create(EVENTS, {"metadata": {"name": "e"}}, namespace="ns"),
+                client.get(VOLUMES, "two"),
+            )
+            return [seen.path.rsplit("/", 1)[-1] for seen in server.seen]
+
+    assert run(main())[-1] == "events"
