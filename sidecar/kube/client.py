@@ -48,6 +48,7 @@ class _Access:
         self._files: tuple[object, ...] = ()
         self._configuration: Any = None
         self._tls: ssl.SSLContext | None = None
+        self._proxy: str | None = None
 
     async def load(self) -> None:
         configuration = await self._load()
@@ -56,6 +57,7 @@ class _Access:
         self._files = _fingerprint(configuration)
         self._tls = ApiClient(configuration=configuration).rest_client.ssl_context
         self._configuration = configuration
+        self._proxy = configuration.proxy or proxy_for(self.server, self._environ)
         self._loaded_at = self._looked_at = self._clock()
 
     @property
@@ -73,7 +75,7 @@ class _Access:
 
     @property
     def proxy(self) -> str | None:
-        return self._configuration.proxy or proxy_for(self.server, self._environ)
+        return self._proxy
 
     async def authorization(self) -> str:
         await self._look_at_certificates()

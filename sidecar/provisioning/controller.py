@@ -168,15 +168,18 @@ class Provisioner:
 
     def promises(self) -> dict[str, Promise]:
         """By claim, what this node's claims will take that is not taken yet: selected, being bid for, or perhaps in creation."""
-        mine = (claim.uid for claim in self._caches.claims.by_index("node", self._here().node))
-        found = {uid: self._promise(uid) for uid in {*mine, *self._memory.pending()}}
-        return {uid: promise for uid, promise in found.items() if promise is not None}
+        mine = {claim.uid: claim for claim in self._caches.claims.by_index("node", self._here().node) if not claim.volume_name}
+        claims = {**self._memory.pending(), **mine}
+        return {uid: promise for uid, claim in claims.items() if (promise := self._promised(claim)) is not None}
 
     def _promise(self, uid: str) -> Promise | None:
         cached = self._caches.claims.get(uid)
         mine = cached is not None and cached.selected_node == self._here().node and not cached.volume_name
         claim = cached if mine else self._memory.pending_of(uid)
-        if claim is None or not claim.requested or claim.requested < 0 or not self._memory.takes_space(uid):
+        return None if claim is None else self._promised(claim)
+
+    def _promised(self, claim: Claim) -> Promise | None:
+        if not claim.requested or claim.requested < 0 or not self._memory.takes_space(claim.uid):
             return None
         return None if self._volume_name(claim) in self._caches.volumes else Promise(claim.class_name, claim.requested)
 
@@ -224,7 +227,7 @@ class Provisioner:
 
     def glance_at_claim(self, uid: str) -> float | NeedsWork | None:
         """What `handle_claim` returns where there is nothing to be done, which is most often."""
-        if self._memory.doubts(uid):
+        if self._memory.doubts(uid) or self._promise(uid) is not None:
             return WORK
         view = self._view_in_time(uid)
         decision = decide(view)

@@ -94,8 +94,7 @@ class Memory:
 
     def pending(self) -> dict[str, Claim]:
         """Claims that will take space whatever the cache says of them: bid for, or perhaps in creation."""
-        found = {uid: self.pending_of(uid) for uid in self._claims}
-        return {uid: claim for uid, claim in found.items() if claim is not None}
+        return {uid: claim for uid, item in self._claims.items() if (claim := item.bidding or item.remembered) is not None}
 
     def pending_of(self, uid: str) -> Claim | None:
         progress = self._claims.get(uid)
