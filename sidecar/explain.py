@@ -27,7 +27,9 @@ from sidecar.observe.decisions import told
 from sidecar.observe.logs import OUR_ROOT, setup
 from sidecar.observe.plain import plain, to_json
 from sidecar.ownership.rules import Race
-from sidecar.provisioning.rules import Bid, ClaimDecision, Measure, Wait, decide
+from sidecar.provisioning.lookup import Lookup
+from sidecar.provisioning.needs import Absent
+from sidecar.provisioning.rules import Bid, ClaimDecision, Fetch, Measure, Wait, decide
 from sidecar.provisioning.view import ClaimView, Here
 from sidecar.wiring import Instruments, Opened, open_doors, options_of
 
@@ -159,7 +161,7 @@ async def _find_out(doors: Opened, config: Config, question: Question, info: Dri
     here = Here(node, info, options_of(config), identity="explain")
     facts.add("node", f"{node or UNKNOWN}, segment {info.segment}")
     view = await _view(kube, here, claim, facts)
-    decision = await _decide(doors.connection.driver, view, facts)
+    decision = await _decide(kube, doors.connection.driver, view, facts)
     if isinstance(decision, Wait | Bid):
         facts.add("race", "as if this node's delay were over; delays already drawn are known only to the running program")
     said = told(decision)
@@ -197,8 +199,14 @@ def _why_not_ours(claim: Claim, driver: str) -> str:
     )
 
 
-async def _decide(driver: Driver, view: ClaimView, facts: Facts) -> ClaimDecision:
-    decision = decide(view)
+async def _decide(kube: KubeApi, driver: Driver, view: ClaimView, facts: Facts) -> ClaimDecision:
+    decision, lookup = decide(view), Lookup(kube)
+    while isinstance(decision, Fetch):
+        found = await lookup.fetch(decision.refs)
+        for ref, what in found.items():
+            facts.add(str(ref), what.said_of(ref) if isinstance(what, Absent) else "found")
+        view = replace(view, facts={**view.facts, **found})
+        decision = decide(view)
     if isinstance(decision, Measure):
         answer = await measure(driver, decision.query)
         facts.add("free space", f"{answer.available} bytes" if isinstance(answer, CapacityAnswer) else UNKNOWN)

@@ -87,6 +87,34 @@ def always() -> bool:
     return True
 
 
+class Lists(Protocol):
+    """What `every` needs of the API server."""
+
+    async def list_page(
+        self, resource: Resource, *, namespace: str = "", label_selector: str = "", continue_token: str = "", resource_version: str = ""
+    ) -> Page: ...
+
+
+async def every(
+    api: Lists, resource: Resource, *, namespace: str = "", label_selector: str = "", cached: bool = False
+) -> AsyncIterator[Json]:
+    """Each object of a list, page by page. `cached`: as the API server remembers them, which may be a little old and costs it least."""
+    token = ""
+    while True:
+        page = await api.list_page(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            continue_token=token,
+            resource_version="0" if cached and not token else "",
+        )
+        for item in page.items:
+            yield item
+        token = page.continue_token
+        if not token:
+            return
+
+
 class KubeApi(Protocol):
     """The API server. Every call but `watch` ends within the request deadline, with its answer or with `kube.errors.ApiError`.
 

@@ -7,11 +7,11 @@ a step or a conflict now and then. Not knowing is no failure: without the right 
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sidecar.engine.backoff import jittered
-from sidecar.kube.api import CAPACITIES, CSI_NODES, KubeApi, Resource
+from sidecar.kube.api import CAPACITIES, CSI_NODES, KubeApi, every
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.model.objects import CapacityRecord, Class, Json
@@ -87,7 +87,9 @@ class Contenders:
     async def _learn(self) -> None:
         self._listed_at = self._clock()
         try:
-            nodes = frozenset([item["metadata"]["name"] async for item in self._all(CSI_NODES) if _runs(item, self._driver)])
+            nodes = frozenset(
+                [item["metadata"]["name"] async for item in every(self._kube, CSI_NODES, cached=True) if _runs(item, self._driver)]
+            )
             free = await self._published() if nodes else {}
         except ApiError as error:
             self._tell(error)
@@ -114,7 +116,8 @@ class Contenders:
         if not self._namespace:
             return free
         try:
-            async for item in self._all(CAPACITIES, namespace=self._namespace, labels=f"{names.CAPACITY_DRIVER_LABEL}={self._driver}"):
+            ours = f"{names.CAPACITY_DRIVER_LABEL}={self._driver}"
+            async for item in every(self._kube, CAPACITIES, namespace=self._namespace, label_selector=ours, cached=True):
                 record = CapacityRecord.of(item)
                 if record.capacity is not None:
                     free.setdefault(record.class_name, {})[record.labels.get(names.CAPACITY_MANAGER_LABEL, "")] = record.capacity
@@ -122,20 +125,6 @@ class Contenders:
             log.debug("Free space of other nodes is not known", extra={"fields": {"err": str(error)}})
             return {}
         return free
-
-    async def _all(self, resource: Resource, *, namespace: str = "", labels: str = "") -> AsyncIterator[Json]:
-        """From the API server's cache, which may be a little behind and costs it least."""
-        token = ""
-        while True:
-            version = "" if token else "0"
-            page = await self._kube.list_page(
-                resource, namespace=namespace, label_selector=labels, continue_token=token, resource_version=version
-            )
-            for item in page.items:
-                yield item
-            token = page.continue_token
-            if not token:
-                return
 
     def _free_of(self, class_name: str) -> dict[str, int]:
         """By node. A class that is not published, as Immediate ones mostly are not, is taken for one with the same parameters."""

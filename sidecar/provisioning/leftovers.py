@@ -1,4 +1,4 @@
-"""Finds the volume of a creation that was begun and has lost its claim, and deletes it. The other file of this room that waits.
+"""Finds the volume of a creation that was begun and has lost its claim, and deletes it.
 
 CreateVolume is idempotent by name, so to ask once more is the one way of finding the volume that every driver has: it answers with
 the one that is there, or makes one that is deleted at once. Deleting cannot be taken back; so before each question to the driver
@@ -12,7 +12,7 @@ from typing import Final
 
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
-from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.objects import Claim, Volume
 from sidecar.model.topology import accessible
@@ -80,16 +80,13 @@ class Leftovers:
 
         All are looked at, and live: one that was made by hand may have no place, and be in no cache.
         """
-        here, token = self._here(), ""
-        while True:
-            page = await self._kube.list_page(VOLUMES, continue_token=token)
-            for volume in map(Volume.of, page.items):
-                reachable = volume.affinity is None or not here.with_topology or accessible(volume.affinity, here.segment)
-                if (volume.driver, volume.handle) == (here.driver.name, handle) and reachable:
-                    return f"PersistentVolume {volume.name} leads to it"
-            token = page.continue_token
-            if not token:
-                return ""
+        here = self._here()
+        async for obj in every(self._kube, VOLUMES):
+            volume = Volume.of(obj)
+            reachable = volume.affinity is None or not here.with_topology or accessible(volume.affinity, here.segment)
+            if (volume.driver, volume.handle) == (here.driver.name, handle) and reachable:
+                return f"PersistentVolume {volume.name} leads to it"
+        return ""
 
     async def _used(self, begun: Begun) -> str:
         """How the volume is used, or may be again; empty when nobody can have a use for it."""

@@ -1,5 +1,5 @@
-"""Fetches what a decision needs, reads Secrets for the moment of a call, and writes finalizers of sources. The third file of this
-room that waits. What a Secret holds is returned to the one who calls the driver and kept nowhere.
+"""Fetches what a decision needs, reads Secrets for the moment of a call, and writes finalizers of sources.
+What a Secret holds is returned to the one who calls the driver and kept nowhere.
 """
 
 import logging
@@ -18,6 +18,7 @@ from sidecar.kube.api import (
     VOLUMES,
     KubeApi,
     Resource,
+    every,
 )
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.model.objects import Json
@@ -93,7 +94,7 @@ class Lookup:
         resource = _RESOURCES[ref.kind]
         try:
             if not ref.name:
-                return await self._list(resource, ref.namespace)
+                return {"items": [item async for item in every(self._kube, resource, namespace=ref.namespace)]}
             try:
                 return await self._kube.get(resource, ref.name, namespace=ref.namespace)
             except NotFound:
@@ -106,13 +107,3 @@ class Lookup:
             raise
         except ApiError as error:
             return Absent(str(error))
-
-    async def _list(self, resource: Resource, namespace: str) -> Json:
-        items: list[Json] = []
-        token = ""
-        while True:
-            page = await self._kube.list_page(resource, namespace=namespace, continue_token=token)
-            items += page.items
-            token = page.continue_token
-            if not token:
-                return {"items": items}

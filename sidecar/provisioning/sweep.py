@@ -1,5 +1,5 @@
 """Takes our finalizer off snapshots that nothing is restored from any more: after a crash between setting and removing it, or when
-a claim was deleted while it was being filled. The fourth file of this room that waits.
+a claim was deleted while it was being filled.
 
 Only where this node has a stake: for snapshots that it has protected itself, and once after its start for those that a process
 before it may have. Which claims still need one, the API server is asked: claims of other nodes are not in this one's cache.
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, Resource
+from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, every
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model.names import SNAPSHOT_FINALIZER
 from sidecar.model.objects import Json
@@ -57,7 +57,7 @@ class SnapshotSweep:
         """Whether any is left that is still needed, so that it has to be looked at again."""
         needed = False
         wanted: set[tuple[str, str]] | None = None
-        for snapshot in await self._all(SNAPSHOTS):
+        async for snapshot in every(self._kube, SNAPSHOTS, cached=True):
             if SNAPSHOT_FINALIZER not in items(snapshot, "metadata", "finalizers") or not await self._is_ours(snapshot):
                 continue
             if wanted is None:
@@ -80,7 +80,7 @@ class SnapshotSweep:
     async def _restored_from(self) -> set[tuple[str, str]]:
         """Namespace and name of each snapshot that some claim is still to be filled from."""
         wanted = set()
-        for claim in await self._all(CLAIMS):
+        async for claim in every(self._kube, CLAIMS, cached=True):
             spec = part(claim, "spec") or {}
             if text(claim, "status", "phase") not in _OPEN_PHASES:
                 continue
@@ -99,13 +99,3 @@ class SnapshotSweep:
             log.info("A snapshot keeps our finalizer for now", extra={"fields": {"snapshot": f"{namespace}/{name}", "err": str(error)}})
             return isinstance(error, NotFound)
         return True
-
-    async def _all(self, resource: Resource) -> list[Json]:
-        found: list[Json] = []
-        token = ""
-        while True:
-            page = await self._kube.list_page(resource, continue_token=token, resource_version="" if token else "0")
-            found += page.items
-            token = page.continue_token
-            if not token:
-                return found

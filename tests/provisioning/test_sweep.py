@@ -39,7 +39,7 @@ class Server:
     lists: int = 0
     written: list[Json] = field(default_factory=list)
 
-    async def list_page(self, resource: Resource, *, continue_token: str = "", resource_version: str = "") -> Page:
+    async def list_page(self, resource: Resource, **_: object) -> Page:
         if self.refuses is not None:
             self.lists += 1
             raise self.refuses
