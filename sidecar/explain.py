@@ -20,7 +20,6 @@ from sidecar.csi.outcome import measure
 from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, NotFound
-from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Json, Volume
 from sidecar.model.topology import Segment
 from sidecar.observe.decisions import told
@@ -169,7 +168,6 @@ async def _find_out(doors: Opened, config: Config, question: Question, info: Dri
 
 
 async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimView:
-    options = here.options
     class_json = await _get(kube, CLASSES, claim.class_name) if claim.class_name else None
     class_ = Class.of(class_json) if class_json and class_json.get("provisioner") == here.driver.name else None
     about = (
@@ -178,7 +176,7 @@ async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimV
         else "not there, or another driver's"
     )
     facts.add("class", f"{claim.class_name or '(none)'}: {about}")
-    volume_name = names.volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
+    volume_name = here.volume_name(claim.uid)
     found = await _get(kube, VOLUMES, volume_name)
     facts.add("volume", f"{volume_name}: {(found.get('status') or {}).get('phase', 'exists')}" if found else f"{volume_name}: not there")
     # In an open race what is worth knowing is whether this node would bid once its delay is over.

@@ -21,7 +21,7 @@ from sidecar.capacity.owner import find_owner
 from sidecar.capacity.view import Publisher
 from sidecar.config import RANKED, Config
 from sidecar.csi import link
-from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, Driver
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, PUBLISH_UNPUBLISH_VOLUME, Driver
 from sidecar.csi.driver import DriverConnection
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
@@ -52,7 +52,6 @@ from sidecar.observe.narrator import Narrator
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
-from sidecar.provisioning import sources
 from sidecar.provisioning.caches import Caches
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
@@ -252,7 +251,7 @@ class Sidecar:
 
     def _make_sweep(self) -> SnapshotSweep | None:
         config, info = self._config, self._doors.driver.info
-        if config.snapshot_orphan_sweep_interval <= 0 or config.dry_run or sources.CREATE_DELETE_SNAPSHOT not in info.controller:
+        if config.snapshot_orphan_sweep_interval <= 0 or config.dry_run or CREATE_DELETE_SNAPSHOT not in info.controller:
             return None
         interval = config.snapshot_orphan_sweep_interval
         return SnapshotSweep(kube=self._doors.kube, driver=info.name, interval=interval, rng=self._tools.rng)
@@ -281,7 +280,7 @@ class Sidecar:
     def _watch_claims(self) -> Reflector[Claim]:
         here = self.here()
 
-        clones = sources.CLONE_VOLUME in here.driver.controller
+        clones = CLONE_VOLUME in here.driver.controller
 
         def project(obj: Json) -> Claim | None:
             """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+from sidecar.csi.api import MODIFY_VOLUME
 from sidecar.explain import Facts, _decide
 from sidecar.provisioning.rules import Refuse
-from sidecar.provisioning.sources import MODIFY_VOLUME
 from sidecar.provisioning.view import ClaimView
 from tests import samples
 from tests.doors import ScriptedDriver, ScriptedKube

@@ -15,10 +15,8 @@ class Figure:
     why: str
 
 
-def figure_of(answer: CapacityAnswer, *, promised: int, reserve: bool, standing: Standing) -> Figure:
+def figure_of(answer: CapacityAnswer, *, promised: int, reserve: bool) -> Figure:
     """Without `reserve` the figure is the driver's alone, as far as Kubernetes takes it."""
-    if standing.publishes_zero:
-        return nothing(standing)
     notes = [f"{answer.available} bytes free"]
     available = answer.available
     if available < 0:

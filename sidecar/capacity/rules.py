@@ -91,7 +91,7 @@ def _keep_right(view: CapacityView, right: CapacityRecord | None) -> Decision:
             return _unanswered(view, right, why)
         case CapacityAnswer() as answer:
             reserve = view.publisher.reserve_pending
-            return _compare(view, right, figure_of(answer, promised=view.promised, reserve=reserve, standing=view.standing))
+            return _compare(view, right, figure_of(answer, promised=view.promised, reserve=reserve))
 
 
 def eligible(class_: Class | None, *, for_immediate: bool) -> bool:

@@ -15,6 +15,11 @@ MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
 SNAPSHOT_FINALIZER: Final = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 
+# on snapshots
+SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
+ALLOW_MODE_CHANGE: Final = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
+CONTENT_MANAGED_BY: Final = "snapshot.storage.kubernetes.io/managed-by"
+
 # on volumes
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 DELETION_SECRET_NAME: Final = "volume.kubernetes.io/provisioner-deletion-secret-name"

@@ -141,7 +141,7 @@ class Provisioner:
         progress = self._memory.get(uid) or Progress()
         now, here, cached = self._clock(), self._here(), self._caches.claims.get(uid)
         claim, begun = cached or progress.remembered, self._memory.begun(uid)
-        name = self._volume_name(claim) if claim else begun.request.name if begun else None
+        name = here.volume_name(claim.uid) if claim else begun.request.name if begun else None
         return ClaimView(
             now=now,
             here=here,
@@ -181,7 +181,7 @@ class Provisioner:
     def _promised(self, claim: Claim) -> Promise | None:
         if not claim.requested or claim.requested < 0 or not self._memory.takes_space(claim.uid):
             return None
-        return None if self._volume_name(claim) in self._caches.volumes else Promise(claim.class_name, claim.requested)
+        return None if self._here().volume_name(claim.uid) in self._caches.volumes else Promise(claim.class_name, claim.requested)
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
         open_claims = (other for other in self._caches.claims.values() if not other.volume_name and other.source is not None)
@@ -200,10 +200,6 @@ class Provisioner:
         if source is None or source.kind != CLAIM or not self._here().with_topology:
             return True
         return bool(self._caches.volumes.by_index("claim", f"{source.namespace}/{source.name}"))
-
-    def _volume_name(self, claim: Claim) -> str:
-        options = self._here().options
-        return names.volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
 
     def _roster(self, class_name: str) -> Roster | None:
         return self._contenders.roster(class_name) if self._contenders else None

@@ -75,7 +75,7 @@ def build(
     topology = _topology(here, class_)
     if isinstance(topology, Unfit):
         return topology
-    name = names.volume_name(here.options.volume_name_prefix, claim.uid, here.options.volume_name_uuid_length)
+    name = here.volume_name(claim.uid)
     return CreateRequest(
         name=name,
         required_bytes=claim.requested or 0,

@@ -362,7 +362,7 @@ def _secret_refs(here: Here, claim: Claim, class_: Class) -> SecretRefs | Unfit:
     if not requests.secret_parameters(class_):
         return NO_SECRETS
     notes = (json.loads(claim.whole)["metadata"].get("annotations") or {}) if claim.whole else {}
-    name = names.volume_name(here.options.volume_name_prefix, claim.uid, here.options.volume_name_uuid_length)
+    name = here.volume_name(claim.uid)
     return secret_refs(class_, volume_name=name, claim_namespace=claim.namespace, claim_name=claim.name, annotations=notes)
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from sidecar.model.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, MODIFY_VOLUME
+from sidecar.model.names import ALLOW_MODE_CHANGE, CLONE_FINALIZER, CONTENT_MANAGED_BY, SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Claim
 from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Requirement, Segment, Term
@@ -32,14 +33,6 @@ from sidecar.provisioning.needs import (
 )
 from sidecar.provisioning.request import Unfit
 from sidecar.provisioning.view import Here
-
-CREATE_DELETE_SNAPSHOT: Final = "CREATE_DELETE_SNAPSHOT"
-CLONE_VOLUME: Final = "CLONE_VOLUME"
-MODIFY_VOLUME: Final = "MODIFY_VOLUME"
-
-ALLOW_MODE_CHANGE: Final = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
-CONTENT_MANAGED_BY: Final = "snapshot.storage.kubernetes.io/managed-by"
-SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 
 # What Go takes for true.
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")

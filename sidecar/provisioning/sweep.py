@@ -12,7 +12,7 @@ from typing import Final
 
 from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, every
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
-from sidecar.model.names import SNAPSHOT_FINALIZER
+from sidecar.model.names import SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Json
 from sidecar.provisioning import sources
 from sidecar.provisioning.needs import SNAPSHOT, items, part, text
@@ -85,7 +85,7 @@ class SnapshotSweep:
             if text(claim, "status", "phase") not in _OPEN_PHASES:
                 continue
             for ref in (part(spec, "dataSource"), part(spec, "dataSourceRef")):
-                if ref is not None and text(ref, "kind") == SNAPSHOT and text(ref, "apiGroup") in ("", sources.SNAPSHOT_GROUP):
+                if ref is not None and text(ref, "kind") == SNAPSHOT and text(ref, "apiGroup") in ("", SNAPSHOT_GROUP):
                     wanted.add((text(ref, "namespace") or text(claim, "metadata", "namespace"), text(ref, "name")))
         return wanted
 

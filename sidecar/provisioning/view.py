@@ -6,6 +6,7 @@ from typing import Any
 
 from sidecar.csi.api import TOPOLOGY, CapacityAnswer, DriverInfo
 from sidecar.csi.outcome import Unmeasured
+from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Volume
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import Placement, RandomDelay
@@ -50,6 +51,10 @@ class Here:
     @property
     def segment(self) -> Segment:
         return self.driver.segment if self.with_topology else Segment()
+
+    def volume_name(self, uid: str) -> str:
+        """What a claim's volume is called, by the driver and as PersistentVolume."""
+        return names.volume_name(self.options.volume_name_prefix, uid, self.options.volume_name_uuid_length)
 
 
 @dataclass(frozen=True, slots=True)

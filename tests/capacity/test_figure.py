@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.capacity.figure import Figure, figure_of
+from sidecar.capacity.figure import Figure, figure_of, nothing
 from sidecar.csi.api import CapacityAnswer
-from sidecar.model.standing import OPEN, Standing
+from sidecar.model.standing import Standing
 
 GI = 2**30
 
 
-def figure(answer: CapacityAnswer, *, promised: int = 0, reserve: bool = True, standing: Standing = OPEN) -> tuple[int, int | None]:
-    found = figure_of(answer, promised=promised, reserve=reserve, standing=standing)
+def figure(answer: CapacityAnswer, *, promised: int = 0, reserve: bool = True) -> tuple[int, int | None]:
+    found = figure_of(answer, promised=promised, reserve=reserve)
     return found.capacity, found.maximum
 
 
@@ -46,14 +46,14 @@ def test_without_reservation_the_figure_is_the_drivers_alone() -> None:
 
 
 def test_a_node_that_takes_nothing_publishes_zero_and_no_maximum_that_would_count_instead() -> None:
-    found = figure_of(CapacityAnswer(GI, maximum=GI), promised=0, reserve=True, standing=Standing(publishes_zero=True, why="it is emptied"))
+    found = nothing(Standing(publishes_zero=True, why="it is emptied"))
     assert found == Figure(0, None, "the node takes no volumes: it is emptied")
 
 
 def test_every_oddity_has_a_name() -> None:
-    why = figure_of(CapacityAnswer(-5, maximum=-1), promised=0, reserve=True, standing=OPEN).why
+    why = figure_of(CapacityAnswer(-5, maximum=-1), promised=0, reserve=True).why
     assert "negative answer counts as 0" in why and "largest volume of -1 is left out" in why
-    why = figure_of(CapacityAnswer(5, minimum=9), promised=1, reserve=True, standing=OPEN).why
+    why = figure_of(CapacityAnswer(5, minimum=9), promised=1, reserve=True).why
     assert "1 of them promised" in why and "no volume fits, for the smallest has 9" in why
 
 

@@ -11,9 +11,8 @@ import pytest
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.kube.errors import Conflict, Forbidden, Unavailable
-from sidecar.model.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
+from sidecar.model.names import ALLOW_MODE_CHANGE, CLONE_FINALIZER, SNAPSHOT_FINALIZER
 from sidecar.provisioning.needs import Absent, Ref
-from sidecar.provisioning.sources import ALLOW_MODE_CHANGE
 from tests import samples
 from tests.cases.room import Json, KeepingKube, OpenDriver, Room, able, every_kind, room_for, secret, settle
 from tests.provisioning.test_controller import rpc
