@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import capacity_load
 from benchmarks.capacity_ages import Driven, Json, Write, ages, driven, most_within, percentile, seconds_of, writes
 from benchmarks.capacity_load import Load, Played
-from benchmarks.stage import CLASS, NODE, OURS, PEER, SERVICE_ACCOUNT, Ground, a_ground, is_synced, new_class, say, wait
+from benchmarks.stage import CLASS, NODE, OURS, PEER, SERVICE_ACCOUNT, Ground, a_ground, is_synced, new_class, new_file, say, wait
 from sidecar.model.quantity import parse_bytes
 from sidecar.simulation.journal import read_journal
 from tests.e2e.actors import OurDriver
@@ -86,7 +86,7 @@ def add_to(commands: Any) -> None:
     add("--warm-up", type=_positive, default=8.0, metavar="S", help="how long it goes on before (default: %(default)g)")
     add("--latency", type=_positive, default=0.05, metavar="S", help="what the driver takes for each call (default: %(default)g)")
     add("--also", action="append", default=[], metavar="FLAG", help="one more turn of ours, e.g. --also=--capacity-reserve-pending=false")
-    add("--json", type=Path, metavar="FILE", help="write every measurement here")
+    add("--json", type=new_file, metavar="FILE", help="write every measurement here")
     add("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}")
     parser.set_defaults(run=run)
 

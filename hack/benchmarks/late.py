@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.capacity_ages import seconds_of
 from benchmarks.capacity_load import NAMESPACE
 from benchmarks.process_cost import cost_of
-from benchmarks.stage import CLASS, FLAGS, NODE, OURS, PEER, SERVICE_ACCOUNT, Stage, a_ground, is_synced, new_class, say, wait
+from benchmarks.stage import CLASS, FLAGS, NODE, OURS, PEER, SERVICE_ACCOUNT, Stage, a_ground, is_synced, new_class, new_file, say, wait
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
@@ -90,7 +90,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--also", action="append", default=[], metavar="FLAG", help="one more flag for both, e.g. --also=--worker-threads=10"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every single measurement here")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write every single measurement here")
     parser.add_argument("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}")
     parser.set_defaults(run=run)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import load
 from benchmarks.process_cost import Cost, cost_of
-from benchmarks.stage import OURS, PEER, Stage, a_stage, is_synced, say, wait
+from benchmarks.stage import OURS, PEER, Stage, a_stage, is_synced, new_file, say, wait
 
 EMPTY, FULL = "empty", "full"
 
@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--objects", type=_count, default=10_000, metavar="N", help="claims, and as many volumes (default: %(default)s)")
     parser.add_argument("--runs", type=_count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
     parser.add_argument("--settle", type=float, default=5.0, metavar="SECONDS", help="rest before looking (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every single measurement here")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write every single measurement here")
     parser.add_argument("--gate", action="store_true", help=f"fail unless ours needs at most {_limits()}")
     parser.set_defaults(run=run)
 

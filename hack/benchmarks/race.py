@@ -25,7 +25,7 @@ from benchmarks.process_cost import cost_of
 from benchmarks.race_judge import Expense, Measurement, judge
 from benchmarks.race_load import Phase, Played
 from benchmarks.race_stage import FILL, MAIN, Program, Scene, Setting, a_scene, programs
-from benchmarks.stage import PEER, say
+from benchmarks.stage import PEER, new_file, new_folder, say
 from sidecar.simulation.calls import read_calls
 from tests.e2e.actors import Json
 from tests.e2e.controlplane import binaries
@@ -54,8 +54,13 @@ def add_to(commands: Any) -> None:
     add("--base-delay", default="", metavar="DURATION", help="--node-deployment-base-delay for all programs (default: theirs, 20s)")
     add("--patience", type=float, default=45.0, metavar="S", help="a phase ends when no claim was bound for so long (default: %(default)g)")
     add("--quick", action="store_true", help="fewer nodes and claims: a few minutes, for a first look")
-    add("--json", type=Path, metavar="FILE", help="write every measurement here, after each turn")
-    add("--keep", type=Path, metavar="DIR", help="a new folder for all logs, the API server's audit log and the drivers' record among them")
+    add("--json", type=new_file, metavar="FILE", help="write every measurement here, after each turn")
+    add(
+        "--keep",
+        type=new_folder,
+        metavar="DIR",
+        help="a new folder for all logs, the audit log and the drivers' record among them",
+    )
     add("--gate", action="store_true", help="fail unless ours keeps its promises, which are checked in any case")
     parser.set_defaults(run=run)
 

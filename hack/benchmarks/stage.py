@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import subprocess
 import sys
 import time
@@ -94,6 +96,22 @@ def wait(condition: Callable[[], bool], process: Process, complaint: str) -> Non
         if process.child.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"hack/bench: {process.name} {complaint}; the end of its log:\n{process.output()[-4000:]}")
         time.sleep(POLL)
+
+
+def new_file(word: str) -> Path:
+    """For argparse: where a result is to be written, said before the hours in which it is measured."""
+    file = Path(word)
+    if file.is_dir() or not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{word} cannot be written")
+    return file
+
+
+def new_folder(word: str) -> Path:
+    """For argparse: a folder that is to be made."""
+    folder = Path(word).absolute()
+    if folder.exists() or not os.access(folder.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{word} exists already, or cannot be made")
+    return folder
 
 
 def say(message: str) -> None:

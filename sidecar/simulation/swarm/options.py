@@ -1,6 +1,7 @@
 """The command line of a race, as a value."""
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,9 +56,15 @@ def read_options(words: Sequence[str]) -> Options:
     faults = [fault for each in scenarios for fault in each.faults()]
     if model == FULL:
         faults += [f"{flag} needs --model=thin" for flag in only_thin(scenario)]
+    # Said before the races and not after them.
+    faults += [f"--{name}: {file} cannot be written" for name, file in (("json", json), ("svg", svg)) if file and not _is_writable(file)]
     if faults:
         raise UsageError(dict.fromkeys(faults))
     return Options(scenarios=scenarios, model=model, json=json, svg=svg)
+
+
+def _is_writable(file: Path) -> bool:
+    return os.access(file if file.exists() else file.parent, os.W_OK) and not file.is_dir()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -97,6 +97,8 @@ def test_options_become_a_scenario() -> None:
         ("--restarts=-1", "less than never"),
         ("--window=7ms --model=full", "--window needs --model=thin"),
         ("--no-such-thing", "--no-such-thing"),
+        ("--svg=/no/such/folder/plot.svg", "--svg: /no/such/folder/plot.svg cannot be written"),
+        ("--json=/", "--json: / cannot be written"),
     ],
 )
 def test_bad_options_are_named(words: str, said: str) -> None:
