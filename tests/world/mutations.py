@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sidecar import wiring
 from sidecar.capacity import controller as publishing
 from sidecar.capacity import rules as capacity
 from sidecar.capacity.controller import CapacityPublisher
@@ -114,8 +113,7 @@ def _object_gone_first(patch: Patch) -> None:
 
 
 def _everywhere_is_here(patch: Patch) -> None:
-    for module in (volume_rules, wiring):
-        patch.setattr(module, "lies_here", lambda here, volume: True)
+    patch.setattr(volume_rules, "_lies_here", lambda here, affinity, identity: True)
 
 
 def _no_back_off(patch: Patch) -> None:
