@@ -23,6 +23,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 import sidecar
 from sidecar.engine.limiter import TokenBucket
 from sidecar.errors import Fatal
+from sidecar.kube.gathering import SHORTEST
 from sidecar.kube.proxy import proxy_for
 from sidecar.kube.transport import Limiter, Observer, Sleep, Transport
 from sidecar.kube.verbs import Kinds, KubeClient
@@ -205,6 +206,7 @@ async def open_client(
     watch_seconds: tuple[int, int] = (290, 600),
     user_agent: str = f"csi-node-sidecar/{sidecar.__version__}",
     observer: Observer | None = None,
+    longest_gathering: float = SHORTEST,
     service_account: Path = SERVICE_ACCOUNT,
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.monotonic,
@@ -215,7 +217,8 @@ async def open_client(
     """A client; `Fatal` when there is nothing to connect with. No request is made yet. Close it with `aclose`.
 
     `watch_silence`: a watch that hears nothing for so long is broken off. Bookmarks come every 60 to 75 s, but the first one
-    may be left out where nothing changes. `request_timeout` counts from the moment the limiter lets a request through.
+    may be left out where nothing changes. `longest_gathering`: for so long what a busy watch says may wait to be read together.
+    `request_timeout` counts from the moment the limiter lets a request through.
     """
     loader = _Loader(kubeconfig=kubeconfig, master=master, service_account=service_account, environ=environ)
     access = _Access(loader, environ=environ, clock=clock)
@@ -227,6 +230,7 @@ async def open_client(
         request_timeout=request_timeout,
         watch_silence=watch_silence,
         observer=observer,
+        longest_gathering=longest_gathering,
         clock=clock,
         wall=wall,
     )

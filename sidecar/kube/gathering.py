@@ -9,8 +9,6 @@ import socket
 from typing import Any
 
 SHORTEST = 0.02
-# Whoever bids as the second for a claim waits longer than this before it believes that the first one will not.
-LONGEST = 0.32
 _BUSY = 0.05
 # Nothing a watch says in such a time fills it, and if it did, the kernel would wake us before it lets the sender wait.
 _ENOUGH_BYTES = 2**18
@@ -19,7 +17,8 @@ _ENOUGH_BYTES = 2**18
 class Gathering:
     """One stream's. Times are on any clock that all streams of the process share: they then wake it together."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = SHORTEST) -> None:
+        self._longest = longest
         self._length = SHORTEST
         self._ready_at = float("-inf")
 
@@ -28,7 +27,7 @@ class Gathering:
         if now - self._ready_at > _BUSY:
             self._length, self._ready_at = SHORTEST, now
             return 0.0
-        self._length = min(LONGEST, self._length * 2) if lines > 1 else max(SHORTEST, self._length / 2)
+        self._length = min(self._longest, self._length * 2) if lines > 1 else max(SHORTEST, self._length / 2)
         left = self._length - now % self._length
         self._ready_at = now + left
         return left

@@ -20,7 +20,7 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube import wire
 from sidecar.kube.api import always
 from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
-from sidecar.kube.gathering import Gathering, hush, listen
+from sidecar.kube.gathering import SHORTEST, Gathering, hush, listen
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -184,10 +184,12 @@ class Transport:
         request_timeout: float,
         watch_silence: float,
         observer: Observer,
+        longest_gathering: float = SHORTEST,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._access = access
+        self._longest_gathering = longest_gathering
         self._user_agent = user_agent
         self._observer = observer
         self._clock = clock
@@ -251,7 +253,7 @@ class Transport:
             if not 200 <= status < 300:
                 await self._judge(request, limiter, response, await response.read())
             _keep_alive(response)
-            rest, gathering = b"", Gathering()
+            rest, gathering = b"", Gathering(self._longest_gathering)
             while chunk := await response.content.readany():
                 heard = True
                 *lines, rest = (rest + chunk).split(b"\n")

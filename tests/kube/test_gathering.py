@@ -4,7 +4,9 @@ import itertools
 import select
 import socket
 
-from sidecar.kube.gathering import LONGEST, SHORTEST, Gathering, hush, listen
+from sidecar.kube.gathering import SHORTEST, Gathering, hush, listen
+
+LONGEST = 0.32
 
 
 def test_a_stream_that_speaks_now_and_then_is_read_as_it_comes() -> None:
@@ -13,7 +15,7 @@ def test_a_stream_that_speaks_now_and_then_is_read_as_it_comes() -> None:
 
 
 def test_the_second_event_of_a_burst_waits_and_the_busier_it_is_the_longer() -> None:
-    stream, now = Gathering(), 5.001
+    stream, now = Gathering(LONGEST), 5.001
     pauses = []
     for _ in range(12):
         pauses.append(stream.pause(30, now))
@@ -28,7 +30,7 @@ def test_the_second_event_of_a_burst_waits_and_the_busier_it_is_the_longer() -> 
 
 
 def test_streams_of_one_process_wake_it_together() -> None:
-    streams, now = [Gathering(), Gathering()], 9.0
+    streams, now = [Gathering(LONGEST), Gathering(LONGEST)], 9.0
     ends: list[set[float]] = []
     for _ in range(10):
         ends.append({round(now + offset + stream.pause(30, now + offset), 6) for stream, offset in zip(streams, (0.0, 0.003), strict=True)})
