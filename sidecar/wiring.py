@@ -33,6 +33,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.kube.gathering import SHORTEST
 from sidecar.kube.recorder import EventRecorder
 from sidecar.kube.reflector import Reflector
+from sidecar.kube.skim import PassesBy, Skimmed, reads_all
 from sidecar.kube.store import Store, by_name, by_uid
 from sidecar.model import names
 from sidecar.model.objects import (
@@ -55,6 +56,7 @@ from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
 from sidecar.provisioning.caches import Caches
 from sidecar.provisioning.controller import Provisioner
+from sidecar.provisioning.foreign import is_foreign_claim, is_foreign_volume
 from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.sweep import SnapshotSweep
@@ -302,7 +304,11 @@ class Sidecar:
             if len(ours) == 1:
                 self.space.promise_changed(ours[0].class_name)
 
-        return self._reflector(CLAIMS, project, self.caches.claims, changed, key_of=by_uid, required=True)
+        def passes_by(skimmed: Skimmed, line: bytes) -> bool:
+            held = skimmed.uid in self.caches.claims or self.provisioner.concerns(skimmed.uid)
+            return not held and is_foreign_claim(line, self.here())
+
+        return self._reflector(CLAIMS, project, self.caches.claims, changed, key_of=by_uid, required=True, passes_by=passes_by)
 
     def _watch_volumes(self) -> Reflector[Volume]:
         here = self.here()
@@ -316,7 +322,10 @@ class Sidecar:
                 self.provisioner.volume_gone(change.old.claim.uid)
                 self.claims.add(change.old.claim.uid)
 
-        return self._reflector(VOLUMES, project, self.caches.volumes, changed, required=True)
+        def passes_by(skimmed: Skimmed, line: bytes) -> bool:
+            return skimmed.name not in self.caches.volumes and is_foreign_volume(line, self.here())
+
+        return self._reflector(VOLUMES, project, self.caches.volumes, changed, required=True, passes_by=passes_by)
 
     def _watch_classes(self) -> Reflector[Class]:
         name = self._doors.driver.info.name
@@ -466,6 +475,7 @@ class Sidecar:
         kube: KubeApi | None = None,
         namespace: str = "",
         label_selector: str = "",
+        passes_by: PassesBy = reads_all,
     ) -> Reflector[R]:
         """`required` gates readiness; `optional` is switched off where the role does not allow it."""
         metrics, name = self._tools.metrics, resource.plural
@@ -481,6 +491,7 @@ class Sidecar:
             namespace=namespace,
             label_selector=label_selector,
             optional=optional,
+            passes_by=passes_by,
             on_change=changed,
             on_state=lambda state: scope.report(health_of_reflector(state)),
             on_attempt=lambda: metrics.reflector_attempt(name),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from sidecar.kube.skim import PassesBy, reads_all
 from sidecar.model.objects import Json
 
 R = TypeVar("R")
@@ -140,10 +141,18 @@ class KubeApi(Protocol):
         ...
 
     def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        passes_by: PassesBy = reads_all,
     ) -> AsyncIterator[WatchEvent]:
         """Changes after that version, with bookmarks, until the server ends the stream (normal return).
 
+        An event that `passes_by` may be given as a bookmark: all it tells then is how far the watch has come.
         Raises Gone for a version too old, in whichever of its two forms the server says so; Unavailable when the connection
         breaks or stays silent for longer than the bookmarks' period.
         """

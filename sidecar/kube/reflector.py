@@ -17,6 +17,7 @@ from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import Change, KubeApi, Resource, WatchEvent
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequests
+from sidecar.kube.skim import PassesBy, reads_all
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
 from sidecar.model.objects import Json
@@ -102,6 +103,7 @@ class Reflector(Generic[R]):
         label_selector: str = "",
         field_selector: str = "",
         optional: bool = False,
+        passes_by: PassesBy = reads_all,
         page_size: int = 500,
         start_spread: float = 0.0,
         on_change: Callable[[Change[R]], None] = _nothing,
@@ -130,6 +132,7 @@ class Reflector(Generic[R]):
         self._project = project
         self._key_of = key_of
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
+        self._passes_by = passes_by
         self._optional = optional
         self._page_size = page_size
         self._start_spread = start_spread
@@ -221,7 +224,7 @@ class Reflector(Generic[R]):
         await self._attempt()
         started, heard = self._clock(), self.events
         believing = asyncio.ensure_future(self._believe())
-        stream = self._api.watch(self.resource, resource_version=self.resource_version, **self._scope)
+        stream = self._api.watch(self.resource, resource_version=self.resource_version, passes_by=self._passes_by, **self._scope)
         try:
             async for event in stream:
                 self._hear(event)

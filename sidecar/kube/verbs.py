@@ -6,6 +6,7 @@ from typing import Any
 from sidecar.kube import wire
 from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import NotFound, Unavailable
+from sidecar.kube.skim import PassesBy, reads_all, skim
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
 
@@ -95,7 +96,14 @@ class KubeClient:
         return Page(answer.get("items") or [], meta["resourceVersion"], meta.get("continue") or "")
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        passes_by: PassesBy = reads_all,
     ) -> AsyncGenerator[WatchEvent, None]:
         query = wire.query_of(
             watch="true",
@@ -109,7 +117,11 @@ class KubeClient:
         stream = self._transport.lines(request, self._limiter)
         try:
             async for line in stream:
-                yield wire.watch_event(line, what=request.what)
+                skimmed = None if passes_by is reads_all else skim(line)
+                if skimmed is not None and passes_by(skimmed, line):
+                    yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": skimmed.version}})
+                else:
+                    yield wire.watch_event(line, what=request.what)
         finally:
             await stream.aclose()
 

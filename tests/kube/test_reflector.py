@@ -12,6 +12,7 @@ import pytest
 from sidecar.kube.api import CLAIMS, Change, KubeApi, Page, WatchEvent
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequests, Unauthorized, Unavailable
 from sidecar.kube.reflector import Degraded, Denied, Listing, Off, Reflector, ReflectorState, Synced
+from sidecar.kube.skim import reads_all
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
@@ -409,7 +410,7 @@ def test_what_is_asked_for_is_passed_on() -> None:
 
     Bench(Api(), namespace="ns", label_selector="a=b", field_selector="metadata.name=x").run(1.0)
     scope = {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=x"}
-    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10"}]
+    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10", "passes_by": reads_all}]
 
 
 def test_on_a_real_wire_broken_servers_are_left_in_peace() -> None:

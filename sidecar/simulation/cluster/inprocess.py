@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sidecar.kube import wire
 from sidecar.kube.api import Page, Resource, WatchEvent, always
 from sidecar.kube.errors import ApiError, NotFound, Withdrawn, from_status
+from sidecar.kube.skim import PassesBy, reads_all
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.cluster import VERSION, Cluster
 from sidecar.simulation.cluster.deletion import Options
@@ -88,7 +89,14 @@ class InProcessApi:
         return await self._ask(Call("list", resource, namespace), act)
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        passes_by: PassesBy = reads_all,
     ) -> AsyncGenerator[WatchEvent, None]:
         query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
         call = Call("watch", resource, namespace)

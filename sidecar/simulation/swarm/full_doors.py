@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent, always
 from sidecar.kube.errors import Conflict, Gone, Withdrawn
+from sidecar.kube.skim import PassesBy, reads_all
 from sidecar.model.objects import Json
 from sidecar.simulation.calls import Reception
 from sidecar.simulation.cluster import Cluster, InProcessApi
@@ -75,7 +76,14 @@ class Server(InProcessApi):
             raise
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        passes_by: PassesBy = reads_all,
     ) -> AsyncGenerator[WatchEvent, None]:
         """All nodes are given the same object instead of a copy each. They only read it, and copying would take most of the time."""
         query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
