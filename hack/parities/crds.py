@@ -1,4 +1,4 @@
-"""The VolumeSnapshot types as their own project defines them: the manifests lie in a Go module that the peer is built with."""
+"""Types of sources as their own projects define them: the manifests lie in Go modules that the peer is built with."""
 
 from __future__ import annotations
 
@@ -13,26 +13,32 @@ from types import ModuleType
 
 from tests.e2e.controlplane import REPOSITORY
 
-MODULE = "github.com/kubernetes-csi/external-snapshotter/client/v8"
+SNAPSHOTTER = "github.com/kubernetes-csi/external-snapshotter/client/v8"
+GATEWAY = "sigs.k8s.io/gateway-api"
 KINDS = ("volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots")
 PINNED_BY = REPOSITORY / "hack" / "go" / "csi-provisioner"
 SECONDS_TO_FETCH = 240
 
 
 def manifests() -> list[Path]:
-    """One file for each kind."""
-    folder = _module_folder() / "config" / "crd"
+    """Of snapshots, one file for each kind."""
+    folder = _module_folder(SNAPSHOTTER) / "config" / "crd"
     return [folder / f"snapshot.storage.k8s.io_{kind}.yaml" for kind in KINDS]
 
 
-def _module_folder() -> Path:
+def reference_grants() -> Path:
+    """Who says which namespace may use what of another one."""
+    return _module_folder(GATEWAY) / "config" / "crd" / "standard" / "gateway.networking.k8s.io_referencegrants.yaml"
+
+
+def _module_folder(module: str) -> Path:
     tool = _control_plane()
     cache = Path(os.environ.get("CSI_NODE_SIDECAR_CACHE") or Path.home() / ".cache" / "csi-node-sidecar")
-    command = [str(tool.find_go(cache)), "mod", "download", "-json", MODULE]
+    command = [str(tool.find_go(cache)), "mod", "download", "-json", module]
     environment = {**os.environ, **tool.GO_ENVIRONMENT}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PINNED_BY, env=environment, timeout=SECONDS_TO_FETCH)
     if done.returncode:
-        raise SystemExit(f"hack/parity: the module {MODULE} cannot be fetched: {done.stderr or done.stdout}")
+        raise SystemExit(f"hack/parity: the module {module} cannot be fetched: {done.stderr or done.stdout}")
     return Path(json.loads(done.stdout)["Dir"])
 
 
