@@ -306,7 +306,7 @@ class Sidecar:
 
         def passes_by(skimmed: Skimmed, line: bytes) -> bool:
             held = skimmed.uid in self.caches.claims or self.provisioner.concerns(skimmed.uid)
-            return not held and is_foreign_claim(line, self.here())
+            return not held and is_foreign_claim(line, here)
 
         return self._reflector(CLAIMS, project, self.caches.claims, changed, key_of=by_uid, required=True, passes_by=passes_by)
 
@@ -323,7 +323,7 @@ class Sidecar:
                 self.claims.add(change.old.claim.uid)
 
         def passes_by(skimmed: Skimmed, line: bytes) -> bool:
-            return skimmed.name not in self.caches.volumes and is_foreign_volume(line, self.here())
+            return skimmed.name not in self.caches.volumes and is_foreign_volume(line, here)
 
         return self._reflector(VOLUMES, project, self.caches.volumes, changed, required=True, passes_by=passes_by)
 
