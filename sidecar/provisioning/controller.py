@@ -411,8 +411,10 @@ class Provisioner:
         return self._clock()
 
     async def _is_unchanged(self, claim: Claim) -> bool:
-        """Asks the API server; what it answers is known from then on."""
+        """Asks the API server; what it answers is known from then on. A claim made anew under that name is another one."""
         fresh = await self._kube.get(CLAIMS, claim.name, namespace=claim.namespace)
+        if fresh["metadata"].get("uid") != claim.uid:
+            raise NotFound(f"claim {claim.full_name} with uid {claim.uid} is gone", status=404)
         self._write_through(claim, fresh)
         return bool(fresh["metadata"].get("resourceVersion") == claim.resource_version)
 

@@ -634,6 +634,16 @@ def test_who_comes_later_in_the_order_does_not_write_where_the_api_server_says_t
     assert bench.room.promises() == {}
 
 
+def test_who_comes_later_does_not_take_a_namesake_for_the_claim() -> None:
+    bench = ranked_second()
+    namesake = samples.claim_json(meta={"uid": "another", "resourceVersion": "9"})
+    bench.kube.objects[("persistentvolumeclaims", "fake-pvc")] = namesake
+    assert bench.claim() is None
+    assert bench.kube.wrote("replace") == []
+    held = bench.caches.claims.get(UID)
+    assert held is not None and held.uid == UID, "what is held of the old one goes when the watch says so"
+
+
 def test_who_comes_later_bids_where_the_api_server_says_that_nobody_has_it() -> None:
     bench = ranked_second()
     bench.kube.objects[("persistentvolumeclaims", "fake-pvc")] = samples.claim_json()
