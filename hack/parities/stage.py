@@ -130,18 +130,9 @@ def _plane(cases: Sequence[Case], work: Path) -> Iterator[tuple[ControlPlane, Pa
         for manifest in crds.manifests():
             plane.apply(manifest.read_text())
         for path in (SNAPSHOTS, CONTENTS):
-            until(lambda path=path: _serves(plane, path), f"the API server serves {path}", seconds=START_LIMIT)  # type: ignore[misc]
+            until(lambda path=path: plane.serves(path), f"the API server serves {path}", seconds=START_LIMIT)  # type: ignore[misc]
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": OTHER_NAMESPACE}})
         yield plane, bin_dir
-
-
-def _serves(plane: ControlPlane, path: str) -> bool:
-    """A type that has just been made known is not there, or asks to be asked again."""
-    try:
-        plane.request("GET", path)
-    except ApiError:
-        return False
-    return True
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube import wire
 from sidecar.kube.api import always
 from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
-from sidecar.kube.gathering import SHORTEST, Gathering, hush, listen
+from sidecar.kube.gathering import Gathering, hush, listen
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -184,7 +184,7 @@ class Transport:
         request_timeout: float,
         watch_silence: float,
         observer: Observer,
-        longest_gathering: float = SHORTEST,
+        longest_gathering: float,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:

@@ -406,6 +406,14 @@ class ControlPlane:
     def apply(self, manifest: str) -> None:
         self.kubectl("apply", "-f", "-", input=manifest)
 
+    def serves(self, path: str) -> bool:
+        """A type that has just been made known is not there, or asks to be asked again."""
+        try:
+            self.request("GET", path)
+        except ApiError:
+            return False
+        return True
+
     def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path:
         """A kubeconfig with a real token (valid for a day) of this service account, which must exist: what RBAC gives it is all it has."""
         wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import from_hack
 from tests.e2e.controlplane import REPOSITORY
 
 Json = dict[str, Any]
@@ -21,12 +21,7 @@ SECONDS = 240
 @pytest.fixture(scope="module")
 def parities() -> SimpleNamespace:
     """The parts of hack/parities, which no test finds by itself."""
-    sys.path.insert(0, str(REPOSITORY / "hack"))
-    try:
-        parts = ("cases", "compare", "differences", "report")
-        return SimpleNamespace(**{part: importlib.import_module(f"parities.{part}") for part in parts})
-    finally:
-        sys.path.remove(str(REPOSITORY / "hack"))
+    return SimpleNamespace(**{part: from_hack(f"parities.{part}") for part in ("cases", "compare", "differences", "report")})
 
 
 def test_both_programs_do_the_same_with_the_same_claims(parities: SimpleNamespace) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from tests.e2e.actors import LATE, Json, Process, Sidecar, claim, connects, storage_class
-from tests.e2e.conftest import CLAIMS, CLASSES, Cluster
-from tests.e2e.controlplane import REPOSITORY, ApiError, ControlPlane, binaries, until
+from tests.e2e.conftest import CLAIMS, CLASSES, Cluster, from_hack
+from tests.e2e.controlplane import REPOSITORY, ControlPlane, binaries, until
 
 DRIVER, NODE, KEY = "across.csi-node-sidecar.io", "n1", "topology.across/node"
 SNAPSHOT_GROUP, GATEWAY_GROUP = "snapshot.storage.k8s.io", "gateway.networking.k8s.io"
@@ -47,35 +45,18 @@ subjects: [{kind: ServiceAccount, name: csi-provisioner, namespace: default}]
 """
 
 
-@pytest.fixture(scope="module")
-def crds() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(REPOSITORY / "hack"))
-    try:
-        yield importlib.import_module("parities.crds")
-    finally:
-        sys.path.remove(str(REPOSITORY / "hack"))
-
-
 @pytest.fixture
-def across(tmp_path: Path, crds: ModuleType) -> Iterator[Cluster]:
+def across(tmp_path: Path) -> Iterator[Cluster]:
     """The API server keeps the namespace of a source only with its own gate."""
-    bin_dir = binaries("core")
+    bin_dir, crds = binaries("core"), from_hack("parities.crds")
     with ControlPlane(bin_dir, tmp_path / "plane", components=("controller-manager",), extra_args={"apiserver": [GATE]}) as plane:
         plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
         for manifest in (*crds.manifests(), crds.reference_grants()):
             plane.apply(manifest.read_text())
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "theirs"}})
         for path in (SNAPSHOTS, CONTENTS, GRANTS):
-            until(lambda path=path: serves(plane, path), f"the API server serves {path}")  # type: ignore[misc]
+            until(lambda path=path: plane.serves(path), f"the API server serves {path}")  # type: ignore[misc]
         yield Cluster(plane, plane.kubeconfig_for(namespace="default", service_account="csi-provisioner"))
-
-
-def serves(plane: ControlPlane, path: str) -> bool:
-    try:
-        plane.request("GET", path)
-    except ApiError:
-        return False
-    return True
 
 
 def a_snapshot(cluster: Cluster) -> None:
