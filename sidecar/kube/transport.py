@@ -1,24 +1,23 @@
-"""HTTP to the API server: one session, a limiter before every request, a deadline on each, and one exception tree.
+"""HTTP to the API server: one pool, a limiter before every request, a deadline on each, and one exception tree.
 
 Nothing here repeats a request. Whoever asked decides whether and when to ask again, and `Limiter` makes sure that a server
 which asked for quiet gets it from everybody who shares it.
 """
 
 import asyncio
-import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import aiohttp
+from typing import Protocol
+from urllib.parse import urlencode
 
 from sidecar.engine.backoff import jittered
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube import wire
+from sidecar.kube import http1, wire
 from sidecar.kube.api import always
+from sidecar.kube.connections import Connection, Connections, NoConnection, Way, headers_for, target
 from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
 from sidecar.kube.gathering import Gathering, hush, listen
 
@@ -27,21 +26,16 @@ Sleep = Callable[[float], Awaitable[None]]
 # Watches hold a connection each, workers one while they ask. To open one costs both sides more than a request does, so a burst
 # of a hundred workers shares these.
 _MOST_CONNECTIONS = 24
-# aiohttp gives a line up to twice this much; etcd stores no object above 1.5 MiB.
-_READ_BUFFER = 2**21
 # What a server may ask for by Retry-After. Longer would look like a hang.
 _LONGEST_QUIET = 60.0
 _CONNECT_SECONDS = 10.0
+# etcd stores no object above 1.5 MiB.
 _LONGEST_LINE = 2**22
 # What can wait lets others go first, but not for ever: a node that is never idle still tells of some of what it does.
 _LONGEST_ASIDE = 0.2
 # A server that is starting takes connections before it answers. Whoever waits for that one, comes late to the one that works.
 _HEADERS_SECONDS = 15.0
 _LONGEST_SILENCE = 600.0
-# Sockets of streams that were left close in later rounds of the event loop, which nobody can wait for.
-_ROUNDS_TO_CLOSE = 5
-# Found dead after a minute. Linux would wait two hours before it asked.
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Access(Protocol):
@@ -195,17 +189,13 @@ class Transport:
         self._clock = clock
         self._wall = wall
         self._request_timeout = request_timeout
-        self._deadline = aiohttp.ClientTimeout(total=request_timeout, sock_connect=min(request_timeout, _CONNECT_SECONDS))
         self._watch_silence = watch_silence
         self._patience: dict[str, float] = {}
-        self._session: aiohttp.ClientSession | None = None
+        connect_seconds = min(request_timeout, _CONNECT_SECONDS)
+        self._connections = Connections(_MOST_CONNECTIONS, connect_seconds=connect_seconds, clock=clock)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-            for _ in range(_ROUNDS_TO_CLOSE):
-                await asyncio.sleep(0)
+        await self._connections.close()
 
     async def send(self, request: Request, limiter: Limiter) -> bytes:
         """The body of a 2xx answer; everything else is an ApiError."""
@@ -220,14 +210,14 @@ class Transport:
             raise Withdrawn(f"{request.what}: not sent, it is no longer wanted")
         status, started = 0, self._clock()
         try:
-            async with await self._open(request, self._deadline) as response:
-                raw = await response.read()
-                status = response.status
-        except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+            async with asyncio.timeout(self._request_timeout), self._asked(request, whole=True) as (connection, head):
+                raw = await connection.read_all()
+                status = head.status
+        except (OSError, ValueError) as error:
             raise await self._broken(request, error) from error
         finally:
             self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
-        await self._judge(request, limiter, response, raw)
+        await self._judge(request, limiter, head, raw)
         return raw
 
     async def lines(self, request: Request, limiter: Limiter) -> AsyncGenerator[bytes, None]:
@@ -239,42 +229,48 @@ class Transport:
         """
         await limiter.admit()
         silence = self._patience.get(request.path, self._watch_silence)
-        status, started = 0, self._clock()
-        try:
-            async with asyncio.timeout(min(self._request_timeout, _HEADERS_SECONDS)):  # from there on silence is measured
-                response = await self._open(request, aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence))
-            status = response.status
-        except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise await self._broken(request, error) from error
-        finally:
-            self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
         heard = False
-        try:
-            if not 200 <= status < 300:
-                await self._judge(request, limiter, response, await response.read())
-            _keep_alive(response)
-            rest, gathering = b"", Gathering(self._longest_gathering)
-            while chunk := await response.content.readany():
-                heard = True
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield line + b"\n"
-                if len(rest) > _LONGEST_LINE:
-                    raise Unavailable(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
-                if pause := gathering.pause(len(lines), self._clock()):
-                    await _let_gather(response, pause)
-            if rest:
-                raise Unavailable(f"{request.what}: the stream broke off within a line")
-        except aiohttp.SocketTimeoutError as error:
-            self._patience[request.path] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)
-            raise Unavailable(f"{request.what}: nothing was heard for {silence:g} s") from error
-        except (OSError, aiohttp.ClientError, TimeoutError, ValueError, aiohttp.http_exceptions.HttpProcessingError) as error:
-            raise await self._broken(request, error) from error
-        finally:
-            _hang_up(response)
+        async with AsyncExitStack() as stack:
+            status, started = 0, self._clock()
+            try:
+                async with asyncio.timeout(min(self._request_timeout, _HEADERS_SECONDS)):  # from there on silence is measured
+                    connection, head = await stack.enter_async_context(self._asked(request, whole=False))
+                status = head.status
+            except (OSError, ValueError) as error:
+                raise await self._broken(request, error) from error
+            finally:
+                self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
+            try:
+                if not 200 <= status < 300:
+                    async with asyncio.timeout(self._request_timeout):
+                        raw = await connection.read_all()
+                    await self._judge(request, limiter, head, raw)
+                rest, gathering = b"", Gathering(self._longest_gathering)
+                while chunk := await _within(silence, connection.read()):
+                    heard = True
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield line + b"\n"
+                    if len(rest) > _LONGEST_LINE:
+                        raise Unavailable(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
+                    if pause := gathering.pause(len(lines), self._clock()):
+                        await _let_gather(connection, pause)
+                if rest:
+                    raise Unavailable(f"{request.what}: the stream broke off within a line")
+            except _Silence as error:
+                self._patience[request.path] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)
+                raise Unavailable(f"{request.what}: nothing was heard for {silence:g} s") from error
+            except (OSError, ValueError) as error:
+                raise await self._broken(request, error) from error
 
-    async def _open(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        headers = {
+    @asynccontextmanager
+    async def _asked(self, request: Request, *, whole: bool) -> AsyncGenerator[tuple[Connection, http1.Head], None]:
+        """Sent, and answered at least by a head. The connection is given back in the end, as it is."""
+        access = self._access
+        authorization = await self._authorization(request)
+        # Per request, and after the credentials were looked at: a rotated CA gives new connections, while open watches keep theirs.
+        way = Way(access.server, access.tls, access.tls_server_name, access.proxy)
+        headers = headers_for(way) | {
             "Accept": wire.JSON,
             # A page of 500 claims shrinks to a tenth. A watch is not compressed by servers, and must never wait for a block to fill.
             "Accept-Encoding": "identity" if request.verb == "watch" else "gzip",
@@ -282,22 +278,15 @@ class Transport:
         }
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        authorization = await self._authorization(request)
         if authorization:
             headers["Authorization"] = authorization
-        return await self._connected().request(
-            request.method,
-            self._access.server + request.path,
-            params=request.query,
-            data=request.body,
-            headers=headers,
-            timeout=timeout,
-            # Per request: a rotated CA gives new connections, while open watches keep theirs.
-            ssl=self._access.tls,
-            server_hostname=self._access.tls_server_name,
-            proxy=self._access.proxy,
-            allow_redirects=False,  # an API server sends none, and our token is for nobody else
-        )
+        path = f"{request.path}?{urlencode(request.query)}" if request.query else request.path
+        raw = http1.request(request.method, target(way, path), headers, request.body)
+        connection = await self._connections.lend(way)
+        try:
+            yield connection, await connection.ask(raw, whole=whole)
+        finally:
+            self._connections.give_back(connection)
 
     async def _authorization(self, request: Request) -> str:
         try:
@@ -305,73 +294,45 @@ class Transport:
         except Exception as error:  # the libraries' loaders raise whatever a half-written file provokes
             raise Unavailable(f"{request.what}: our credentials cannot be read: {error}") from error
 
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=_MOST_CONNECTIONS),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=_READ_BUFFER,
-            )
-            # aiohttp repeats a PUT or DELETE whose connection broke, though the server may have done it. There is no public switch.
-            self._session._retry_connection = False
-        return self._session
-
-    async def _judge(self, request: Request, limiter: Limiter, response: aiohttp.ClientResponse, raw: bytes) -> None:
-        if 200 <= response.status < 300:
+    async def _judge(self, request: Request, limiter: Limiter, head: http1.Head, raw: bytes) -> None:
+        if 200 <= head.status < 300:
             return
-        retry_after = wire.retry_after_seconds(response.headers.get("Retry-After"), wall=self._wall)
-        error = wire.refusal(response.status, raw, what=request.what, retry_after=retry_after)
-        if response.status == 401:
+        retry_after = wire.retry_after_seconds(head.headers.get("retry-after"), wall=self._wall)
+        error = wire.refusal(head.status, raw, what=request.what, retry_after=retry_after)
+        if head.status == 401:
             await self._access.doubt(error)
-        if response.status == 429 and retry_after is not None and not wire.is_disruption_budget(raw):
+        if head.status == 429 and retry_after is not None and not wire.is_disruption_budget(raw):
             limiter.be_quiet(retry_after)
         raise error
 
     async def _broken(self, request: Request, error: Exception) -> ApiError:
         """No answer, or half of one. Nothing is known of the outcome."""
-        if isinstance(error, aiohttp.ClientSSLError):
+        if isinstance(error, ssl.SSLError) or isinstance(error.__cause__, ssl.SSLError):
             await self._access.doubt(error)
         if isinstance(error, TimeoutError):
             return Unavailable(f"{request.what}: no answer in time ({type(error).__name__})")
-        return Unavailable(f"{request.what}: {_told(error)}")
+        told = str(error) if isinstance(error, (NoConnection, http1.Malformed)) else f"{type(error).__name__}: {error}"
+        return Unavailable(f"{request.what}: {told}")
 
 
-def _told(error: Exception) -> str:
-    """aiohttp prints the TLS context of a connection that could not be made, and not always the reason."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"the certificate of {error.host}:{error.port} is not trusted: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
-    return f"{type(error).__name__}: {error}"
+class _Silence(Exception):
+    """A stream said nothing for too long."""
 
 
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """At once: what the server still has to say will not be read, and a TLS farewell would wait for one from its side."""
-    if response.connection and response.connection.transport:
-        response.connection.transport.abort()
-    response.close()
+async def _within(seconds: float, read: Awaitable[bytes]) -> bytes:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await read
+    except TimeoutError as error:
+        if limit.expired():
+            raise _Silence from error
+        raise
 
 
-async def _let_gather(response: aiohttp.ClientResponse, seconds: float) -> None:
-    transport = response.connection.transport if response.connection else None  # none: it has ended; the rest of it is read at once
-    if transport is None:
-        return
-    hush(transport)
+async def _let_gather(connection: Connection, seconds: float) -> None:
+    hush(connection.transport)
     try:
         await asyncio.sleep(seconds)
     finally:
-        listen(transport)
-
-
-def _keep_alive(response: aiohttp.ClientResponse) -> None:
-    """Not every system has these options, and none of them is worth a failure."""
-    transport = response.connection.transport if response.connection else None
-    wire_socket: Any = transport.get_extra_info("socket") if transport else None
-    if wire_socket is None:
-        return
-    try:
-        wire_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEP_ALIVE.items():
-            wire_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    except (AttributeError, OSError):
-        pass
+        listen(connection.transport)

@@ -67,7 +67,7 @@ def test_watches_have_keep_alive() -> None:
         async with ScriptedServer(streams(event("ADDED", "a", 6), then="silent")) as server, await server.client() as client:
             stream = client.watch(VOLUMES, resource_version="5")
             await anext(stream)
-            (connection,) = client._transport._session.connector._acquired  # type: ignore[union-attr]
+            (connection,) = client._transport._connections._lent
             wire = connection.transport.get_extra_info("socket")  # type: ignore[union-attr]
             assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
             assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
@@ -88,7 +88,7 @@ def test_refused_connection() -> None:
 
 @pytest.mark.parametrize("method", ["get", "replace", "delete", "patch"])
 def test_a_connection_that_dies_between_requests_is_not_tried_again(method: str) -> None:
-    """aiohttp would repeat GET, PUT and DELETE on a reused connection by itself."""
+    """The server may have done it."""
 
     async def main() -> None:
         async with ScriptedServer(says({"metadata": {}}), hangs_up) as server, await server.client() as client:
