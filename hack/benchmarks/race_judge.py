@@ -19,8 +19,26 @@ LATE = 0.9
 
 
 @dataclass(frozen=True)
+class Served:
+    """What the API server has counted, for anybody."""
+
+    requests: int
+    """Without watches, which it counts when they end."""
+    refused: int
+    """Answers of 429."""
+    watch_events: int
+    """Told, one for each watcher."""
+
+    def since(self, earlier: Served) -> Served:
+        return Served(self.requests - earlier.requests, self.refused - earlier.refused, self.watch_events - earlier.watch_events)
+
+
+@dataclass(frozen=True)
 class Expense:
     """What the phase has used."""
+
+    seconds: float
+    """How long it took, with what instances did after the last claim was bound."""
 
     cpu: Mapping[str, float]
     """Seconds, by part."""
@@ -30,13 +48,12 @@ class Expense:
     """The machine's load average at the end."""
     resident: Sequence[float]
     """MiB of each instance at the end."""
-    refused: int
-    """Answers of 429 to anybody."""
+    served: Served
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Times in seconds; what has not happened is infinite."""
+    """Times in seconds; what has not happened is infinite, and where nodes were chosen for the programs, owners have no times."""
 
     program: str
     nodes: int
@@ -71,6 +88,19 @@ class Measurement:
         return self.expense.cpu["instances"] / self.instances / self.bound if self.bound else math.nan
 
 
+def served(metrics: str) -> Served:
+    """From the API server's page of metrics."""
+    requests = refused = events = 0.0
+    for line in metrics.splitlines():
+        if line.startswith("apiserver_request_total{"):
+            count = float(line.rpartition(" ")[2])
+            requests += count if 'verb="WATCH"' not in line else 0
+            refused += count if 'code="429"' in line else 0
+        elif line.startswith("apiserver_watch_events_total{"):
+            events += float(line.rpartition(" ")[2])
+    return Served(int(requests), int(refused), int(events))
+
+
 def judge(
     program: str,
     phase: Phase,
@@ -86,7 +116,7 @@ def judge(
     creations = [call for call in calls if call.method == "CreateVolume" and call.code is not None]
     written = [seconds_of(event["stageTimestamp"]) for event in asked if _kind(event) == "create persistentvolumes 201"]
     began = min(item.created for item in played.seen.values())
-    owner = [item.owned - item.asked for item in played.seen.values() if math.isfinite(item.owned)]
+    owner = [] if phase.nodes else [item.owned - item.asked for item in played.seen.values() if math.isfinite(item.owned)]
     kinds = Counter(_kind(event) for event in asked)
     late, late_failed = _late(creations, phase.claims)
     return Measurement(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -12,7 +12,7 @@ from typing import NoReturn
 from sidecar.kube.api import CLAIMS, WatchEvent
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names
-from tests.e2e.actors import claim
+from tests.e2e.actors import Json, claim
 
 NAMESPACE = "default"
 WRITES_AT_ONCE = 32
@@ -26,6 +26,12 @@ class Phase:
     class_: str
     claims: int
     rate: float | None = None
+    nodes: Sequence[str] = ()
+    """Chosen for the claims in turn, as a scheduler would for pods that are to run there; empty: the programs decide."""
+
+    def claim(self, number: int) -> Json:
+        chosen = {names.SELECTED_NODE: self.nodes[number % len(self.nodes)]} if self.nodes else {}
+        return claim(f"{self.name}-{number}", self.class_, annotations=chosen)
 
 
 @dataclass
@@ -73,9 +79,9 @@ async def _create(kube: KubeClient, played: Played, phase: Phase) -> None:
     started = time.monotonic()
 
     async def write(number: int) -> None:
-        name = f"{phase.name}-{number}"
-        played.seen[name] = Seen(time.time())
-        await kube.create(CLAIMS, claim(name, phase.class_), namespace=NAMESPACE)
+        body = phase.claim(number)
+        played.seen[body["metadata"]["name"]] = Seen(time.time())
+        await kube.create(CLAIMS, body, namespace=NAMESPACE)
 
     async def work(numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -73,7 +73,7 @@ def _cells(turn: Mapping[str, Measurement]) -> list[str]:
         _per(fill.late_failed, fill.late, 3) if fill else "-",
         str(fill.claims - fill.bound) if fill else "-",
         f"{statistics.fmean(burst.expense.resident):.0f} / {max(burst.expense.resident):.0f}",
-        str(sum(item.expense.refused for item in turn.values())),
+        str(sum(item.expense.served.refused for item in turn.values())),
         " / ".join(f"{item.expense.others:.1f}" for item in turn.values()),
     ]
 

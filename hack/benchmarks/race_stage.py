@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +18,13 @@ from pathlib import Path
 from benchmarks import race_drivers
 from benchmarks.process_cost import cpu_seconds
 from benchmarks.race_drivers import DRIVER, TOPOLOGY_KEY, calls_of, node_name, socket_of
+from benchmarks.race_judge import Served, served
 from benchmarks.stage import PEER, SERVICE_ACCOUNT
-from tests.e2e.actors import IMMEDIATE, Json, Process, Sidecar, all_of, connects, storage_class
+from tests.e2e.actors import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, connects, storage_class
 from tests.e2e.controlplane import REPOSITORY, ControlPlane
 
-MAIN, FILL = "main", "fill"
-"""Classes, and the pools they take their space from."""
+MAIN, FILL, LATER = "main", "fill", "later"
+"""Classes, and the pools they take their space from; the third binds late, and shares the first one's pool."""
 MAIN_SIZE = "100Ti"
 USER = f"system:serviceaccount:default:{SERVICE_ACCOUNT}"
 # Who asked for what and with which answer: the server's own counters do not tell the volume controller's requests from a program's.
@@ -32,9 +34,12 @@ AUDIT_POLICY: Json = {
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}],
 }
-SERVERS = ("etcd", "kube-apiserver", "kube-controller-manager")
+FLAGS = ("--feature-gates=Topology=true", "--kube-api-qps=500", "--kube-api-burst=1000", "-v=2")
+SERVERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")
 CENTRAL_CACHES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 START_LIMIT = 180.0
+START_LIMIT_EACH = 3.0
+"""More, for each instance: they start at the same time."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,9 @@ class Setting:
     """Volumes of 1 GiB that a node's pool for filling holds."""
     latency: float
     """Seconds a driver takes to create a volume."""
-    flags: tuple[str, ...] = ("--feature-gates=Topology=true", "--kube-api-qps=500", "--kube-api-burst=1000", "-v=2")
+    kwok: bool = False
+    """It keeps the nodes alive, as kubelets would; else they are objects that nobody looks after."""
+    flags: tuple[str, ...] = FLAGS
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,8 @@ class Scene:
             if process.child.poll() is not None:
                 raise _failed(process, f"ended with {process.child.returncode}")
 
-    def refused(self) -> int:
-        """Requests of anybody that the API server has answered with 429."""
-        lines = self.plane.kubectl("get", "--raw", "/metrics").splitlines()
-        return int(
-            sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("apiserver_request_total{") and 'code="429"' in line)
-        )
+    def served(self) -> Served:
+        return served(self.plane.kubectl("get", "--raw", "/metrics"))
 
 
 @contextmanager
@@ -112,15 +115,16 @@ def a_scene(setting: Setting, program: Program, nodes: int, work: Path) -> Itera
     audit = work / "audit.log"
     with _a_plane(setting, work, audit) as plane:
         servers = _servers()
-        role = _populate(plane, nodes)
+        role = _populate(plane, nodes, managed=setting.kwok)
         driver = _drivers(setting, nodes, work)
         hosts = [node_name(1)] if program.central else [node_name(number) for number in range(1, nodes + 1)]
         instances = [_instance(setting, program, node=node, role=role, work=work) for node in hosts]
         with all_of([driver]):
             _wait(lambda: all(connects(socket_of(work, node)) for node in hosts), [driver], "does not serve")
             with all_of(instances):
+                limit = START_LIMIT + START_LIMIT_EACH * len(instances)
                 for instance in instances:
-                    _wait(lambda: _is_ready(instance, program, nodes), [instance], "is not ready")  # noqa: B023 - called before the next one
+                    _wait(lambda: _is_ready(instance, program, nodes), [instance], "is not ready", limit=limit)  # noqa: B023 - called before the next one
                 yield Scene(plane, instances, servers, driver, audit, calls_of(work))
 
 
@@ -132,18 +136,19 @@ def _a_plane(setting: Setting, work: Path, audit: Path) -> ControlPlane:
         # The default. The tests' second would have it look at every claim each second.
         "controller-manager": ["--pvclaimbinder-sync-period=15s"],
     }
-    return ControlPlane(setting.bin_dir, work / "plane", components=("etcd", "apiserver", "controller-manager"), extra_args=extra_args)
+    components = ("etcd", "apiserver", "controller-manager", *(("kwok",) if setting.kwok else ()))
+    return ControlPlane(setting.bin_dir, work / "plane", components=components, extra_args=extra_args)
 
 
-def _populate(plane: ControlPlane, nodes: int) -> Path:
+def _populate(plane: ControlPlane, nodes: int, *, managed: bool) -> Path:
     """Rights, nodes and classes; the answer is the kubeconfig of the programs."""
     plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
     for number in range(1, nodes + 1):
         name = node_name(number)
-        plane.add_node(name, {TOPOLOGY_KEY: name}, managed=False)
+        plane.add_node(name, {TOPOLOGY_KEY: name}, managed=managed)
         plane.add_csinode(name, DRIVER, name, [TOPOLOGY_KEY])
-    for name in (MAIN, FILL):
-        plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(name, DRIVER, IMMEDIATE, pool=name))
+    for name, binding, pool in ((MAIN, IMMEDIATE, MAIN), (FILL, IMMEDIATE, FILL), (LATER, LATE, MAIN)):
+        plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(name, DRIVER, binding, pool=pool))
     return plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
 
 
@@ -152,16 +157,25 @@ def _drivers(setting: Setting, nodes: int, work: Path) -> Process:
         *(sys.executable, "-m", race_drivers.__name__, f"--folder={work}", f"--nodes={nodes}"),
         *(f"--pool={MAIN}={MAIN_SIZE}", f"--pool={FILL}={setting.fill}Gi", f"--fault=CreateVolume:hang={setting.latency}"),
     ]
-    return Process("drivers", command, work, environ={"PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "hack")))})
+    return _dying_with_us(
+        Process("drivers", command, work, environ={"PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "hack")))})
+    )
 
 
 def _instance(setting: Setting, program: Program, *, node: str, role: Path, work: Path) -> Process:
     environ = {"NODE_NAME": node, "NAMESPACE": "default"}
     flags, socket = (*setting.flags, *program.flags), socket_of(work, node)
     if program.ours:
-        return Sidecar(work, node=node, address=socket, kubeconfig=role, args=flags, environ=environ)
+        return _dying_with_us(Sidecar(work, node=node, address=socket, kubeconfig=role, args=flags, environ=environ))
     places = (f"--csi-address={socket}", f"--kubeconfig={role}", "--http-endpoint=127.0.0.1:0")
-    return Process(f"peer-{node}", [str(setting.bin_dir / PEER), *places, *flags], work, environ=environ)
+    return _dying_with_us(Process(f"peer-{node}", [str(setting.bin_dir / PEER), *places, *flags], work, environ=environ))
+
+
+def _dying_with_us(process: Process) -> Process:
+    """Where the system has a command for it: a hundred processes without a cluster are a nuisance, should we be killed."""
+    if setpriv := shutil.which("setpriv"):
+        process.command[:0] = [setpriv, "--pdeathsig", "KILL"]
+    return process
 
 
 def _is_ready(instance: Process, program: Program, nodes: int) -> bool:
@@ -176,8 +190,8 @@ def _knows_contenders(log: str, nodes: int) -> bool:
     return any("Contenders for claims that bind immediately" in line and line.endswith(f"nodes={nodes}") for line in log.splitlines())
 
 
-def _wait(condition: Callable[[], bool], processes: Iterable[Process], complaint: str) -> None:
-    deadline = time.monotonic() + START_LIMIT
+def _wait(condition: Callable[[], bool], processes: Iterable[Process], complaint: str, *, limit: float = START_LIMIT) -> None:
+    deadline = time.monotonic() + limit
     while not condition():
         for process in processes:
             if process.child.poll() is not None or time.monotonic() > deadline:

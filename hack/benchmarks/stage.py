@@ -114,6 +114,18 @@ def new_folder(word: str) -> Path:
     return folder
 
 
+def words_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """For argparse: some of these, divided by commas."""
+
+    def read(word: str) -> list[str]:
+        unknown = [part for part in word.split(",") if part not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}, only {', '.join(known)}")
+        return word.split(",")
+
+    return read
+
+
 def say(message: str) -> None:
     sys.stderr.write(f"bench: {message}\n")
     sys.stderr.flush()
