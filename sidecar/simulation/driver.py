@@ -1,22 +1,25 @@
 """The local driver: what a CSI driver with finite space on one node answers, as plain values. No socket, no clock, no waiting.
 
-It is the driver of the tests and the demo, not a product: a volume is an entry in a journal and a folder where it is published.
+It is the driver of the tests and the demo, not a product: a volume is an entry in a journal and what its `backing` makes of it.
 It says what real drivers say: RESOURCE_EXHAUSTED when there is no room here, OUT_OF_RANGE for a size it never makes, ALREADY_EXISTS
 for a name that stands for something else, INVALID_ARGUMENT for what cannot be meant. Each change is in the journal before the answer is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from sidecar.csi import api
 from sidecar.csi.api import Capability, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.model.topology import Segment
-from sidecar.simulation import targets
+from sidecar.simulation.backing import Backing, NotOurs
 from sidecar.simulation.journal import Journal
 from sidecar.simulation.spec import FEATURES, GET_VOLUME_STATS, LIST_VOLUMES, Spec, round_up
 from sidecar.simulation.state import LocalVolume, Published, State, added_target, created, read_state
+from sidecar.simulation.targets import StandIns
+
+T = TypeVar("T")
 
 POOL_PARAMETER: Final = "pool"
 """The class parameter that selects a pool, as `kind` does for hostpath. A class without it gets the first pool."""
@@ -32,8 +35,11 @@ class LocalDriver:
     `state` names the journal; without one everything is forgotten with the object.
     """
 
-    def __init__(self, spec: Spec, *, state: Path | None = None, fsync: bool = False) -> None:
+    def __init__(self, spec: Spec, *, state: Path | None = None, fsync: bool = False, backing: Backing | None = None) -> None:
         self.spec = spec
+        self.findings: tuple[str, ...] = ()
+        """What was found at the start that does not agree with the journal."""
+        self._backing: Backing = backing or StandIns()
         self._state = State(node=spec.node_id)
         self._journal: Journal | None = None
         if state is not None:
@@ -61,6 +67,8 @@ class LocalDriver:
 
     def free(self, pool: str) -> int:
         """Negative if the pool was made smaller than what had been promised from it."""
+        if self.spec.measured and pool in self.spec.pools:
+            return self._backed(lambda: self._backing.room({volume.id: volume.bytes for volume in self.volumes()}))
         return self.spec.pools.get(pool, 0) - self._state.used(pool)
 
     def create(self, request: CreateRequest, *, limit_bytes: int = 0) -> CreatedVolume:
@@ -75,19 +83,27 @@ class LocalDriver:
         if not self._reaches(request.requisite):
             _fail(Code.RESOURCE_EXHAUSTED, f"this driver makes volumes for {self.spec.segment} only, not for {_listed(request.requisite)}")
         volume = self._new(request, self._pool_with(size, request.parameters), size)
-        self._change(created(volume))
+        self._backed(lambda: self._backing.make(volume.id))
+        try:
+            self._change(created(volume))
+        except DriverError:
+            self._backed(lambda: self._backing.unmake(volume.id))
+            raise
         return self._answer(volume)
 
     def delete(self, volume_id: str) -> None:
         """Idempotent: a volume that is not there counts as deleted."""
         self.demand(api.CREATE_DELETE_VOLUME)
         _require(volume_id, "a volume id")
-        if volume_id not in self._state.volumes:
-            return
-        in_use = self._state.targets(volume_id)
-        if in_use:
-            _fail(Code.FAILED_PRECONDITION, f"volume {volume_id} is in use at {in_use[0].target}")
-        self._change({"op": "delete", "id": volume_id})
+        if volume_id in self._state.volumes:
+            recorded = [published.target for published in self._state.targets(volume_id)]
+            in_use = self._backed(lambda: self._backing.in_use(volume_id, recorded))
+            if in_use:
+                _fail(Code.FAILED_PRECONDITION, f"volume {volume_id} is in use at {in_use[0]}")
+            self._backed(lambda: self._backing.retire(volume_id))
+            self._change({"op": "delete", "id": volume_id})
+            self._forget_ended(self._state.targets(volume_id))
+        self._backed(lambda: self._backing.discard(volume_id))
 
     def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         """Zero for a pool, a topology or a use that this driver does not have: that is an answer, not an error."""
@@ -132,8 +148,10 @@ class LocalDriver:
         if unsupported:
             _fail(Code.INVALID_ARGUMENT, unsupported)
         wanted = Published(target, volume_id, capability, readonly)
+        at_target = self._state.published.get(target)
+        self._forget_ended([*self._state.targets(volume_id), *([at_target] if at_target else [])])
         self._check_target(wanted)
-        self._at_target(lambda: targets.make(Path(target), volume_id, block=capability.block))
+        self._backed(lambda: self._backing.publish(Path(target), volume_id, block=capability.block, readonly=readonly))
         if target not in self._state.published:
             self._change(added_target(wanted))
 
@@ -141,7 +159,7 @@ class LocalDriver:
         """Idempotent, also for a volume that is gone."""
         _require(volume_id, "a volume id")
         _require(target, "a target path")
-        self._at_target(lambda: targets.remove(Path(target), volume_id))
+        self._backed(lambda: self._backing.unpublish(Path(target), volume_id))
         known = self._state.published.get(target)
         if known is not None and known.volume_id == volume_id:
             self._change({"op": "unpublish", "target": target})
@@ -153,7 +171,7 @@ class LocalDriver:
         volume = self._volume(volume_id)
         if path not in {published.target for published in self._state.targets(volume_id)}:
             _fail(Code.NOT_FOUND, f"volume {volume_id} is not published at {path}")
-        return volume.bytes, targets.bytes_in(Path(path))
+        return volume.bytes, min(volume.bytes, self._backed(lambda: self._backing.used(volume_id, Path(path))))
 
     def demand(self, capability: str) -> None:
         """What is not claimed is not implemented."""
@@ -172,7 +190,26 @@ class LocalDriver:
         known.node = self.spec.node_id
         self._state = known
         self._journal = Journal(path, fsync=fsync)
+        for change in self._overtaken():
+            known.apply(change)
         self._journal.rewrite(known.changes())
+        self.findings = tuple(self._backing.tidy(known.volumes))
+        # Also after a journal was lost: what lies there under an old number is not to be had under a new name.
+        known.serial = max(known.serial, self._backing.highest_serial())
+
+    def _overtaken(self) -> list[dict[str, Any]]:
+        """What has happened to the volumes, and the journal does not know: deletions cut short, and mounts that a reboot has ended."""
+        return [
+            *({"op": "delete", "id": volume_id} for volume_id in self._backing.retired() if volume_id in self._state.volumes),
+            *({"op": "unpublish", "target": published.target} for published in self._ended(self._state.published.values())),
+        ]
+
+    def _ended(self, published: Iterable[Published]) -> list[Published]:
+        return [one for one in published if not self._backing.lasting(Path(one.target), one.volume_id)]
+
+    def _forget_ended(self, published: Iterable[Published]) -> None:
+        for target in sorted({one.target for one in self._backed(lambda: self._ended(published))}):
+            self._change({"op": "unpublish", "target": target})
 
     def _change(self, change: Mapping[str, Any]) -> None:
         if self._journal is not None:
@@ -244,7 +281,10 @@ class LocalDriver:
     def _unsupported(self, capabilities: Sequence[Capability]) -> str:
         modes = _ONE_NODE | (frozenset() if "multi-writer" in self.spec.without else _ONE_NODE_FINELY)
         other = sorted({capability.access_mode for capability in capabilities} - modes)
-        return f"a local volume cannot be {', '.join(other)}" if other else ""
+        if other:
+            return f"a local volume cannot be {', '.join(other)}"
+        refusals = (self._backing.refuses(block=capability.block, mount_flags=capability.mount_flags) for capability in capabilities)
+        return next(filter(None, refusals), "")
 
     def _new(self, request: CreateRequest, pool: str, size: int) -> LocalVolume:
         serial = self._state.serial + 1
@@ -262,10 +302,10 @@ class LocalDriver:
         own = self.info.segment
         return CreatedVolume(volume.id, volume.bytes, dict(volume.parameters), (own,) if own else ())
 
-    def _at_target(self, act: Callable[[], None]) -> None:
+    def _backed(self, act: Callable[[], T]) -> T:
         try:
-            act()
-        except (OSError, targets.NotOurs) as error:
+            return act()
+        except (OSError, NotOurs) as error:
             _fail(Code.INTERNAL, str(error))
 
 

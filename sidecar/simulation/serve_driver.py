@@ -1,17 +1,26 @@
 """The local driver behind a gRPC socket: `python -m sidecar.simulation.serve_driver --endpoint /run/csi.sock --node-id node-a`.
 
-It is the driver of the demo and the tests, not a product: its volumes are entries in a journal and plain folders, and nobody's data
-should live there. Identity, Controller and Node share one socket. What `--fault` and a faults file may say is told in `faults`.
+It is the driver of the demo and the tests, not a product: its volumes are entries in a journal or, with `--volumes`, plain folders, and
+nobody's data should live there. Identity, Controller and Node share one socket; on a second one it registers itself with a kubelet that is
+told of. What `--fault` and a faults file may say is told in `faults`.
 """
+
+import os
+import signal
+
+if __name__ == "__main__":
+    # As PID 1 of a container a process without a handler ignores SIGTERM; importing what follows takes a while. `run` has its own.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # Read by gRPC's core when it is imported: no child process is ever started here.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import asyncio
 import json
-import signal
 import stat
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +30,7 @@ from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 
 from csi_proto import csi_pb2 as pb
+from csi_proto import plugin_registration_pb2 as kubelet
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
@@ -28,13 +38,17 @@ from sidecar.model.topology import Segment
 from sidecar.simulation.calls import Reception, Record
 from sidecar.simulation.driver import LocalDriver
 from sidecar.simulation.faults import Faults
-from sidecar.simulation.options import Options, read_options
+from sidecar.simulation.folders import Folders
+from sidecar.simulation.mounts import KernelMounts
+from sidecar.simulation.options import Options, Registration, read_options
 
 Act = Callable[[LocalDriver, Any], Message]
 Serve = Callable[[Any, Any], Awaitable[Message]]
 
 _LONGEST_SOCKET_PATH: Final = 107
 _GRACE_SECONDS: Final = 1.0
+_CSI_VERSIONS: Final = ("1.0.0",)
+"""What the kubelet asks for: any driver of CSI 1.x says the first of them."""
 
 
 # ---- the driver's answers, as messages ----
@@ -218,17 +232,12 @@ async def serving(
 
 
 def _handlers(service: str, methods: dict[str, Method], *, driver: LocalDriver, reception: Reception) -> grpc.GenericRpcHandler:
-    return grpc.method_handlers_generic_handler(
-        service,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                _served(name, method, driver=driver, reception=reception),
-                request_deserializer=method.takes.FromString,
-                response_serializer=_serialized,
-            )
-            for name, method in methods.items()
-        },
-    )
+    served = {name: _handler(method.takes, _served(name, method, driver=driver, reception=reception)) for name, method in methods.items()}
+    return grpc.method_handlers_generic_handler(service, served)
+
+
+def _handler(takes: type[Message], serve: Serve) -> "grpc.RpcMethodHandler[Any, Any]":
+    return grpc.unary_unary_rpc_method_handler(serve, request_deserializer=takes.FromString, response_serializer=_serialized)
 
 
 def _served(name: str, method: Method, *, driver: LocalDriver, reception: Reception) -> Serve:
@@ -252,6 +261,8 @@ def _socket_place(path: Path) -> Path:
     """Makes room for the socket: a driver that was killed leaves its own behind. Anything else at that path is left alone."""
     if len(str(path).encode()) > _LONGEST_SOCKET_PATH:
         raise ValueError(f"{path} is too long for a unix socket ({_LONGEST_SOCKET_PATH} bytes)")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} for a socket is missing")
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -262,22 +273,76 @@ def _socket_place(path: Path) -> Path:
     return path
 
 
+# ---- the registration ----
+
+
+@asynccontextmanager
+async def registering(name: str, registration: Registration) -> AsyncIterator[asyncio.Future[str]]:
+    """The kubelet finds the driver inside the block, also after a restart of its own. The future has its reason if it refuses."""
+    refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    path = _socket_place(registration.folder / f"{name}-reg.sock")
+
+    async def info(_: kubelet.InfoRequest, _context: Any) -> kubelet.PluginInfo:
+        return kubelet.PluginInfo(type="CSIPlugin", name=name, endpoint=registration.endpoint, supported_versions=_CSI_VERSIONS)
+
+    async def status(message: kubelet.RegistrationStatus, _context: Any) -> kubelet.RegistrationStatusResponse:
+        if message.plugin_registered:
+            _say(f"the kubelet has registered {name} at {registration.endpoint}")
+        elif not refusal.done():
+            refusal.set_result(message.error or "it gives no reason")
+        return kubelet.RegistrationStatusResponse()
+
+    handlers = {"GetInfo": _handler(kubelet.InfoRequest, info), "NotifyRegistrationStatus": _handler(kubelet.RegistrationStatus, status)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pluginregistration.Registration", handlers)])
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    try:
+        yield refusal
+    finally:
+        # With the server gRPC takes away its socket, and by that the kubelet knows that the driver has gone.
+        await server.stop(_GRACE_SECONDS)
+
+
 # ---- the process ----
 
 
 async def run(options: Options) -> None:
-    """Serves until SIGTERM or SIGINT."""
+    """Serves until SIGTERM or SIGINT. A kubelet that refuses the driver is a RuntimeError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    driver = LocalDriver(options.spec, state=options.state, fsync=options.fsync)
-    faults = Faults(options.faults, file=options.faults_file, complain=_complain)
+    driver = _driver(options)
+    faults = Faults(options.faults, file=options.faults_file, complain=_say)
     reception = Reception(record=Record(options.calls), faults=faults)
-    async with serving(driver, options.endpoint, reception=reception, ready_after=options.ready_after):
-        sys.stdout.write(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}\n")
-        sys.stdout.flush()
-        await stop.wait()
-    driver.close()
+    async with AsyncExitStack() as stack:
+        stack.callback(driver.close)
+        await stack.enter_async_context(serving(driver, options.endpoint, reception=reception, ready_after=options.ready_after))
+        _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
+        if options.registration is None:
+            await stop.wait()
+        else:
+            refusal = await stack.enter_async_context(registering(options.spec.name, options.registration))
+            await _first(stop, refusal)
+
+
+def _driver(options: Options) -> LocalDriver:
+    folders = None
+    if options.volumes is not None:
+        folders = Folders(options.volumes, node_id=options.spec.node_id, mounts=KernelMounts(), fsync=options.fsync)
+    driver = LocalDriver(options.spec, state=options.state, fsync=options.fsync, backing=folders)
+    for finding in driver.findings:
+        _say(finding)
+    return driver
+
+
+async def _first(stop: asyncio.Event, refusal: asyncio.Future[str]) -> None:
+    stopped = asyncio.ensure_future(stop.wait())
+    either: list[asyncio.Future[Any]] = [stopped, refusal]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if refusal.done():
+        raise RuntimeError(f"the kubelet refuses to register the driver: {refusal.result()}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -285,12 +350,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asyncio.run(run(options))
     except (OSError, RuntimeError, ValueError) as error:  # gRPC tells with a RuntimeError that it cannot listen
-        _complain(str(error))
+        _say(str(error))
         return 1
     return 0
 
 
-def _complain(text: str) -> None:
+def _say(text: str) -> None:
     sys.stderr.write(f"serve_driver: {text}\n")
 
 

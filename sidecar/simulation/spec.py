@@ -42,6 +42,8 @@ class Spec:
     unit: int = MIB
     minimum: int = 0
     maximum: int | None = None
+    measured: bool = False
+    """The pool's size is what the file system under the volumes says, and the number in `pools` means nothing."""
     without: frozenset[str] = frozenset()
     """Names from FEATURES."""
 

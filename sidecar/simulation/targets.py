@@ -3,14 +3,59 @@ block volume, a plain file. What is inside goes with it. Only what carries this 
 """
 
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from sidecar.simulation.backing import NotOurs
 
 MARKER: Final = ".local-volume"
 
 
-class NotOurs(Exception):
-    """Something else lives at the target path."""
+class StandIns:
+    """The backing that needs no rights: before it is published a volume is nothing but its entry in the journal."""
+
+    def refuses(self, *, block: bool, mount_flags: Sequence[str]) -> str:
+        return ""
+
+    def retired(self) -> list[str]:
+        return []
+
+    def tidy(self, known: Iterable[str]) -> list[str]:
+        return []
+
+    def highest_serial(self) -> int:
+        return 0
+
+    def make(self, volume_id: str) -> None:
+        pass
+
+    def unmake(self, volume_id: str) -> None:
+        pass
+
+    def retire(self, volume_id: str) -> None:
+        pass
+
+    def discard(self, volume_id: str) -> None:
+        pass
+
+    def publish(self, target: Path, volume_id: str, *, block: bool, readonly: bool) -> None:
+        make(target, volume_id, block=block)
+
+    def unpublish(self, target: Path, volume_id: str) -> None:
+        remove(target, volume_id)
+
+    def lasting(self, target: Path, volume_id: str) -> bool:
+        return True
+
+    def in_use(self, volume_id: str, recorded: Sequence[str]) -> Sequence[str]:
+        return recorded
+
+    def used(self, volume_id: str, target: Path) -> int:
+        return bytes_in(target)
+
+    def room(self, promised: Mapping[str, int]) -> int:
+        raise NotImplementedError("an entry in a journal takes no room; a budget says how much there is")
 
 
 def make(target: Path, volume_id: str, *, block: bool) -> None:

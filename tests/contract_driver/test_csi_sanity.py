@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract_driver.served import process, serve_driver
 from tests.e2e.controlplane import binaries
+from tests.simulation.mounting import Namespace, namespace, namespaces_or_skip
 
 LIMIT_SECONDS = 120
 
@@ -18,19 +19,36 @@ LIMIT_SECONDS = 120
     "options", [pytest.param((), id="all"), pytest.param(("--no-topology", "--no-capacity", "--no-multi-writer"), id="little")]
 )
 def test_csi_sanity(tmp_path: Path, options: tuple[str, ...]) -> None:
-    endpoint, report = tmp_path / "csi.sock", tmp_path / "report.json"
+    _hold_to_everything(tmp_path, f"--state={tmp_path / 'state'}", *options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [pytest.param(("--capacity=20Gi",), id="budget"), pytest.param((), id="what the disk has")])
+def test_csi_sanity_with_real_mounts(tmp_path: Path, options: tuple[str, ...]) -> None:
+    namespaces_or_skip()
+    volumes = tmp_path / "volumes"
+    with namespace() as machine:
+        _hold_to_everything(tmp_path, f"--volumes={volumes}", *options, size=2**20, machine=machine)
+        mounted = [line for line in Path(f"/proc/{machine.pid}/mountinfo").read_text().splitlines() if str(tmp_path) in line]
+    assert (mounted, [path.name for path in volumes.iterdir()]) == ([], [".journal"]), "the suite deletes what it made"
+
+
+def _hold_to_everything(folder: Path, *options: str, size: int = 2**30, machine: Namespace | None = None) -> None:
+    endpoint, report = folder / "csi.sock", folder / "report.json"
     command = [
         str(binaries("csi-sanity") / "csi-sanity"),
         f"--csi.endpoint={endpoint}",
-        f"--csi.stagingdir={tmp_path / 'staging'}",
-        f"--csi.mountdir={tmp_path / 'mount'}",
-        f"--csi.testvolumesize={2**30}",
+        f"--csi.stagingdir={folder / 'staging'}",
+        f"--csi.mountdir={folder / 'mount'}",
+        f"--csi.testvolumesize={size}",
         f"--ginkgo.json-report={report}",
         "--ginkgo.no-color",
     ]
-    driver = serve_driver(endpoint, f"--state={tmp_path / 'state'}", *options)
-    with process(driver, endpoint=endpoint, log=tmp_path / "driver.log"):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    driver = serve_driver(endpoint, *options)
+    if machine is not None:
+        command, driver = machine.inside(*command), machine.inside(*driver)
+    with process(driver, endpoint=endpoint, log=folder / "driver.log"):
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert done.returncode == 0, done.stdout
     states = Counter(spec["State"] for suite in json.loads(report.read_text()) for spec in suite["SpecReports"])
     print(f"csi-sanity: {dict(states)}")

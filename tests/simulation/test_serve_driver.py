@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import gc
+import os
 import signal
+import socket as socketlib
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,17 @@ import pytest
 from google.protobuf.message import Message
 
 from csi_proto import csi_pb2 as pb
+from csi_proto import plugin_registration_pb2 as kubelet
 from sidecar.csi.outcome import Code
 from sidecar.simulation.calls import Call, Reception, read_calls
 from sidecar.simulation.driver import LocalDriver
 from sidecar.simulation.faults import parse_fault, write_faults
+from sidecar.simulation.options import read_options
 from sidecar.simulation.serve_driver import main, serving
 from sidecar.simulation.spec import MIB, Spec
 from sidecar.simulation.state import read_state
 from tests.contract_driver.served import process, serve_driver
+from tests.simulation.mounting import namespaces_or_skip
 
 WRITER = pb.VolumeCapability(mount=pb.VolumeCapability.MountVolume(), access_mode=pb.VolumeCapability.AccessMode(mode="SINGLE_NODE_WRITER"))
 
@@ -110,7 +115,7 @@ def test_killed_in_the_middle_of_a_creation(tmp_path: Path) -> None:
         *[("whole", Code.OK), ("early", None), ("late", None)],
         *[("whole", Code.OK), ("late", Code.OK), ("early", Code.OK)],
     ]
-    assert (tmp_path / "log-2").read_text() == f"serving local.csi-node-sidecar.io for node node-a on {endpoint}\n"
+    assert (tmp_path / "log-2").read_text() == f"serve_driver: serving local.csi-node-sidecar.io for node node-a on {endpoint}\n"
 
 
 def _creations(calls: Path) -> list[Call]:
@@ -220,13 +225,56 @@ def test_options_reach_the_driver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["--pool=fast", "--pool=fast=much", "--topology=zone", "--fault=CreateVolume", "--max-size=1", "--probe-error=OK", "--node-id="]
+    "bad",
+    [
+        *("--pool=fast", "--pool=fast=much", "--topology=zone", "--fault=CreateVolume", "--max-size=1", "--probe-error=OK", "--node-id="),
+        *("--capacity=much", "--capacity=1Gi --pool=fast=1Gi", "--volumes=/nowhere --node-id=zone/node"),
+        *("--kubelet-registration-dir=/registration", "--kubelet-socket-path=/csi.sock"),
+    ],
 )
 def test_bad_options_are_told_and_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: str) -> None:
     with pytest.raises(SystemExit) as caught:
-        main([f"--endpoint={tmp_path / 'csi.sock'}", "--node-id=node-a", bad])
+        main([f"--endpoint={tmp_path / 'csi.sock'}", "--node-id=node-a", *bad.split()])
     assert caught.value.code == 2
     assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "pools", "measured"),
+    [
+        pytest.param("", {"standard": 100 * 2**30}, False, id="a budget by default"),
+        pytest.param("--capacity=5Gi", {"standard": 5 * 2**30}, False, id="a budget"),
+        pytest.param("--capacity=0", {"standard": 0}, False, id="no room at all"),
+        pytest.param("--volumes=/v", {"standard": 100 * 2**30}, True, id="real volumes: the disk"),
+        pytest.param("--volumes=/v --capacity=5Gi", {"standard": 5 * 2**30}, False, id="real volumes with a budget"),
+        pytest.param("--volumes=/v --pool=fast=1Gi", {"fast": 2**30}, False, id="real volumes with pools"),
+    ],
+)
+def test_how_much_room_there_is_said_to_be(given: str, pools: dict[str, int], measured: bool) -> None:
+    spec = read_options(["--endpoint=/e", "--node-id=n", *given.split()]).spec
+    assert (spec.pools, spec.measured) == (pools, measured)
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "fsync"),
+    [
+        ("", None, False),
+        ("--state=/s --fsync", Path("/s"), True),
+        ("--volumes=/v", Path("/v/.journal"), True),
+        ("--volumes=/v --state=/s", Path("/s"), True),
+    ],
+)
+def test_real_volumes_have_a_journal_that_is_safe(given: str, state: Path | None, fsync: bool) -> None:
+    options = read_options(["--endpoint=/e", "--node-id=n", *given.split()])
+    assert (options.state, options.fsync) == (state, fsync)
+
+
+def test_what_does_not_agree_with_the_journal_is_said_at_the_start(tmp_path: Path) -> None:
+    endpoint, volumes = tmp_path / "csi.sock", tmp_path / "volumes"
+    (volumes / "node-a-vol-7" / "data").mkdir(parents=True)
+    with process(serve_driver(endpoint, f"--volumes={volumes}"), endpoint=endpoint, log=tmp_path / "log"):
+        pass
+    assert f"serve_driver: {volumes / 'node-a-vol-7'} holds data and is no volume" in (tmp_path / "log").read_text()
 
 
 def test_only_a_socket_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,3 +287,97 @@ def test_only_a_socket_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_path_too_long_for_a_socket_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--endpoint={tmp_path / ('x' * 108)}", "--node-id=node-a"]) == 1
     assert "too long" in capsys.readouterr().err
+
+
+def test_it_stops_when_asked_before_it_has_begun(tmp_path: Path) -> None:
+    with slow_to_import(tmp_path, serve_driver(tmp_path / "csi.sock")) as child:
+        child.terminate()
+        assert child.wait(5) == 0
+
+
+@pytest.mark.slow
+def test_as_process_1_it_stops_when_asked_before_it_has_begun(tmp_path: Path) -> None:
+    """Without a handler the kernel keeps the signal from it, and it is killed after the pod's whole grace period."""
+    namespaces_or_skip()
+    of_its_own = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    with slow_to_import(tmp_path, [*of_its_own, *serve_driver(tmp_path / "csi.sock")]) as outer:
+        (first,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        os.kill(int(first), signal.SIGTERM)
+        assert outer.wait(5) == 0
+
+
+@contextlib.contextmanager
+def slow_to_import(folder: Path, command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """In the block the process has begun to import what takes its time, and gets no further."""
+    (folder / "grpc.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{Path(__file__).resolve().parents[2]}"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"importing\n"
+            yield child
+        finally:
+            child.kill()
+
+
+# ---- the kubelet ----
+
+
+@contextlib.contextmanager
+def registered_driver(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    options = (f"--kubelet-registration-dir={folder}", "--kubelet-socket-path=/var/lib/kubelet/plugins/local/csi.sock")
+    endpoint = folder / "csi.sock"
+    with process(serve_driver(endpoint, *options), endpoint=endpoint, log=folder / "log") as child:
+        yield child
+
+
+async def kubelet_calls(socket: Path, method: str, request: Message, answer: Any) -> Any:
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        path = f"/pluginregistration.Registration/{method}"
+        call = channel.unary_unary(path, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString)
+        return await call(request, timeout=5.0, wait_for_ready=True)
+
+
+def test_the_kubelet_learns_where_the_driver_is(tmp_path: Path) -> None:
+    socket = tmp_path / "local.csi-node-sidecar.io-reg.sock"
+    with contextlib.closing(unix_socket(socket)):
+        assert socket.is_socket(), "a killed driver leaves its socket behind"
+
+    async def scene(child: "subprocess.Popen[bytes]") -> None:
+        for _ in range(2):  # a kubelet that is started anew asks anew
+            info = await kubelet_calls(socket, "GetInfo", kubelet.InfoRequest(), kubelet.PluginInfo)
+            assert (info.type, info.name) == ("CSIPlugin", "local.csi-node-sidecar.io")
+            assert (info.endpoint, list(info.supported_versions)) == ("/var/lib/kubelet/plugins/local/csi.sock", ["1.0.0"])
+            done = kubelet.RegistrationStatus(plugin_registered=True)
+            await kubelet_calls(socket, "NotifyRegistrationStatus", done, kubelet.RegistrationStatusResponse)
+        assert child.poll() is None
+
+    with registered_driver(tmp_path) as child:
+        run(scene(child))
+        child.terminate()
+        assert child.wait(5) == 0
+    assert not socket.exists()
+    assert (tmp_path / "log").read_text().count("the kubelet has registered") == 2
+
+
+def test_a_driver_that_the_kubelet_refuses_ends_with_its_reason(tmp_path: Path) -> None:
+    socket = tmp_path / "local.csi-node-sidecar.io-reg.sock"
+    no = kubelet.RegistrationStatus(plugin_registered=False, error="another driver has this name")
+    with registered_driver(tmp_path) as child:
+        run(kubelet_calls(socket, "NotifyRegistrationStatus", no, kubelet.RegistrationStatusResponse))
+        assert child.wait(5) == 1
+    assert not socket.exists()
+    last = (tmp_path / "log").read_text().splitlines()[-1]
+    assert last == "serve_driver: the kubelet refuses to register the driver: another driver has this name"
+
+
+def test_a_folder_of_registrations_that_is_missing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [f"--kubelet-registration-dir={tmp_path / 'none'}", "--kubelet-socket-path=/csi.sock"]
+    assert main([f"--endpoint={tmp_path / 'csi.sock'}", "--node-id=node-a", *options]) == 1
+    assert f"the folder {tmp_path / 'none'} for a socket is missing" in capsys.readouterr().err
+
+
+def unix_socket(path: Path) -> socketlib.socket:
+    bound = socketlib.socket(socketlib.AF_UNIX)
+    bound.bind(str(path))
+    return bound
