@@ -1,0 +1,132 @@
+"""The two bases that the Dockerfile is built on here: Debian's Python with what wheels link to, and the same with venv and a shell.
+
+The first is what ends up on nodes: no shell, no package manager, no installer. Official Python images do as well (the Dockerfile's
+default); these are made where no registry is at hand. What is in them is told in /var/lib/dpkg/status.d, where scanners look for it.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from images import cache, debian
+from images.oci import write_archive
+
+RUN = ("python3", "python-is-python3", "libstdc++6", "ca-certificates", "base-files", "media-types")
+BUILD = (*RUN, "python3-venv", "dash")
+# Needed by maintainer scripts alone, which never run here, or by what is left out for that reason.
+LEFT_OUT = (
+    "debconf",
+    "debianutils",
+    "dpkg",
+    "libacl1",
+    "libmd0",
+    "libpcre2-8-0",
+    "libselinux1",
+    "libzstd1",
+    "mawk",
+    "openssl",
+    "perl-base",
+    "tar",
+)
+# For people at a terminal, for other compilers and other character sets: Python brings its own tables.
+TRIMMED = (
+    "usr/games",
+    "usr/include",
+    "usr/lib/*/gconv",
+    "usr/share/bash-completion",
+    "usr/share/bug",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/locale",
+    "usr/share/man",
+    "usr/share/pixmaps",
+    "usr/src",
+)
+USERS = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n"
+GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+HOSTS_FIRST = "hosts: files dns\n"  # without this file glibc asks the name server even for localhost
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RECIPE = Path(__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    run: Path  # OCI archives
+    build: Path
+    packages: str  # name=version, one a line
+
+
+def provide(*, renew: bool = False) -> Base:
+    where = cache.folder()
+    content = cache.key(platform.machine(), _release(), *(file.read_bytes() for file in (RECIPE, Path(debian.__file__))))
+    folder = where / f"base-{content}"
+    if renew or not (folder / "packages").exists():
+        with cache.only_one_at_a_time(where):
+            if renew or not (folder / "packages").exists():
+                with cache.workshop(where) as bench:
+                    made = _make(bench)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    made.rename(folder)
+                for old in sorted(where.glob("base-*"), key=lambda path: path.stat().st_mtime)[:-2]:
+                    shutil.rmtree(old)
+    return Base(folder / "run.tar", folder / "build.tar", (folder / "packages").read_text())
+
+
+def _release() -> str:
+    return Path("/etc/os-release").read_text()
+
+
+def _make(bench: Path) -> Path:
+    cache.say("making the base image from Debian packages")
+    made = bench / "made"
+    made.mkdir()
+    versions = set()
+    for name, wanted in (("run", RUN), ("build", BUILD)):
+        packages = debian.fetch(wanted, bench / f"{name}-packages", lists=cache.folder() / "debian-lists", whole=True)
+        versions |= _furnish(bench / name, packages)
+        write_archive(made / f"{name}.tar", name=f"csi-node-sidecar-{name}-base:dev", root=bench / name, env={"PATH": PATH})
+    (made / "packages").write_text("".join(f"{version}\n" for version in sorted(versions)))
+    return made
+
+
+def _furnish(root: Path, packages: Sequence[Path]) -> set[str]:
+    """What the packages hold and what their scripts would have made; the names and versions of what went in."""
+    chosen = {package: paragraph for package in packages if _name(paragraph := debian.control(package)) not in LEFT_OUT}
+    debian.unpack(list(chosen), root)
+    _trim(root)
+    status = root / "var/lib/dpkg/status.d"
+    status.mkdir(parents=True)
+    for paragraph in chosen.values():
+        (status / _name(paragraph)).write_text(paragraph)
+    certificates = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
+    bundle = root / "etc/ssl/certs/ca-certificates.crt"
+    bundle.parent.mkdir(parents=True, exist_ok=True)
+    bundle.write_text("".join(file.read_text() for file in certificates))
+    # Where Debian's OpenSSL looks; these links come with its command line, which is left out.
+    (root / "usr/lib/ssl").mkdir(exist_ok=True)
+    (root / "usr/lib/ssl/certs").symlink_to("/etc/ssl/certs")
+    (root / "usr/lib/ssl/cert.pem").symlink_to("/etc/ssl/certs/ca-certificates.crt")
+    (root / "etc/passwd").write_text(USERS)
+    (root / "etc/group").write_text(GROUPS)
+    (root / "etc/nsswitch.conf").write_text(HOSTS_FIRST)
+    return {f"{_name(paragraph)}={debian.field(paragraph, 'Version')}" for paragraph in chosen.values()}
+
+
+def _name(paragraph: str) -> str:
+    return debian.field(paragraph, "Package")
+
+
+def _trim(root: Path) -> None:
+    for pattern in TRIMMED:
+        for path in root.glob(pattern):
+            shutil.rmtree(path)
+    # Of the documentation only the licences stay: they must go where the programs go.
+    for path in sorted((root / "usr/share/doc").rglob("*"), reverse=True):
+        if path.is_symlink() or (path.is_file() and path.name != "copyright"):
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()

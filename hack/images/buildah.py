@@ -1,0 +1,157 @@
+"""A Dockerfile becomes a folder: by buildah, which needs no daemon; Debian's is unpacked into the cache unless the machine has one.
+
+Only the tool is wrapped here. What is built on what, and what becomes of the folder, is `parts`'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from images import cache, debian, pip_settings
+from images.failure import Failure
+
+ALWAYS_LENT = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
+# Whatever is pulled here was made here, a moment ago.
+POLICY = {"default": [{"type": "insecureAcceptAnything"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    root: Path
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    env: dict[str, str]
+    labels: dict[str, str]
+    user: str
+    workdir: str
+
+
+class Buildah:
+    """One store of images and containers, which is gone with the folder it is in."""
+
+    def __init__(self, program: Path, bench: Path) -> None:
+        self._program = program
+        self._bench = bench
+        policy = bench / "policy.json"
+        policy.write_text(json.dumps(POLICY))
+        self._trust = ("--signature-policy", str(policy))
+        # Neither the machine's settings nor its images: the same Dockerfile must give the same image.
+        settings = {"CONTAINERS_CONF": "", "CONTAINERS_STORAGE_CONF": '[storage]\ndriver = "vfs"\n', "CONTAINERS_REGISTRIES_CONF": ""}
+        self._environment = dict(os.environ)
+        for variable, content in settings.items():
+            file = bench / variable.lower()
+            file.write_text(content)
+            self._environment[variable] = str(file)
+
+    def build(self, context: Path, arguments: Mapping[str, Path]) -> Built:
+        """Build the context's Dockerfile, its build arguments being OCI archives to build on."""
+        words = [word for name, archive in arguments.items() for word in ("--build-arg", f"{name}=oci-archive:{archive}")]
+        # Processes are only kept apart by chroot: what runs is our own Dockerfile, and it needs the machine's network for its packages.
+        words += ["--isolation", "chroot", "--network", "host", *self._trust]
+        words += ["--file", str(context / "Dockerfile"), "--tag", "built"]
+        with pip_settings.as_mounts(self._bench) as mounts:
+            self._run("build", *words, *(word for mount in mounts for word in ("--volume", mount)), str(context))
+            lent = [mount.split(":")[1] for mount in mounts]
+        config = json.loads(self._run("inspect", "--type", "image", "built"))["OCIv1"]["config"]
+        container = self._run("from", *self._trust, "built").strip()
+        root = Path(self._run("mount", container).strip())
+        take_back(root, [*lent, *ALWAYS_LENT])
+        return _built(root, config)
+
+    def _run(self, command: str, *words: str) -> str:
+        places = ["--root", str(self._bench / "store"), "--runroot", str(self._bench / "run"), "--storage-driver", "vfs"]
+        done = subprocess.run(
+            [str(self._program), *places, command, *words],
+            check=False,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=self._environment,
+        )
+        if done.returncode:
+            raise Failure(f"buildah {command} failed:\n{_last_lines(done.stdout + done.stderr)}")
+        return done.stdout
+
+
+def take_back(root: Path, lent: Sequence[str]) -> None:
+    """What was lent to a RUN of the last stage was mounted on empty files, made for that and left behind."""
+    for name in lent:
+        file = root / name.lstrip("/")
+        if file.is_file() and not file.is_symlink() and not file.stat().st_size:
+            file.unlink()
+
+
+def _built(root: Path, config: Mapping[str, Any]) -> Built:
+    return Built(
+        root,
+        tuple(config.get("Entrypoint") or ()),
+        tuple(config.get("Cmd") or ()),
+        dict(pair.split("=", 1) for pair in config.get("Env") or ()),
+        {name: value for name, value in (config.get("Labels") or {}).items() if not name.startswith("io.buildah.")},
+        config.get("User") or "",
+        config.get("WorkingDir") or "/",
+    )
+
+
+@contextmanager
+def opened(bench: Path) -> Iterator[Buildah]:
+    if os.geteuid() != 0:
+        raise Failure("building from the Dockerfile needs root here (chroot, mounts); elsewhere use a container engine on it")
+    yield Buildah(program(), bench)
+
+
+def program() -> Path:
+    """The machine's buildah, or one unpacked in the cache. The lock is held by who builds."""
+    installed = shutil.which("buildah")
+    if installed:
+        return Path(installed)
+    where = cache.folder()
+    release = Path("/etc/os-release").read_text()
+    folder = where / f"buildah-{cache.key(release)}"
+    if not folder.exists():
+        cache.say("unpacking buildah")
+        fresh = where / ".building-buildah"
+        packages = debian.fetch(["buildah", "patchelf"], fresh / "packages", lists=where / "debian-lists", whole=False)
+        debian.unpack(packages, fresh / "root")
+        _let_it_find(fresh / "root", libraries=folder)
+        (fresh / "root").rename(folder)
+        shutil.rmtree(fresh)
+    return folder / "usr/bin/buildah"
+
+
+def _let_it_find(root: Path, *, libraries: Path) -> None:
+    """Tell the program where its libraries will be: it starts itself again with an empty environment, and from a copy in memory.
+
+    So neither LD_LIBRARY_PATH nor a path relative to the program would reach them; and libraries need libraries, which only RPATH
+    (not RUNPATH) covers.
+    """
+    patchelf = shutil.which("patchelf") or root / "usr/bin/patchelf"
+    folders = sorted({str(libraries / file.parent.relative_to(root)) for file in root.rglob("*.so.*")})
+    subprocess.run([patchelf, "--force-rpath", "--set-rpath", ":".join(folders), root / "usr/bin/buildah"], check=True)
+
+
+def _last_lines(output: str) -> str:
+    # A progress bar is many lines in one.
+    return "\n".join(f"  {line}" for line in re.sub(r"[^\n]*\r", "", output).splitlines()[-20:])
+
+
+def copied_from_context(dockerfile: str) -> Sequence[str]:
+    """What a Dockerfile takes from its context: the sources of COPY, unless they come from another stage."""
+    sources: list[str] = []
+    for line in re.sub(r"\\\n", " ", dockerfile).splitlines():
+        words = line.split()
+        if not words or words[0].upper() not in ("COPY", "ADD"):
+            continue
+        plain = [word for word in words[1:] if not word.startswith("--")]
+        if not any(word.startswith("--from=") for word in words):
+            sources += plain[:-1]
+    return sources

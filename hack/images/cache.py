@@ -1,0 +1,100 @@
+"""Where things are kept between runs, under which name, and who may write there: one run at a time, and nothing half-made."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KEPT = 4  # archives of one name: a cluster may still be loading the one before
+
+
+def folder() -> Path:
+    """Beside what hack/control-plane keeps, by the same rule."""
+    own = os.environ.get("CSI_NODE_SIDECAR_CACHE")
+    root = Path(own).absolute() if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "csi-node-sidecar"
+    images = root / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    return images
+
+
+def key(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(content)}:".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def key_of_files(paths: Iterable[Path], *, below: Path) -> str:
+    """Names, contents and whether they may be executed, of these files and of all files in these folders; bytecode does not count."""
+    digest = hashlib.sha256()
+    for file in sorted(found for path in paths for found in files_in(path)):
+        kind = f"-> {file.readlink()}" if file.is_symlink() else "x" if os.access(file, os.X_OK) else ""
+        digest.update(f"{file.relative_to(below)} {kind}\n".encode())
+        if not file.is_symlink():
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+def files_in(path: Path) -> Iterator[Path]:
+    if path.is_symlink() or path.is_file():
+        yield path
+    elif path.is_dir():
+        for entry in path.iterdir():
+            if entry.name != "__pycache__":
+                yield from files_in(entry)
+    else:
+        raise FileNotFoundError(path)
+
+
+@contextmanager
+def only_one_at_a_time(where: Path) -> Iterator[None]:
+    with (where / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run that is building in {where}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def workshop(where: Path) -> Iterator[Path]:
+    """A folder for what is only needed while building. What killed runs left is removed first: the lock is ours."""
+    for leftover in where.glob(".building-*"):
+        shutil.rmtree(leftover)
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=where) as made:
+        yield Path(made)
+
+
+def archive(name: str, content_key: str, make: Callable[[Path, Path], None]) -> Path:
+    """The archive of this content, made by `make(out, workshop)` unless it is there; older ones of that name go."""
+    where = folder()
+    out = where / f"{name}-{content_key}.tar"
+    if not out.exists():
+        with only_one_at_a_time(where):
+            if not out.exists():
+                with workshop(where) as bench:
+                    make(out, bench)
+                forget_old(where, name)
+    out.touch()  # what was asked for last goes last
+    return out
+
+
+def forget_old(where: Path, name: str) -> None:
+    dated = sorted(where.glob(f"{name}-????????????.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for old in dated[KEPT:]:
+        old.unlink()
+        old.with_suffix(".spdx.json").unlink(missing_ok=True)
+
+
+def say(message: str) -> None:
+    sys.stderr.write(f"image: {message}\n")
+    sys.stderr.flush()

@@ -1,0 +1,205 @@
+"""The images themselves, built from the Dockerfile as it is: what is in them, what is not, and that the programs in them run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import sidecar
+from tests.e2e.conftest import from_hack
+from tests.test_image import assert_is_spdx
+
+pytestmark = [pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[1]
+oci: ModuleType = from_hack("images.oci")
+parts: ModuleType = from_hack("images.parts")
+report: ModuleType = from_hack("images.report")
+sbom: ModuleType = from_hack("images.sbom")
+
+VENV = "opt/csi-node-sidecar"
+PROGRAM = f"/{VENV}/bin/csi-node-sidecar"
+PYTHON = f"/{VENV}/bin/python"
+# Its own files only, and of the machine the devices; nobody's rights, and nothing can be written.
+AS_NOBODY = (
+    'mount --bind "$0" "$0" && mount --rbind /dev "$0/dev" && mount -o remount,bind,ro "$0" && exec chroot --userspec=65534:65534 "$0" "$@"'
+)
+LOADED = """
+import sys, sidecar.process, sidecar.explain
+for name, module in sys.modules.items():
+    spec = getattr(module, "__spec__", None)
+    if spec and spec.has_location and spec.origin.endswith(".py"):
+        print(name, spec.cached)
+"""
+IMPORT_EXTENSIONS = """
+import importlib, pathlib, sysconfig
+for file in sorted(pathlib.Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so")):
+    importlib.import_module(file.name.partition(".")[0])
+    print(file.name)
+"""
+
+
+@dataclass(frozen=True)
+class Image:
+    archive: Path
+    root: Path
+    settings: dict[str, Any]
+    layers: list[str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(pair.split("=", 1) for pair in self.settings["Env"])
+
+    def run(self, *command: str, enter: str = report.IN_IMAGE) -> str:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", enter, str(self.root), *command],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.environment},
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine() -> None:
+    """Where images cannot be built, nobody shall overlook that these tests did not run."""
+    lacking = [tool for tool in ("apt-get", "dpkg-deb", "unshare") if not shutil.which(tool)]
+    lacking += ["root's rights"] if os.geteuid() else []
+    if not lacking:
+        return
+    why = f"NOT TESTED: the image, for want of {', '.join(lacking)}"
+    if os.environ.get("CI"):
+        pytest.fail(f"{why}\nCI must not pass without it", pytrace=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn(why, stacklevel=2)
+    pytest.skip(why)
+
+
+def unpacked(archive: Path, root: Path) -> Image:
+    with oci.opened(archive) as image, tarfile.open(fileobj=image.layer) as layer:
+        layer.extractall(root, filter="fully_trusted")
+        root.chmod(0o755)
+        return Image(archive, root, image.config["config"], image.config["rootfs"]["diff_ids"])
+
+
+@pytest.fixture(scope="module")
+def image(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    root = tmp_path_factory.mktemp("image")
+    yield unpacked(parts.sidecar(), root)
+    shutil.rmtree(root)
+
+
+def test_it_starts_as_the_dockerfile_says(image: Image) -> None:
+    text = re.sub(r"\\\n", "", (ROOT / "Dockerfile").read_text()).rpartition("\nFROM ")[2]
+    (said,) = re.findall(r"^ENV (.*)$", text, re.MULTILINE)
+    assert said.split() == [f"{name}={value}" for name, value in image.environment.items() if name != "PATH"]
+    assert image.settings["Entrypoint"] == [PROGRAM] == json.loads(text.strip().splitlines()[-1].removeprefix("ENTRYPOINT "))
+    assert "User" not in image.settings and "Cmd" not in image.settings
+
+
+@pytest.mark.parametrize("enter", [report.IN_IMAGE, AS_NOBODY], ids=["root", "nobody-read-only"])
+def test_the_program_runs(image: Image, enter: str) -> None:
+    assert image.run(PROGRAM, "--version", enter=enter) == f"csi-node-sidecar {sidecar.__version__}\n"
+
+
+def test_everything_it_loads_has_its_bytecode(image: Image) -> None:
+    modules = [line.split() for line in image.run(PYTHON, "-c", LOADED).splitlines()]
+    missing = [name for name, cached in modules if not (image.root / cached.lstrip("/")).is_file()]
+    assert len(modules) > 500 and missing == []
+    assert {name.rpartition(".opt-")[2] for _, name in modules} == {"2.pyc"}
+
+
+def test_bytecode_outlives_a_change_of_times(image: Image) -> None:
+    files = list((image.root / VENV).rglob("*.pyc"))
+    unchecked = (1).to_bytes(4, "little")  # PEP 552: by hash, and not compared
+    assert len(files) > 500 and {file.read_bytes()[4:8] for file in files} == {unchecked}
+
+
+def test_every_library_of_python_finds_what_it_links_to(image: Image) -> None:
+    assert len(image.run(PYTHON, "-c", IMPORT_EXTENSIONS).splitlines()) > 30
+
+
+def test_nothing_of_the_build_is_left(image: Image) -> None:
+    packages = {path.name for path in (image.root / VENV).glob("lib/python3*/site-packages/*")}
+    assert {"sidecar", "csi_proto", "grpc"} <= packages
+    assert packages.isdisjoint({"pip", "setuptools", "pkg_resources", "pytest", "hatchling", "tests", "grpc_tools", "psutil"})
+    names = {path.name for path in image.root.rglob("*") if not path.is_dir()}
+    assert {"csi-node-sidecar", "python3"} <= names
+    assert names.isdisjoint(
+        {"gcc", "cc", "pip", "pip3", "sh", "bash", "dpkg", "apt-get", "pip.conf", "resolv.conf", "hosts", "constraints.txt"}
+    )
+    empty = [name for name in ("src", "tmp", "root", "root/.cache", "var/cache/apt/archives") if any((image.root / name).glob("*"))]
+    assert empty == []
+
+
+def test_files_are_as_the_build_found_them_and_nowhere_is_its_machine_named(image: Image) -> None:
+    ours = (image.root / VENV).glob("lib/python3*/site-packages/sidecar")
+    (package,) = ours
+    assert (package / "cli.py").read_bytes() == (ROOT / "sidecar/cli.py").read_bytes()
+    told = [path for path in image.root.rglob("*") if path.is_file() and path.suffix in (".cfg", ".json", ".txt", ".conf", "")]
+    named = [path for path in told if path.stat().st_size < 2**20 and str(ROOT).encode() in path.read_bytes()]
+    assert len(told) > 100 and named == []
+
+
+def test_an_sbom_lists_what_was_pinned_and_the_packages_of_the_base(image: Image) -> None:
+    found = sbom.components(image.root)
+    assert_is_spdx(sbom.document(parts.SIDECAR, digest="sha256:" + "0" * 64, found=found))
+    pins = dict(line.split("==") for line in (ROOT / "hack/constraints.txt").read_text().splitlines() if "==" in line)
+    wheels = {simple(one.name): one.version for one in found if one.purl.startswith("pkg:pypi/")}
+    assert wheels.pop("csi-node-sidecar") == sidecar.__version__
+    assert {"grpcio", "protobuf", "kubernetes", "prometheus-client", "aiohttp"} <= set(wheels)
+    pinned = {simple(name): version for name, version in pins.items()}
+    assert {name: version for name, version in wheels.items() if pinned.get(name) != version} == {}
+    assert {"libc6", "libssl3", "libstdc++6", "ca-certificates"} <= {one.name for one in found if one.purl.startswith("pkg:deb/debian/")}
+
+
+def simple(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_authorities_are_known(image: Image) -> None:
+    script = "import ssl; print(len(ssl.create_default_context().get_ca_certs()))"
+    bundle = (image.root / "etc/ssl/certs/ca-certificates.crt").read_text()
+    assert int(image.run(PYTHON, "-c", script)) == bundle.count("BEGIN CERTIFICATE") > 100
+
+
+def test_the_drivers_image_is_the_same_files_started_otherwise(image: Image, tmp_path: Path) -> None:
+    with oci.opened(parts.driver()) as other:
+        assert other.config["rootfs"]["diff_ids"] == image.layers
+        entrypoint = other.config["config"]["Entrypoint"]
+    assert "--kubelet-registration-dir" in image.run(*entrypoint, "--help")
+
+
+def test_a_report_tells_sizes_starts_and_where_the_sbom_is(image: Image, tmp_path: Path) -> None:
+    text = report.of(image.archive, sbom_file=tmp_path / "sbom.json")
+    assert_is_spdx(json.loads((tmp_path / "sbom.json").read_text()))
+    unpacked_size, compressed = map(float, re.search(r"([\d.]+) MiB in \d+ files; ([\d.]+) MiB compressed", text).groups())  # type: ignore[union-attr]
+    assert 0 < compressed < unpacked_size
+    assert "| kubernetes |" in text and str(tmp_path / "sbom.json") in text
+    times = [int(number) for number in re.findall(r"(\d+) ms", text)]
+    assert len(times) == 3 and 0 < times[0] < times[1] <= times[2]
+
+
+def test_busybox_is_a_shell_with_its_tools(tmp_path: Path) -> None:
+    busybox = unpacked(parts.busybox(), tmp_path)
+    assert busybox.settings["Cmd"] == ["/bin/sh"] and busybox.environment == {"PATH": "/bin"}
+    enter = f'exec {shutil.which("chroot")} "$0" "$@"'  # its PATH is not the machine's
+    assert busybox.run("/bin/sh", "-c", "echo x >/tmp/f && cat /tmp/f && wget --help 2>&1 | head -n 1", enter=enter).startswith(
+        "x\nBusyBox"
+    )
