@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Carries connections into the network this runs in, from a socket that listens in another: a cluster's only door to the machine.
+
+    gate.py DESCRIPTOR ADDRESS PORT
+
+A listening socket stays in the network it was opened in, whoever holds it. A program of its own, with nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+
+async def main(descriptor: int, address: str, port: int) -> None:
+    async def accepted(inner: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        try:
+            outer, requests = await asyncio.open_connection(address, port)
+        except OSError:  # the server is away: so is this connection
+            answers.close()
+            return
+        await asyncio.gather(carry(inner, requests), carry(outer, answers))
+
+    server = await asyncio.start_server(accepted, sock=socket.socket(fileno=descriptor))
+    await server.serve_forever()
+
+
+async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Until one side ends; the other is told so."""
+    try:
+        while data := await source.read(1 << 16):
+            target.write(data)
+            await target.drain()
+    except OSError:
+        pass
+    target.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,100 @@
+"""What a cluster would leave behind on the machine, and how each of it goes: processes, cgroups, loop devices, folders.
+
+Mounts, networks and addresses are in no list here: they live in namespaces, and end with the processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kubelets import cgroups
+from kubelets.errors import ClusterError
+from kubelets.namespaces import all_processes, kill_all, run
+from kubelets.place import Place, ident_in
+from kubelets.progress import until
+
+
+def clear(place: Place) -> None:
+    """Everything of this cluster, however it was left; harmless where there is nothing."""
+    end_processes(idents(place.ident))
+    cgroups.remove(place.ident)
+    if place.folder.exists():
+        detach_loops(place.folder)
+        remove_folder(place)
+
+
+def sweep() -> None:
+    """Cgroups of clusters that nobody will ever take down: their processes have ended, and so did those who started them."""
+    alive = {ident for _, arguments in all_processes() for argument in arguments if (ident := ident_in(argument))}
+    for cgroup in cgroups.ours():
+        ident = ident_in(cgroup.name)
+        if ident and ident not in alive:
+            cgroups.remove(ident)
+
+
+def idents(ident: str) -> list[str]:
+    """A cluster's and its nodes', as far as there are processes."""
+    found = {argument for _, arguments in all_processes() for argument in arguments}
+    return sorted(argument for argument in found if ident_in(argument) == ident)
+
+
+def end_processes(idents: Sequence[str]) -> None:
+    """The first process of a namespace ends last, so that when it is gone, all are."""
+
+    def alive() -> list[int]:
+        return [pid for pid, arguments in all_processes() if any(ident in arguments for ident in idents)]
+
+    def ended() -> bool:
+        kill_all(alive())  # again and again: one may have been about to start another
+        return not alive()
+
+    until(ended, f"the end of {', '.join(idents)}", seconds=30)
+
+
+def detach_loops(folder: Path) -> None:
+    """Loop devices are the machine's, and outlive those who asked for them. They are told by the file behind: its path is gone."""
+    loops = _loops()
+    if not loops:
+        return
+    ours = {(info.st_dev, info.st_ino) for info in map(os.lstat, _files_below(folder))}
+    for device, file in loops.items():
+        if file in ours:
+            run(["losetup", "--detach", device])
+
+
+def _loops() -> dict[str, tuple[int, int]]:
+    """Each device's file, as the numbers of its file system and of itself."""
+    listed = run(["losetup", "--list", "--json", "--output", "NAME,BACK-MAJ:MIN,BACK-INO"])
+    rows = json.loads(listed)["loopdevices"] if listed else []
+    return {row["name"]: (os.makedev(*map(int, row["back-maj:min"].split(":"))), int(row["back-ino"])) for row in rows}
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
+
+
+def remove_folder(place: Place) -> None:
+    """Only what a cluster has made: of a folder that is somebody's, and of what somebody has mounted in ours, nothing is touched."""
+    mounted = [point for point in mount_points() if Path(point).is_relative_to(place.folder)]
+    if mounted:
+        raise ClusterError(f"{place.folder} stays, as something is mounted there: umount {' '.join(mounted)}")
+    content = [entry for entry in place.folder.iterdir() if entry != place.mark]
+    if content and not place.mark.exists():
+        raise ClusterError(f"{place.folder} is not a cluster's: name another one in --dir, or an empty one")
+    for entry in content:
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    place.mark.unlink(missing_ok=True)  # last, for whoever goes on with this if we are killed now
+    place.folder.rmdir()
+
+
+def mount_points() -> list[str]:
+    table = Path("/proc/self/mounts").read_text().splitlines()
+    return [line.split()[1].encode().decode("unicode_escape") for line in table]

@@ -1,0 +1,116 @@
+"""One cluster with real kubelets for all tests here; where the machine cannot hold one, they are skipped aloud, and in CI they fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.cluster.scenes import Installation, image_archives
+from tests.e2e.conftest import from_hack
+from tests.e2e.controlplane import REPOSITORY
+
+kubelets: ModuleType = from_hack("kubelets.cluster")
+errors: ModuleType = from_hack("kubelets.errors")
+BUSYBOX = "busybox:dev"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/cluster/" in item.nodeid:
+            item.add_marker(pytest.mark.real_api)
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def machine() -> None:
+    """A machine that can hold a cluster; without it nothing of this folder is tested, and nobody shall overlook that."""
+    needs = from_hack("kubelets.needs")
+    try:
+        needs.check(REPOSITORY)
+    except errors.MachineLacks as lack:
+        refuse(str(lack))
+
+
+def refuse(why: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"{why}\nCI must not pass without the cluster", pytrace=False)
+    message = f"NOT TESTED: {why}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # elsewhere they are errors; this one is to be read in the summary
+        warnings.warn(message, stacklevel=2)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def archive() -> Callable[..., list[Path]]:
+    """Images by their names in hack/image, built on first use."""
+
+    def build(*names: str) -> list[Path]:
+        command = [sys.executable, str(REPOSITORY / "hack" / "image"), *names]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=540)
+        return [Path(line) for line in done.stdout.splitlines()]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def cluster(machine: None, archive: Callable[..., list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two nodes with a busybox. It is leashed: killed though we may be, it ends with us."""
+    folder = tmp_path_factory.mktemp("cluster") / "state"
+    running = kubelets.Cluster.up(nodes=2, name=f"tests-{os.getpid()}", folder=folder, leashed=True)
+    try:
+        running.load(*archive("busybox"))
+        yield running
+    finally:
+        running.down()
+
+
+def pod(
+    name: str, *command: str, node: str = "", spec: dict[str, Any] | None = None, container: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """A pod with one busybox that ends at once when it is asked to."""
+    one = {"name": "main", "image": BUSYBOX, "imagePullPolicy": "IfNotPresent", "command": list(command), **(container or {})}
+    placed = {"nodeName": node} if node else {}
+    body = {"containers": [one], "terminationGracePeriodSeconds": 0, **placed, **(spec or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def hack_cluster(*arguments: str, seconds: float = 120.0, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The command as somebody at a shell gives it."""
+    command: Sequence[str] = [sys.executable, str(REPOSITORY / "hack" / "cluster"), *arguments]
+    return subprocess.run(command, input=input, capture_output=True, text=True, check=False, timeout=seconds)
+
+
+@pytest.fixture(scope="session")
+def loaded(cluster: Any) -> Installation:
+    """All images are there, and nothing is installed yet."""
+    cluster.load(*image_archives())
+    return Installation(cluster)
+
+
+@pytest.fixture
+def installed(loaded: Installation) -> Iterator[Installation]:
+    """deploy/base runs on all nodes; what it leaves on their disks must be on the books, after every test."""
+    loaded.install()
+    yield loaded
+    loaded.check_books()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test shows what the nodes logged last: their disks are gone when somebody wants to look."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    running = getattr(item, "funcargs", {}).get("cluster")
+    if report.when == "call" and report.failed and running is not None:
+        for node in running.nodes:
+            lines = (node.place.disk / "var/log/kubelet.log").read_text(errors="replace").splitlines()
+            report.sections.append((f"kubelet of {node.name}", "\n".join(line[:400] for line in lines[-40:])))
