@@ -1,0 +1,93 @@
+"""The component swaps the image of external-provisioner, whatever its DaemonSet looks like, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.manifests import DEPLOY, Json, rendered, the
+
+pytestmark = pytest.mark.real_api
+
+OURS = "csi-node-sidecar:dev"
+DIGEST = "@sha256:" + "0123456789abcdef" * 4
+UPSTREAM = "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0"
+# As the distributed example of upstream's hostpath driver has it: flags, environment, and a privileged container.
+SIDECAR: Json = {
+    "name": "csi-provisioner",
+    "image": UPSTREAM,
+    "args": ["-v=5", "--csi-address=/csi/csi.sock", "--feature-gates=Topology=true", "--enable-capacity", "--node-deployment=true"],
+    "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+    "securityContext": {"privileged": True},
+    "volumeMounts": [{"name": "socket-dir", "mountPath": "/csi"}],
+}
+
+
+def daemon_set(*provisioners: Json) -> Json:
+    others = [
+        {"name": "node-driver-registrar", "image": "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.15.0"},
+        {"name": "driver", "image": f"example.com/csi-provisioner/driver:v1{DIGEST}", "ports": [{"containerPort": 9898}]},
+        {"name": "liveness-probe", "image": "registry.k8s.io/sig-storage/livenessprobe:v2.17.0"},
+    ]
+    pod = {
+        "containers": [*others[:1], *provisioners, *others[1:]],
+        "volumes": [{"name": "socket-dir", "hostPath": {"path": "/var/lib/kubelet/plugins/x", "type": "DirectoryOrCreate"}}],
+    }
+    labels = {"app": "plugin"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "plugin", "namespace": "default", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
+
+
+def swapped(work: Path, item: Json, **more: object) -> Json:
+    """The DaemonSet as the user's own kustomization renders it, once the component is named there."""
+    component = os.path.relpath(DEPLOY / "components" / "drop-in", work)
+    (work / "driver.yaml").write_text(yaml.safe_dump(item))
+    (work / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["driver.yaml"], "components": [component], **more}))
+    return the("DaemonSet", rendered(work))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        UPSTREAM,
+        f"registry.k8s.io/sig-storage/csi-provisioner{DIGEST}",
+        f"registry.k8s.io/sig-storage/csi-provisioner:v6.3.0{DIGEST}",
+        "quay.io/k8scsi/csi-provisioner:v1.6.0",
+        "mirror.example:5000/kubernetes-csi/external-provisioner:v5.0.1-eks-1",
+        "csi-provisioner",
+    ],
+)
+@pytest.mark.parametrize("name", ["csi-provisioner", "provisioner", "external-provisioner"])
+def test_the_image_changes_and_nothing_else(tmp_path: Path, name: str, image: str) -> None:
+    before = daemon_set({**SIDECAR, "name": name, "image": image})
+    expected = copy.deepcopy(before)
+    expected["spec"]["template"]["spec"]["containers"][1]["image"] = OURS
+    assert swapped(tmp_path, before) == expected
+
+
+@pytest.mark.parametrize(
+    "image", ["example.com/my-csi-provisioner:v1", "example.com/csi-provisioner-exporter:v1", "example.com/csi-attacher:v1"]
+)
+def test_another_image_stays(tmp_path: Path, image: str) -> None:
+    before = daemon_set({**SIDECAR, "image": image})
+    assert swapped(tmp_path, before) == before
+
+
+def test_the_user_says_where_our_image_comes_from(tmp_path: Path) -> None:
+    images = [{"name": "csi-node-sidecar", "newName": "registry.example/csi-node-sidecar", "newTag": "v1.0.0"}]
+    after = swapped(tmp_path, daemon_set(SIDECAR), images=images)
+    assert after["spec"]["template"]["spec"]["containers"][1]["image"] == "registry.example/csi-node-sidecar:v1.0.0"
+
+
+def test_a_kustomization_of_the_user_s_own_names_our_base_and_the_component_changes_nothing_in_it(tmp_path: Path) -> None:
+    base, component = (os.path.relpath(DEPLOY / part, tmp_path) for part in ("base", "components/drop-in"))
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [base], "components": [component]}))
+    assert rendered(tmp_path) == rendered(DEPLOY / "base")

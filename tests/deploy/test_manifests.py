@@ -1,0 +1,156 @@
+"""What lies in deploy/ renders, is what a real API server takes to the letter, and asks for no more than the README says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sidecar.config import Parsed, parse
+from sidecar.simulation.options import read_options
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, kustomizations, rendered, the, written
+from tests.e2e.controlplane import REPOSITORY, ControlPlane, ControlPlaneError
+
+UPSTREAM = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"
+DRY_RUN = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
+FOLDERS = [pytest.param(folder, id=str(folder.relative_to(DEPLOY))) for folder in kustomizations()]
+
+
+# --- the API server's opinion -----------------------------------------------------------------------------------------
+
+
+def take(plane: ControlPlane, objects: list[Json]) -> str:
+    """What the server says to a dry run. Namespaces are made: nothing can be tried in one that is not there."""
+    for namespace in (item for item in objects if item["kind"] == "Namespace"):
+        plane.apply(yaml.safe_dump(namespace))
+    return plane.kubectl(*DRY_RUN, input=yaml.safe_dump_all(objects))
+
+
+@pytest.mark.real_api
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_api_server_takes_every_object(plane: ControlPlane, folder: Path) -> None:
+    objects = rendered(folder)
+    assert take(plane, objects).count("serverside-applied (server dry run)") == len(objects) > 0
+
+
+@pytest.mark.real_api
+@pytest.mark.parametrize("kind", ["DaemonSet", "CSIDriver", "StorageClass", "ClusterRole", "PodMonitor", "PrometheusRule"])
+def test_a_field_that_is_not_there_is_refused(plane: ControlPlane, kind: str) -> None:
+    """Or the test above would say nothing."""
+    objects = rendered(DEPLOY / "overlays" / "monitored")
+    item = next(item for item in objects if item["kind"] == kind)
+    item.get("spec", item)["mispelt"] = "x"
+    with pytest.raises(ControlPlaneError, match="mispelt"):
+        take(plane, [item for item in objects if item["kind"] == "Namespace"] + [item])
+
+
+@pytest.mark.real_api
+def test_the_base_can_be_applied_twice_and_be_removed(plane: ControlPlane) -> None:
+    for _ in range(2):
+        plane.kubectl("apply", "-k", str(DEPLOY / "base"))
+    plane.kubectl("delete", "-k", str(DEPLOY / "base"), "--wait=false")
+    plane.kubectl("wait", "--for=delete", f"csidriver/{DRIVER}", "storageclass/local-late", "clusterrole/csi-node-sidecar", "--timeout=30s")
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+
+def granted(rules: Iterable[Json]) -> set[tuple[str, str, str]]:
+    assert not any(rule.keys() - {"apiGroups", "resources", "verbs"} for rule in rules)
+    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_the_rights_are_those_of_upstream_s_sample(kind: str) -> None:
+    ours, upstream = written("base", "rbac.yaml"), list(yaml.safe_load_all(UPSTREAM.read_text()))
+    assert granted(the(kind, ours)["rules"]) == granted(the(kind, upstream)["rules"])
+
+
+def test_they_are_given_to_the_account_the_pods_run_under() -> None:
+    ours = written("base", "rbac.yaml")
+    account = {"kind": "ServiceAccount", "name": the("ServiceAccount", ours)["metadata"]["name"], "namespace": NAMESPACE}
+    for kind in ("ClusterRole", "Role"):
+        binding = the(f"{kind}Binding", ours)
+        assert binding["subjects"] == [account]
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, the(kind, ours)["metadata"]["name"])
+    pod = the("DaemonSet", written("base", "daemonset.yaml"))["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+
+
+# --- the DaemonSet ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def daemon_set() -> Json:
+    return the("DaemonSet", written("base", "daemonset.yaml"))
+
+
+def downward(container: Json) -> dict[str, str]:
+    return {item["name"]: item["valueFrom"]["fieldRef"]["fieldPath"] for item in container["env"]}
+
+
+def test_the_sidecar_takes_its_flags_without_a_warning(daemon_set: Json) -> None:
+    container = containers(daemon_set)["csi-provisioner"]
+    assert downward(container) == {"NODE_NAME": "spec.nodeName", "NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"}
+    parsed = parse(container["args"], dict.fromkeys(downward(container), "x"))
+    assert isinstance(parsed, Parsed)
+    assert parsed.warnings == ()
+    assert parsed.config.enable_capacity
+    assert parsed.config.http_listen == ("", container["ports"][0]["containerPort"])
+    grace = daemon_set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert parsed.config.shutdown_timeout < grace
+
+
+def test_the_driver_takes_its_flags(daemon_set: Json) -> None:
+    options = read_options([word.replace("$(NODE_NAME)", "n1") for word in containers(daemon_set)["driver"]["args"]])
+    assert (options.spec.name, options.spec.node_id) == (DRIVER, "n1")
+    assert options.fsync and options.state is not None
+    assert options.volumes is not None and options.state.is_relative_to(options.volumes)
+
+
+def test_both_look_at_one_socket_which_is_where_the_kubelet_looks(daemon_set: Json) -> None:
+    pod = daemon_set["spec"]["template"]["spec"]
+    both = containers(daemon_set)
+    driver, sidecar = (
+        dict(word.removeprefix("--").partition("=")[::2] for word in both[name]["args"]) for name in ("driver", "csi-provisioner")
+    )
+    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+    mounts = {name: {mount["mountPath"]: on_host[mount["name"]] for mount in both[name]["volumeMounts"]} for name in both}
+    assert driver["endpoint"] == sidecar["csi-address"] == "/csi/csi.sock"
+    assert mounts["driver"]["/csi"] == mounts["csi-provisioner"]["/csi"] == str(Path(driver["kubelet-socket-path"]).parent)
+    assert mounts["driver"][driver["kubelet-registration-dir"]] == "/var/lib/kubelet/plugins_registry"
+    # Volumes and their journal outlive the pod, and mounts have one path inside and outside.
+    for path in (driver["volumes"], "/var/lib/kubelet/pods/x"):
+        assert any(Path(path).is_relative_to(inside) and inside == outside for inside, outside in mounts["driver"].items())
+
+
+def test_only_the_driver_is_privileged(daemon_set: Json) -> None:
+    secured = containers(daemon_set)["csi-provisioner"]["securityContext"]
+    assert "privileged" not in secured
+    assert secured["capabilities"] == {"drop": ["ALL"]}
+    assert secured["readOnlyRootFilesystem"] and not secured["allowPrivilegeEscalation"]
+    for name, container in containers(daemon_set).items():
+        propagated = [mount["name"] for mount in container["volumeMounts"] if "mountPropagation" in mount]
+        assert propagated == (["pods"] if name == "driver" else [])
+        assert not any(mount.get("readOnly") for mount in container["volumeMounts"])  # the journal lies beside the socket
+
+
+def test_the_sidecar_has_128_MiB(daemon_set: Json) -> None:
+    assert containers(daemon_set)["csi-provisioner"]["resources"]["limits"] == {"memory": "128Mi"}
+
+
+def test_every_driver_name_is_the_same() -> None:
+    classes = written("base", "storageclasses.yaml")
+    assert the("CSIDriver", written("base", "csidriver.yaml"))["metadata"]["name"] == DRIVER
+    assert {item["metadata"]["name"]: item["volumeBindingMode"] for item in classes} == {
+        "local-late": "WaitForFirstConsumer",
+        "local-immediate": "Immediate",
+    }
+    assert {item["provisioner"] for item in classes} == {DRIVER}
+
+
+def test_the_example_asks_for_a_class_of_the_base() -> None:
+    templates = the("StatefulSet", written("examples", "statefulset", "statefulset.yaml"))["spec"]["volumeClaimTemplates"]
+    assert [item["spec"]["storageClassName"] for item in templates] == ["local-late"]

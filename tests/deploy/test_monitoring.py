@@ -1,0 +1,226 @@
+"""Alerts and dashboard ask for what the running program serves, and each alert fires when it should and leads to its runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar.observe.metrics import Metrics
+from tests.deploy.manifests import DEPLOY, Json, the, written
+from tests.deploy.promql import Matcher, grouped_by, selectors
+from tests.e2e.actors import LATE, OurDriver, Sidecar, claim, storage_class
+from tests.e2e.controlplane import REPOSITORY, ControlPlane, until
+
+MONITORING = DEPLOY / "components" / "monitoring"
+RULES = [
+    rule for group in the("PrometheusRule", written("components", "monitoring", "alerts.yaml"))["spec"]["groups"] for rule in group["rules"]
+]
+DASHBOARD: Json = json.loads((MONITORING / "dashboard.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+# What Prometheus adds to each series: its own series of a target, and the target's labels, as the PodMonitor sets them.
+PROMETHEUS_OWN = {"up"}
+TARGET_LABELS = {"namespace", "pod", "node", "job"}
+# Said by an API server under a load that is not to be had here; test_a_refusal_is_labelled_429 stands in.
+NOT_TO_BE_HAD = ("csi_node_sidecar_api_requests_total", Matcher("code", "=", "429"))
+
+alerts = pytest.mark.parametrize("rule", [pytest.param(rule, id=rule["alert"]) for rule in RULES])
+panels = pytest.mark.parametrize("panel", [pytest.param(panel, id=panel["title"]) for panel in PANELS])
+
+Page = dict[str, list[dict[str, str]]]
+
+
+# --- a program that has met with everything ---------------------------------------------------------------------------
+
+CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
+NODE = "n1"
+
+
+@pytest.fixture(scope="module")
+def page(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """The labels of each series on /metrics, once a volume was made and deleted and each had failed before."""
+    work = tmp_path_factory.mktemp("page")
+    faults = [f"--fault={method}:times=1,fail=INTERNAL" for method in ("CreateVolume", "DeleteVolume")]
+    args = ["--enable-capacity", "--capacity-ownerref-level=-1"]
+    with OurDriver(work, node=NODE, name="page.csi-node-sidecar.io", args=faults) as driver:
+        plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class("page", driver.driver, LATE))
+        given = {"node": NODE, "address": driver.socket, "kubeconfig": plane.kubeconfig, "environ": {"NAMESPACE": "default"}}
+        with Sidecar(work, args=args, **given) as sidecar:  # type: ignore[arg-type]
+            sidecar.until_ready()
+            plane.request("POST", CLAIMS, claim("page", "page", annotations={"volume.kubernetes.io/selected-node": NODE}))
+            until(lambda: plane.request("GET", f"{CLAIMS}/page")["status"]["phase"] == "Bound", "the claim is bound", seconds=30)
+            plane.request("DELETE", f"{CLAIMS}/page")
+            until(lambda: not plane.request("GET", VOLUMES)["items"], "the volume is gone", seconds=30)
+            until(lambda: sidecar.metric("csistoragecapacities_desired_current") == 1, "capacity is published", seconds=30)
+            status, text = sidecar.page("/metrics")
+            assert status == 200
+    plane.request("DELETE", "/apis/storage.k8s.io/v1/storageclasses/page")
+    found: Page = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name].append(sample.labels)
+    yield found
+
+
+def check(page: Page, expression: str) -> None:
+    """Every series is served, and so is every label it is chosen or grouped by."""
+    asked = [selector for selector in selectors(expression) if selector.metric not in PROMETHEUS_OWN]
+    known = set(TARGET_LABELS)
+    for selector in asked:
+        assert selector.metric in page, f"{selector.metric} is not on /metrics"
+        known |= set().union(*page[selector.metric])
+        for matcher in selector.matchers:
+            if matcher.label in TARGET_LABELS or (selector.metric, matcher) == NOT_TO_BE_HAD:
+                continue
+            values = [labels[matcher.label] for labels in page[selector.metric] if matcher.label in labels]
+            assert values, f"{selector.metric} has no label {matcher.label}"
+            assert any(map(matcher.fits, values)), f"{selector.metric}: no {matcher.label} of {values} fits {matcher.value}"
+    assert grouped_by(expression) <= known
+
+
+@pytest.mark.real_api
+@alerts
+def test_an_alert_asks_for_series_that_the_program_serves(page: Page, rule: Json) -> None:
+    check(page, rule["expr"])
+
+
+@pytest.mark.real_api
+@panels
+def test_a_panel_asks_for_series_that_the_program_serves(page: Page, panel: Json) -> None:
+    for target in panel["targets"]:
+        check(page, target["expr"])
+        assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= grouped_by(target["expr"])
+
+
+@pytest.mark.real_api
+def test_the_choice_of_nodes_too(page: Page) -> None:
+    query = next(item["query"] for item in DASHBOARD["templating"]["list"] if item["name"] == "node")
+    metric, label = re.fullmatch(r"label_values\((\w+)\{[^}]*\}, (\w+)\)", query).groups()  # type: ignore[union-attr]
+    assert metric in page and label in TARGET_LABELS
+
+
+@pytest.mark.real_api
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'rate(csi_node_sidecar_no_such_total{job="x"}[5m])',
+        'csi_node_sidecar_ready{scope=~"cache/.+"}',
+        'workqueue_depth{nom="claims"}',
+        "sum by (colour) (workqueue_depth)",
+        "smu(workqueue_depth)",
+    ],
+)
+def test_a_wrong_one_is_found(page: Page, expression: str) -> None:
+    with pytest.raises(AssertionError):
+        check(page, expression)
+
+
+def test_a_refusal_is_labelled_429() -> None:
+    metrics = Metrics("0")
+    metrics.api_request("get", "pods", 429, 0.1)
+    assert b'csi_node_sidecar_api_requests_total{code="429"' in metrics.render()[0]
+
+
+# --- the PodMonitor ---------------------------------------------------------------------------------------------------
+
+
+def test_the_pod_monitor_finds_the_pods_and_sets_the_labels_that_are_asked_for() -> None:
+    spec = the("PodMonitor", written("components", "monitoring", "podmonitor.yaml"))["spec"]
+    template = the("DaemonSet", written("base", "daemonset.yaml"))["spec"]["template"]
+    ports = [port["name"] for container in template["spec"]["containers"] for port in container.get("ports", [])]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    assert spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert ports.count(endpoint["port"]) == 1
+    assert {item["targetLabel"] for item in endpoint["relabelings"]} == TARGET_LABELS - {"namespace", "pod"}
+    (job,) = (item["replacement"] for item in endpoint["relabelings"] if item["targetLabel"] == "job")
+    expressions = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
+    for selector in (selector for expression in expressions for selector in selectors(expression)):
+        assert Matcher("job", "=", job) in selector.matchers, selector
+
+
+# --- the alerts -------------------------------------------------------------------------------------------------------
+
+
+@alerts
+def test_an_alert_says_what_it_is_and_where_to_read_on(rule: Json) -> None:
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    notes = rule["annotations"]
+    assert notes.keys() == {"summary", "description", "runbook_url"}
+    assert notes["runbook_url"] == f"README.md#{rule['alert'].lower()}"
+    assert "$labels.node" in notes["summary"] and {"namespace", "pod", "node"} <= grouped_by(rule["expr"])
+    named = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
+    assert named <= grouped_by(rule["expr"])
+
+
+def test_the_readme_has_a_paragraph_for_each_alert_and_for_no_other() -> None:
+    runbook = (REPOSITORY / "README.md").read_text().partition("\n## Runbook\n")[2].partition("\n## ")[0]
+    paragraphs = dict(re.findall(r"^### (\w+)\n\n(.+)$", runbook, re.MULTILINE))
+    assert sorted(paragraphs) == sorted(rule["alert"] for rule in RULES)
+    assert all(len(text) > 100 for text in paragraphs.values())
+
+
+@pytest.fixture(scope="module")
+def monitoring() -> ModuleType:
+    """hack/monitoring, which has no ending that an import would look for."""
+    loader = SourceFileLoader("hack_monitoring", str(REPOSITORY / "hack" / "monitoring"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_promtool_reads_what_the_manifest_says(monitoring: ModuleType) -> None:
+    manifest = (MONITORING / "alerts.yaml").read_text()
+    assert yaml.safe_load(monitoring.plain_rules(manifest)) == yaml.safe_load(manifest)["spec"]
+
+
+@pytest.mark.slow
+def test_promtool_agrees() -> None:
+    """The rules are valid, and fire when and only when alerts.test.yaml says."""
+    command = [sys.executable, str(REPOSITORY / "hack" / "monitoring")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(RULES)} rules found" in done.stdout
+
+
+def test_every_alert_has_a_case_in_which_it_fires() -> None:
+    cases = yaml.safe_load(Path(__file__).with_name("alerts.test.yaml").read_text())["tests"]
+    fires = {item["alertname"] for case in cases for item in case.get("alert_rule_test", []) if item.get("exp_alerts")}
+    for test in (test for case in cases for test in case.get("promql_expr_test", [])):
+        if any(sample["value"] for sample in test.get("exp_samples", [])):
+            fires.update(re.findall(r'alertname="(\w+)"', test["expr"]))
+    assert fires == {rule["alert"] for rule in RULES}
+
+
+# --- the dashboard ----------------------------------------------------------------------------------------------------
+
+
+def test_no_two_panels_share_a_place_or_a_number() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+
+
+@panels
+def test_a_panel_tells_what_it_shows_and_takes_the_chosen_source(panel: Json) -> None:
+    assert panel["description"]
+    assert panel["datasource"]["uid"] == "${datasource}"
+    assert all('node=~"$node"' in target["expr"] for target in panel["targets"])
