@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.aging import Aging, grow_old
 from tests.cluster.scenes import Installation, image_archives
 from tests.e2e.conftest import from_hack
 from tests.e2e.controlplane import REPOSITORY
@@ -114,3 +115,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         for node in running.nodes:
             lines = (node.place.disk / "var/log/kubelet.log").read_text(errors="replace").splitlines()
             report.sections.append((f"kubelet of {node.name}", "\n".join(line[:400] for line in lines[-40:])))
+
+
+@pytest.fixture(scope="session")
+def aging(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aging]:
+    yield from grow_old(tmp_path_factory.mktemp("aging") / "state")

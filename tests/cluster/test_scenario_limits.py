@@ -77,7 +77,7 @@ async def _fill(kubeconfig: Any) -> None:
 
 
 async def _make_foreign(kube: KubeClient, number: int) -> None:
-    """Neither is bound, nor could be: the volume controller writes twenty times a second, and compares each claim with all that fit it."""
+    """Neither is bound, nor could be: the volume controller takes them one by one, and compares each claim with all volumes that fit it."""
     name = f"foreign-{number}"
     wanted = claim(name, "foreign")
     wanted["metadata"]["namespace"] = "foreign"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real_api
 
 OURS = "csi-node-sidecar:dev"
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
-UPSTREAM = "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0"
+UPSTREAM = "registry.example/sig-storage/csi-provisioner:v6.3.0"
 # As the distributed example of upstream's hostpath driver has it: flags, environment, and a privileged container.
 SIDECAR: Json = {
     "name": "csi-provisioner",
@@ -29,9 +29,9 @@ SIDECAR: Json = {
 
 def daemon_set(*provisioners: Json) -> Json:
     others = [
-        {"name": "node-driver-registrar", "image": "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.15.0"},
+        {"name": "node-driver-registrar", "image": "registry.example/sig-storage/csi-node-driver-registrar:v2.15.0"},
         {"name": "driver", "image": f"example.com/csi-provisioner/driver:v1{DIGEST}", "ports": [{"containerPort": 9898}]},
-        {"name": "liveness-probe", "image": "registry.k8s.io/sig-storage/livenessprobe:v2.17.0"},
+        {"name": "liveness-probe", "image": "registry.example/sig-storage/livenessprobe:v2.17.0"},
     ]
     pod = {
         "containers": [*others[:1], *provisioners, *others[1:]],
@@ -58,9 +58,9 @@ def swapped(work: Path, item: Json, **more: object) -> Json:
     "image",
     [
         UPSTREAM,
-        f"registry.k8s.io/sig-storage/csi-provisioner{DIGEST}",
-        f"registry.k8s.io/sig-storage/csi-provisioner:v6.3.0{DIGEST}",
-        "quay.io/k8scsi/csi-provisioner:v1.6.0",
+        f"registry.example/sig-storage/csi-provisioner{DIGEST}",
+        f"registry.example/sig-storage/csi-provisioner:v6.3.0{DIGEST}",
+        "registry.example/k8scsi/csi-provisioner:v1.6.0",
         "mirror.example:5000/kubernetes-csi/external-provisioner:v5.0.1-eks-1",
         "csi-provisioner",
     ],

@@ -175,7 +175,7 @@ def test_the_build_is_for_two_architectures_with_sbom_and_provenance(stand_ins: 
 @pytest.mark.real_api
 def test_the_released_component_names_the_image_by_its_digest(stand_ins: Path) -> None:
     script(RELEASE, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
-    pod = {"containers": [{"name": "p", "image": "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0"}]}
+    pod = {"containers": [{"name": "p", "image": "registry.example/sig-storage/csi-provisioner:v6.3.0"}]}
     driver = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {"template": {"spec": pod}}}
     user = stand_ins / "user"
     user.mkdir()
