@@ -35,7 +35,7 @@ SAMENESS = (
     (r" {2,}", "  "),
 )
 PASSING = re.compile(r"^Waiting for |condition met$|^$")
-"""How often it is said depends on how long it took."""
+"""How often it is said depends on how long it took. For the same reason lines that say the same stand there once."""
 
 
 def commands_of_readme() -> list[str]:
@@ -70,7 +70,8 @@ def told(output: str) -> list[str]:
         if not PASSING.search(line):
             for pattern, word in SAMENESS:
                 line = re.sub(pattern, word, line)
-            lines.append(line.rstrip())
+            if line not in lines[-1:]:
+                lines.append(line.rstrip())
     return lines
 
 
