@@ -15,11 +15,16 @@ from pathlib import Path
 KEPT = 4  # archives of one name: a cluster may still be loading the one before
 
 
-def folder() -> Path:
-    """Beside what hack/control-plane keeps, by the same rule."""
+def root() -> Path:
+    """By the same rule as hack/control-plane, which stands alone."""
     own = os.environ.get("CSI_NODE_SIDECAR_CACHE")
-    root = Path(own).absolute() if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "csi-node-sidecar"
-    images = root / "images"
+    if own:
+        return Path(own).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "csi-node-sidecar"
+
+
+def folder() -> Path:
+    images = root() / "images"
     images.mkdir(parents=True, exist_ok=True)
     return images
 

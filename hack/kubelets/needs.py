@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from images import cache
+
 from kubelets import cgroups, programs
 from kubelets.errors import MachineLacks
 from kubelets.namespaces import ALL, ENVIRONMENT
-from kubelets.place import cache_root
 
 # By the package that has them on Debian.
 TOOLS = {
@@ -105,7 +106,7 @@ def look(folder: Path) -> Machine:
         cgroup_version=cgroups.version(),
         cgroups_writable=all(os.access(tree, os.W_OK) for tree in cgroups.trees()),  # to root it says no only of a read-only mount
         has_containers=programs.installed() is not None or programs.is_unpacked() or (_has("apt-get") and _has("dpkg")),
-        free_space=min(shutil.disk_usage(path).free for path in (home, _existing(cache_root()))),
+        free_space=min(shutil.disk_usage(path).free for path in (home, _existing(cache.root()))),
         needed_space=SPACE if programs.is_built() else SPACE_TO_BUILD,
         memory=_available_memory(),
     )

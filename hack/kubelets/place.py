@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from images import cache
 
 from kubelets.errors import ClusterError
 
@@ -20,14 +21,6 @@ SERVICE_RANGE = "10.0.0.0/24"
 API_ADDRESS = "10.0.0.1"
 GATEWAY = "10.99.0.1"
 MOST_NODES = 200
-
-
-def cache_root() -> Path:
-    """As hack/control-plane has it."""
-    own = os.environ.get("CSI_NODE_SIDECAR_CACHE")
-    if own:
-        return Path(own).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / FAMILY
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ def place_of(name: str, folder: Path | None = None) -> Place:
     # The name becomes part of a cgroup's and of a Kubernetes name.
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name):
         raise ClusterError(f"a cluster cannot be called {name!r}: up to 32 lower-case letters, digits and dashes")
-    return Place(name, (folder or cache_root() / "clusters" / name).absolute())
+    return Place(name, (folder or cache.root() / "clusters" / name).absolute())
 
 
 def ident_in(name: str) -> str | None:

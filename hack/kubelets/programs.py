@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from images import oci
+from images import cache, oci
 
 from kubelets.errors import ClusterError
-from kubelets.place import REPOSITORY, cache_root
+from kubelets.place import REPOSITORY
 from kubelets.progress import say, timed
 from kubelets.servers import PROGRAMS as SERVERS
 from kubelets.settings import PAUSE_IMAGE
@@ -90,11 +90,11 @@ def is_unpacked() -> bool:
 
 def is_built() -> bool:
     """Perhaps of other pins, but then Go has most of what it takes."""
-    return any(cache_root().glob("control-plane-*/kubelet"))
+    return any(cache.root().glob("control-plane-*/kubelet"))
 
 
 def _unpacked_home() -> Path:
-    return cache_root() / f"containers-{_distribution()}"
+    return cache.root() / f"containers-{_distribution()}"
 
 
 def _distribution() -> str:

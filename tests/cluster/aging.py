@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.scenes import SIDECAR, Installation, Json, container, image_archives
+from tests.cluster.scenes import IMAGES, SIDECAR, Installation, Json, container, image_archives
 from tests.e2e.conftest import from_hack
 
 MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -62,7 +62,7 @@ def with_short_lived_token(daemon_set: Json) -> None:
 def grow_old(folder: Path) -> Iterator[Aging]:
     running: Any = from_hack("kubelets.cluster").Cluster.up(nodes=1, name=f"aging-{os.getpid()}", folder=folder, leashed=True)
     try:
-        running.load(*image_archives())
+        running.load(*image_archives(*IMAGES))
         installation = Installation(running)
         installation.install(change=with_short_lived_token)
         yield Aging(installation, tokens_of(installation))

@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.cluster.aging import Aging, grow_old
-from tests.cluster.scenes import Installation, image_archives
+from tests.cluster.scenes import IMAGES, Installation, image_archives
 from tests.e2e.conftest import from_hack
 from tests.e2e.controlplane import REPOSITORY
 
@@ -51,24 +50,12 @@ def refuse(why: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def archive() -> Callable[..., list[Path]]:
-    """Images by their names in hack/image, built on first use."""
-
-    def build(*names: str) -> list[Path]:
-        command = [sys.executable, str(REPOSITORY / "hack" / "image"), *names]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=540)
-        return [Path(line) for line in done.stdout.splitlines()]
-
-    return build
-
-
-@pytest.fixture(scope="session")
-def cluster(machine: None, archive: Callable[..., list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cluster(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two nodes with a busybox. It is leashed: killed though we may be, it ends with us."""
     folder = tmp_path_factory.mktemp("cluster") / "state"
     running = kubelets.Cluster.up(nodes=2, name=f"tests-{os.getpid()}", folder=folder, leashed=True)
     try:
-        running.load(*archive("busybox"))
+        running.load(*image_archives("busybox"))
         yield running
     finally:
         running.down()
@@ -93,7 +80,7 @@ def hack_cluster(*arguments: str, seconds: float = 120.0, input: str | None = No
 @pytest.fixture(scope="session")
 def loaded(cluster: Any) -> Installation:
     """All images are there, and nothing is installed yet."""
-    cluster.load(*image_archives())
+    cluster.load(*image_archives(*IMAGES))
     return Installation(cluster)
 
 

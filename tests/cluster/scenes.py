@@ -6,7 +6,6 @@ What a scenario does to the cluster, and what it expects, is its test's.
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 import threading
@@ -35,15 +34,17 @@ EXAMPLE = "csi-node-sidecar-example"
 OURS, THEIRS = "csi-node-sidecar:dev", "csi-provisioner:v6.3.0"
 SIDECAR, BESIDE = "csi-provisioner", "driver"
 """The two containers of the pod."""
+IMAGES = ("sidecar", "driver", "peer", "busybox")
+SECONDS_TO_BUILD = 540
 VOLUMES = "/var/lib/csi-node-sidecar-driver/volumes"
 PLUGIN = f"/var/lib/kubelet/plugins/{DRIVER}"
 
 
-def image_archives() -> list[Path]:
-    """Built first if need be, which takes minutes once."""
-    command = [sys.executable, str(REPOSITORY / "hack" / "image"), "sidecar", "driver", "peer", "busybox"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return [Path(line) for line in done.stdout.split()]
+def image_archives(*names: str) -> list[Path]:
+    """By their names in hack/image; built first if need be, which takes minutes once."""
+    command = [sys.executable, str(REPOSITORY / "hack" / "image"), *names]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=SECONDS_TO_BUILD)
+    return [Path(line) for line in done.stdout.splitlines()]
 
 
 def claim(name: str, class_: str = "local-immediate", size: str = "16Mi") -> Json:
@@ -192,10 +193,6 @@ class Installation:
 def container(workload: Json, name: str) -> Json:
     found: Json = next(item for item in workload["spec"]["template"]["spec"]["containers"] if item["name"] == name)
     return found
-
-
-def shell(*words: str) -> str:
-    return " ".join(shlex.quote(word) for word in words)
 
 
 @dataclass

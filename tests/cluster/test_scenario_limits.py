@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
-from tests.cluster.scenes import DAEMON_SET, NAMESPACE, SIDECAR, Installation, claim, image_archives
+from tests.cluster.scenes import DAEMON_SET, IMAGES, NAMESPACE, SIDECAR, Installation, claim, image_archives
 from tests.e2e.conftest import from_hack
 from tests.e2e.controlplane import until
 
@@ -27,7 +27,7 @@ def full(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[In
     folder = tmp_path_factory.mktemp("full") / "state"
     running = from_hack("kubelets.cluster").Cluster.up(nodes=1, name=f"full-{os.getpid()}", folder=folder, leashed=True)
     try:
-        running.load(*image_archives())
+        running.load(*image_archives(*IMAGES))
         yield Installation(running)
     finally:
         running.down()
