@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -248,10 +249,15 @@ def connects(path: Path) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Below the ports that the system gives to outgoing connections: one of those would be taken by somebody before it is listened on."""
+    for port in random.sample(range(10000, 30000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port among a hundred between 10000 and 30000")
 
 
 @contextlib.contextmanager
