@@ -21,7 +21,7 @@ from benchmarks.race_drivers import DRIVER, TOPOLOGY_KEY, calls_of, node_name, s
 from benchmarks.race_judge import Served, served
 from benchmarks.stage import PEER, SERVICE_ACCOUNT
 from tests.e2e.actors import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, connects, storage_class
-from tests.e2e.controlplane import REPOSITORY, ControlPlane
+from tests.e2e.controlplane import REPOSITORY, ControlPlane, ControlPlaneError
 
 MAIN, FILL, LATER = "main", "fill", "later"
 """Classes, and the pools they take their space from; the third binds late, and shares the first one's pool."""
@@ -40,6 +40,7 @@ CENTRAL_CACHES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 START_LIMIT = 180.0
 START_LIMIT_EACH = 3.0
 """More, for each instance: they start at the same time."""
+_PATIENT = 180.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,15 @@ class Scene:
                 raise _failed(process, f"ended with {process.child.returncode}")
 
     def served(self) -> Served:
-        return served(self.plane.kubectl("get", "--raw", "/metrics"))
+        """After a burst the API server may be too busy to shake hands for a while."""
+        until = time.monotonic() + _PATIENT
+        while True:
+            try:
+                return served(self.plane.kubectl("get", "--raw", "/metrics"))
+            except ControlPlaneError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(1.0)
 
 
 @contextmanager
