@@ -211,12 +211,19 @@ def _read_format(text: str) -> str:
 
 
 RANDOM, RANKED = "random", "ranked"
+IGNORE, NO_SCHEDULE, EVACUATE = "Ignore", "NoSchedule", "Evacuate"
+REPORT, OVERRIDE = "Report", "Override"
+VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
 
 
-def _read_placement(text: str) -> str:
-    if text not in (RANDOM, RANKED):
-        raise UsageError([f"{quoted(text)} is not a placement; use {RANDOM} or {RANKED}"])
-    return text
+def _one_of(what: str, *words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            *most, last = [word or "nothing" for word in words]
+            raise UsageError([f"{quoted(text)} is not {what}; use {', '.join(most)} or {last}"])
+        return text
+
+    return read
 
 
 def _read_labels(text: str) -> str:
@@ -251,7 +258,10 @@ class Row:
 
 FEATURE_GATES = Kind("mapStringBool", _read_gates, _show_gates, merges=True)
 LOGGING_FORMAT = Kind("string", _read_format, str)
-PLACEMENT = Kind("string", _read_placement, str)
+PLACEMENT = Kind("string", _one_of("a placement", RANDOM, RANKED), str)
+NODE_POLICY = Kind("string", _one_of("a policy for nodes", IGNORE, NO_SCHEDULE, EVACUATE), str)
+VOLUME_POLICY = Kind("string", _one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
+EXPIRY = Kind("string", _one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
 LABELS = Kind("stringMap", _read_labels, str)
 QUANTITY = Kind("quantity", str, str)
 PATTERNS = Kind("pattern=N,...", str, str)
@@ -261,6 +271,7 @@ KUBERNETES = "Kubernetes API"
 PROVISIONING = "Provisioning"
 NODE = "Node deployment"
 CAPACITY = "Capacity"
+DRAIN = "Drain decisions"
 OBSERVABILITY = "Observability"
 PROGRAM = "This program"
 ENVIRONMENT = "Environment"
@@ -345,6 +356,20 @@ TABLE: tuple[Row, ...] = (
     _setting(CAPACITY, "capacity-stale-after", DURATION, 0.0,
              "Withdraw a figure that the driver has not renewed for so long; 0 keeps it, with an annotation that says since when.",
              check=_not_negative),
+    _setting(DRAIN, "node-drain-policy", NODE_POLICY, IGNORE,
+             "When this node is cordoned: Ignore, NoSchedule (take no new volumes) or Evacuate (that, and empty the node)."),
+    _setting(DRAIN, "drain-report", BOOL, False, "Assess whether this node may be drained or retired, and report it."),
+    _setting(DRAIN, "drain-publish-zero-capacity", BOOL, True, "While the node takes no new volumes, publish no free capacity."),
+    _setting(DRAIN, "drain-default-policy", VOLUME_POLICY, "",
+             f"For volumes of which nobody says anything else: {', '.join(VOLUME_POLICIES)}; "
+             "by default AllowIdle if the node comes back, else Block."),
+    _setting(DRAIN, "evacuation-deadline", DURATION, 0.0, "How long an evacuation may take; 0 is for ever.", check=_not_negative),
+    _setting(DRAIN, "evacuation-expiry", EXPIRY, REPORT,
+             "What happens at the deadline: Report (say so and hold the node) or Override (say so and let it go)."),
+    _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0 is no limit."),
+    _setting(DRAIN, "drain-gate", BOOL, False, "Hold whoever drains this node until it may be retired. Needs --drain-report."),
+    _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the guard pod, which does nothing. Required by --drain-gate."),
+    _setting(DRAIN, "drain-autoscaler-annotations", BOOL, False, "Keep autoscalers from removing this node while it holds last copies."),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "", "host:port of /metrics, /healthz, /readyz and /debug/...; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
     _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics.", check=_metrics_path_fault),
@@ -356,7 +381,8 @@ TABLE: tuple[Row, ...] = (
     _setting(PROGRAM, "version", BOOL, False, "Print the version and end.", field=""),
     _setting(PROGRAM, "help", BOOL, False, "Print this and end.", field="", shorthand="h"),
     _variable("NODE_NAME", "Name of this node (spec.nodeName). Required."),
-    _variable("NAMESPACE", "Namespace of this pod (metadata.namespace). Required by --enable-capacity."),
+    _variable("NAMESPACE",
+              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate and --node-drain-policy."),
     _variable("POD_NAME", "Name of this pod (metadata.name). Required by --enable-capacity with --capacity-ownerref-level of 0 or more."),
     _variable("POD_NAMESPACE", "Namespace of this pod, under the name that leader election uses."),
     _ignored("leader-election", BOOL, False,
@@ -436,6 +462,16 @@ class Config:
     capacity_ownerref_level: int
     capacity_reserve_pending: bool
     capacity_stale_after: float  # 0: never
+    node_drain_policy: str  # "Ignore", "NoSchedule" or "Evacuate"
+    drain_report: bool
+    drain_publish_zero_capacity: bool
+    drain_default_policy: str  # empty: nobody has chosen one
+    evacuation_deadline: float  # 0: none
+    evacuation_expiry: str  # "Report" or "Override"
+    max_concurrent_evacuations: int  # 0: no limit
+    drain_gate: bool
+    drain_gate_image: str
+    drain_autoscaler_annotations: bool
     http_endpoint: str
     metrics_address: str
     metrics_path: str
@@ -611,6 +647,7 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "--metrics-address and --http-endpoint are both set, but there is one server; keep --http-endpoint"
     if config.enable_capacity:
         yield from _capacity_faults(config)
+    yield from _drain_faults(config)
     for name, qps, burst in (
         ("kube-api-burst", config.kube_api_qps, config.kube_api_burst),
         ("kube-api-capacity-burst", config.kube_api_capacity_qps, config.kube_api_capacity_burst),
@@ -635,6 +672,24 @@ def _capacity_faults(config: Config) -> Iterator[str]:
         yield (
             f"POD_NAME is not set: --enable-capacity with --capacity-ownerref-level={config.capacity_ownerref_level} finds the owner "
             "through the pod; set it in the pod's env from fieldRef metadata.name, or use --capacity-ownerref-level=-1"
+        )
+
+
+def _drain_faults(config: Config) -> Iterator[str]:
+    if config.drain_gate and not config.drain_report:
+        yield "--drain-gate needs --drain-report: without an assessment nobody could say when the gate may open; add it"
+    if config.drain_gate and not config.drain_gate_image:
+        yield "--drain-gate-image is not set: --drain-gate needs it, for the gate is a pod; name an image that does nothing, such as pause"
+    if config.namespace:
+        return
+    where = "set it in the pod's env from fieldRef metadata.namespace"
+    if config.drain_gate:
+        yield f"NAMESPACE is not set: --drain-gate needs it, for guard pods live in a namespace; {where}"
+    # With NoSchedule too: the taint starts an evacuation.
+    if config.node_drain_policy != IGNORE and config.max_concurrent_evacuations > 0:
+        yield (
+            f"NAMESPACE is not set: --node-drain-policy={config.node_drain_policy} needs it, for nodes that are evacuated take turns by "
+            f"leases, which live in a namespace; {where}, or use --max-concurrent-evacuations=0"
         )
 
 

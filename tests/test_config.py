@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sidecar import config, flags
 from sidecar.config import FLAGS, TABLE, Config, Parsed, Refused, ShowHelp, ShowVersion, UsageError, help_text, parse
+from sidecar.drain.words import Policy
 
 NODE = {"NODE_NAME": "node-1"}
 POD = {"NODE_NAME": "node-1", "NAMESPACE": "storage", "POD_NAME": "plugin-x"}
@@ -118,6 +119,16 @@ def test_flags_of_our_own_are_few():
         "capacity-stale-after",
         "node-deployment-placement",
         "journal-dir",
+        "node-drain-policy",
+        "drain-report",
+        "drain-publish-zero-capacity",
+        "drain-default-policy",
+        "evacuation-deadline",
+        "evacuation-expiry",
+        "max-concurrent-evacuations",
+        "drain-gate",
+        "drain-gate-image",
+        "drain-autoscaler-annotations",
     }
 
 
@@ -142,13 +153,17 @@ SPECIAL = {
     "node-deployment-placement": "ranked",
     "volume-name-prefix": "vol",
     "volume-name-uuid-length": "8",
+    "node-drain-policy": "Evacuate",
+    "drain-default-policy": "AllowIdle",
+    "evacuation-expiry": "Override",
 }
+NEEDS = {"drain-gate": ["--drain-report", "--drain-gate-image=pause"]}
 
 
 @pytest.mark.parametrize("name", sorted(set(FLAGS) - {"help", "version"}))
 def test_each_flag_alone_starts_the_program_and_warns_only_if_it_is_ignored_or_deprecated(name):
     row = FLAGS[name]
-    result = parsed(f"--{name}={SPECIAL.get(name, SAMPLES[row.kind.name])}", environ=POD)
+    result = parsed(f"--{name}={SPECIAL.get(name, SAMPLES[row.kind.name])}", *NEEDS.get(name, []), environ=POD)
     about_it = [warning for warning in result.warnings if re.match(rf"--?{name}\b", warning)]
     assert len(about_it) == (row.ignored or name in ("metrics-address", "feature-gates"))
     assert result.warnings == tuple(about_it)
@@ -217,6 +232,11 @@ def test_words_besides_flags_are_warned_about_one_by_one():
         "--http-endpoint=8080",
         "--metrics-address=:x",
         "--version=maybe",
+        "--node-deployment-placement=first",
+        "--node-drain-policy=noschedule",
+        "--drain-default-policy=Evacuate",
+        "--evacuation-expiry=",
+        "--max-concurrent-evacuations=-1",
     ],
 )
 def test_malformed_values_name_their_flag(argument):
@@ -248,7 +268,8 @@ VALUES = {
 
 @given(st.data())
 def test_any_line_of_known_flags_reads_back(data):
-    untouched = {"node-deployment", "enable-capacity", "volume-name-prefix", "retry-interval-start", "node-deployment-base-delay"}
+    untouched = {"volume-name-prefix", "retry-interval-start", "node-deployment-base-delay"}
+    untouched |= {"node-deployment", "enable-capacity", "drain-gate"}  # which need others
     rows = data.draw(st.lists(st.sampled_from([row for row in FREE if row.name not in untouched]), unique_by=lambda row: row.name))
     argv: list[str] = []
     wanted = {}
@@ -302,6 +323,9 @@ UNWORKABLE = [
     (f"--csi-address=/{'a' * 107}", f"--csi-address=/{'a' * 107}: the path of a unix socket has at most 107 bytes"),
     ("--kube-api-burst=-1", "--kube-api-burst=-1: no request could ever be sent"),
     ("--kube-api-capacity-burst=-1", "--kube-api-capacity-burst=-1: no request could ever be sent"),
+    ("--evacuation-deadline=-1s", "--evacuation-deadline=-1s: must not be negative"),
+    ("--node-drain-policy=Evacuate", "NAMESPACE is not set: --node-drain-policy=Evacuate needs it"),
+    ("--node-drain-policy=NoSchedule", "NAMESPACE is not set: --node-drain-policy=NoSchedule needs it"),
     ("--metrics-path=metrics", "--metrics-path=metrics: an HTTP path begins with '/'"),
     ("--metrics-path=/m?x", "--metrics-path=/m?x: an HTTP path cannot contain"),
     ("--metrics-path=/healthz", "--metrics-path=/healthz: this program answers there itself"),
@@ -315,6 +339,38 @@ UNWORKABLE = [
 def test_each_fault_alone(arguments, fault):
     (found,) = faults("--node-deployment", *arguments.split())
     assert found.startswith(fault)
+
+
+def test_a_gate_needs_what_tells_when_it_opens_and_what_it_is_made_of():
+    found = faults("--node-deployment", "--drain-gate", environ=POD)
+    assert [fault.partition(":")[0] for fault in found] == ["--drain-gate needs --drain-report", "--drain-gate-image is not set"]
+    gate = ("--drain-gate", "--drain-report", "--drain-gate-image=pause")
+    (fault,) = faults("--node-deployment", *gate)
+    assert fault.startswith("NAMESPACE is not set: --drain-gate needs it")
+    assert parsed(*gate, environ=POD).config.drain_gate
+
+
+def test_a_drop_in_decides_nothing_about_drains():
+    told = parsed().config
+    assert (told.node_drain_policy, told.drain_report, told.drain_gate, told.drain_autoscaler_annotations) == (
+        "Ignore",
+        False,
+        False,
+        False,
+    )
+    assert (told.drain_default_policy, told.evacuation_deadline, told.evacuation_expiry) == ("", 0.0, "Report")
+    assert (told.drain_publish_zero_capacity, told.max_concurrent_evacuations) == (True, 1)
+
+
+def test_without_a_limit_evacuations_need_no_namespace():
+    assert parsed("--node-drain-policy=Evacuate", "--max-concurrent-evacuations=0").config.node_drain_policy == "Evacuate"
+
+
+def test_the_policies_are_those_that_drain_decisions_know():
+    assert set(config.VOLUME_POLICIES) == set(Policy)
+    assert parsed("--drain-default-policy=").config.drain_default_policy == ""
+    (mistake,) = mistakes("--drain-default-policy=Never")
+    assert mistake.endswith("use Ignore, Block, AllowIdle, Reprovision, Migrate or nothing")
 
 
 def test_without_node_deployment_the_program_says_what_it_is_and_what_to_run_instead():
@@ -553,6 +609,7 @@ def test_help_has_its_groups_in_order():
         "Provisioning",
         "Node deployment",
         "Capacity",
+        "Drain decisions",
         "Observability",
         "This program",
         "Environment",

@@ -47,6 +47,10 @@ ATTRIBUTES_CLASSES = Resource("storage.k8s.io", "v1", "volumeattributesclasses",
 EVENTS = Resource("", "v1", "events", "Event", True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+DRAIN_REPORTS = Resource("csi-node-sidecar.io", "v1alpha1", "nodedrainreports", "NodeDrainReport", False)
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -92,12 +96,19 @@ class Lists(Protocol):
     """What `every` needs of the API server."""
 
     async def list_page(
-        self, resource: Resource, *, namespace: str = "", label_selector: str = "", continue_token: str = "", resource_version: str = ""
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        continue_token: str = "",
+        resource_version: str = "",
     ) -> Page: ...
 
 
 async def every(
-    api: Lists, resource: Resource, *, namespace: str = "", label_selector: str = "", cached: bool = False
+    api: Lists, resource: Resource, *, namespace: str = "", label_selector: str = "", field_selector: str = "", cached: bool = False
 ) -> AsyncIterator[Json]:
     """Each object of a list, page by page. `cached`: as the API server remembers them, which may be a little old and costs it least."""
     token = ""
@@ -106,6 +117,7 @@ async def every(
             resource,
             namespace=namespace,
             label_selector=label_selector,
+            field_selector=field_selector,
             continue_token=token,
             resource_version="0" if cached and not token else "",
         )

@@ -43,12 +43,69 @@ CAPACITY_MANAGER_LABEL: Final = "csi.storage.k8s.io/managed-by"
 CAPACITY_NAME_PREFIX: Final = "csisc-"
 STALE_SINCE: Final = f"{GROUP}/stale-since"
 
+# what people write on nodes, volumes, claims, classes and namespaces about drains: meant for every driver's sidecar
+EVACUATE_TAINT: Final = f"{GROUP}/evacuate"
+DRAIN_INTENT: Final = f"{GROUP}/drain-intent"
+NODE_DRAIN_POLICY: Final = f"{GROUP}/node-drain-policy"
+FORCE_DRAIN: Final = f"{GROUP}/force-drain"
+DRAIN_POLICY: Final = f"{GROUP}/drain-policy"
+HANDED_BACK: Final = f"{GROUP}/handed-back"
+ALLOW_PVC_DELETE: Final = f"{GROUP}/allow-pvc-delete"
+ACKNOWLEDGED: Final = f"{GROUP}/ack"
+
+# on capacity objects: which physical pool a figure is of, where somebody knows
+POOL: Final = f"{GROUP}/pool"
+
+# nodes, as Kubernetes itself and those who drain mark them
+CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+MIRROR_POD: Final = "kubernetes.io/config.mirror"
+SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+RETIRING_TAINTS: Final = ("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler")
+REBOOTING_NOTES: Final = ("weave.works/kured-reboot-in-progress",)
+
+# what a driver's sidecar writes on a node, each by `of_driver`: the state is a label, the others are annotations
+EVACUATION_STATE: Final = "evacuation-state"
+EVACUATION_STARTED_AT: Final = "evacuation-started-at"
+CLOSED_AT: Final = "closed-at"
+MARKED_NODE: Final = "node-uid"
+SPENT_OVERRIDE: Final = "spent-override"
+DRAIN_SUMMARY: Final = "drain-summary"
+AUTOSCALER_MARKER: Final = "autoscaler-annotations"
+
+# labels of what holds drainers back (by the node's uid, and the driver it is for), and of the leases that nodes take turns by (by driver)
+GUARDED_NODE: Final = f"{GROUP}/guarded-node"
+GUARDED_FOR: Final = f"{GROUP}/guarded-for"
+SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
+
 # reasons of events
 PROVISIONING: Final = "Provisioning"
 PROVISIONING_SUCCEEDED: Final = "ProvisioningSucceeded"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
 NO_NODE_TAKES_IT: Final = "NoNodeTakesClaim"
 VOLUME_FAILED_DELETE: Final = "VolumeFailedDelete"
+EVACUATION_STARTED: Final = "EvacuationStarted"
+EVACUATION_START_REWRITTEN: Final = "EvacuationStartRewritten"
+EVACUATION_SUCCEEDED: Final = "EvacuationSucceeded"
+EVACUATION_DEADLINE_EXCEEDED: Final = "EvacuationDeadlineExceeded"
+EVACUATION_OVERRIDDEN: Final = "EvacuationOverridden"
+EVACUATION_UNDONE: Final = "EvacuationUndone"
+DRAIN_HELD: Final = "DrainHeld"
+DRAIN_LET_GO: Final = "DrainLetGo"
+NODE_DRAIN_READY: Final = "NodeDrainReady"
+NODE_DRAIN_BLOCKED: Final = "NodeDrainBlocked"
+NODE_DRAIN_UNKNOWN: Final = "NodeDrainUnknown"
+NODE_RETIRE_READY: Final = "NodeRetireReady"
+NODE_RETIRE_BLOCKED: Final = "NodeRetireBlocked"
+NODE_RETIRE_UNKNOWN: Final = "NodeRetireUnknown"
+BLOCKS_NODE_DRAIN: Final = "BlocksNodeDrain"
+NO_LONGER_BLOCKS_NODE_DRAIN: Final = "NoLongerBlocksNodeDrain"
+
+# the report on a node, and the types of its conditions; the Node's own bear the driver's name (`condition`)
+REPORT_VERSION: Final = f"{GROUP}/v1alpha1"
+REPORT_KIND: Final = "NodeDrainReport"
+DRAIN_READY: Final = "DrainReady"
+RETIRE_READY: Final = "RetireReady"
 
 _MANAGER: Final = "external-provisioner"
 _LABEL_LIMIT: Final = 63
@@ -71,6 +128,31 @@ def capacity_manager(node: str, base: str = _MANAGER) -> str:
     if keep >= 1:
         return f"{base[:keep]}-{_fnv1a(base)}-{node}"
     return f"{base}-{_fnv1a(full)}" if base else _fnv1a(full)
+
+
+def of_driver(driver: str, name: str) -> str:
+    """A label or annotation that this driver's sidecar alone writes on nodes: two drivers' sidecars share a node."""
+    return f"{driver.lower()}.{GROUP}/{name}"
+
+
+def condition(driver: str, kind: str) -> str:
+    """The type of a Node's condition that this driver's sidecar alone writes."""
+    return f"{driver.lower()}/{kind}"
+
+
+def drain_report(node: str, driver: str) -> str:
+    """The name of the report on one node by one driver's sidecar."""
+    return f"{node}.{driver.lower()}"
+
+
+def evacuation_slot(index: int, driver: str) -> str:
+    """The name of one of the leases that say which nodes are being evacuated: each driver's nodes have their own."""
+    return f"evacuation-slot-{index}.{driver.lower()}"
+
+
+def guard(node_uid: str, driver: str) -> str:
+    """The name of what holds drainers of one node back for one driver: another machine under the node's name gets another one."""
+    return f"drain-guard-{_fnv1a(driver)}-{node_uid}"
 
 
 def _fnv1a(text: str) -> str:

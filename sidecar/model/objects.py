@@ -16,6 +16,8 @@ from sidecar.model.quantity import BadQuantity, parse_bytes
 from sidecar.model.topology import Term, terms_of
 
 Json = dict[str, Any]
+Notes = tuple[tuple[str, str], ...]
+"""Annotations of our own group, as sorted pairs."""
 
 LATE = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
@@ -53,6 +55,10 @@ class Claim:
     attributes_class: str
     is_source: bool = False
     """It bears the finalizer that keeps it while another claim is cloned from it."""
+    notes: Notes = ()
+    """What our own annotations say."""
+    owner: "Owner | None" = None
+    """Who controls it: a Pod, if the claim is that of a generic ephemeral volume."""
     whole: bytes = field(default=b"", repr=False, compare=False)
 
     @property
@@ -84,6 +90,8 @@ class Claim:
             source=_source(spec, meta.get("namespace", "")),
             attributes_class=spec.get("volumeAttributesClassName") or "",
             is_source=names.CLONE_FINALIZER in (meta.get("finalizers") or ()),
+            notes=notes_of(notes),
+            owner=controller_of(meta),
             whole=_compact(obj) if keep_whole else b"",
         )
 
@@ -118,6 +126,7 @@ class Class:
     """Empty when the object has none: that counts as late for capacity and as not Immediate for ownership, as upstream."""
     mount_options: tuple[str, ...]
     allowed: tuple[Mapping[str, tuple[str, ...]], ...]
+    notes: Notes = ()
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Class":
@@ -134,6 +143,7 @@ class Class:
                 MappingProxyType({item["key"]: tuple(item.get("values") or ()) for item in term.get("matchLabelExpressions") or ()})
                 for term in obj.get("allowedTopologies") or ()
             ),
+            notes=notes_of(meta.get("annotations")),
         )
 
 
@@ -169,6 +179,7 @@ class Volume:
     identity: str
     size: int
     """Whole bytes; 0 where it says none that can be read."""
+    notes: Notes = ()
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Volume":
@@ -191,6 +202,7 @@ class Volume:
             deletion_secret=_deletion_secret(notes),
             identity=identity_of(obj),
             size=_bytes_or_none((spec.get("capacity") or {}).get("storage")) or 0,
+            notes=notes_of(notes),
         )
 
 
@@ -237,6 +249,17 @@ class Owner:
     def as_json(self) -> Json:
         ref: Json = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
         return ref | {"controller": True} if self.controller else ref
+
+
+def controller_of(meta: Mapping[str, Any]) -> Owner | None:
+    """Of an object's metadata: the owner that controls it."""
+    return next((Owner.of(ref) for ref in meta.get("ownerReferences") or () if ref.get("controller")), None)
+
+
+def notes_of(annotations: Mapping[str, str] | None) -> Notes:
+    """Those of our own group."""
+    prefix = f"{names.GROUP}/"
+    return tuple(sorted((key, str(value)) for key, value in (annotations or {}).items() if key.startswith(prefix)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,14 @@
-"""The selected-node write: the whole claim as last seen, with the annotation set or removed. Its resourceVersion guards it."""
+"""The selected-node write: the whole claim as last seen, with the annotation set or removed. Its resourceVersion guards it.
+
+A closed node that gives a claim back notes that in the same write, so that it does so once, whatever becomes of this process. The
+note is never taken off: it says nothing of any other closing, and it goes with the claim.
+"""
 
 import json
 from typing import Any
 
 from sidecar.model import names
+from sidecar.model.objects import Notes
 
 
 def with_selected_node(whole: bytes, node: str) -> bytes:
@@ -18,6 +23,33 @@ def without_selected_node(whole: bytes) -> bytes:
     obj = json.loads(whole)
     _annotations(obj).pop(names.SELECTED_NODE, None)
     return json.dumps(obj, separators=(",", ":")).encode()
+
+
+def closing(node: str, since: str) -> str:
+    """How a node's closing is noted in a claim; `since` tells one from the next."""
+    return f"{node}@{since.replace(',', ';').strip()}"
+
+
+def handings_back(notes: Notes) -> tuple[str, ...]:
+    """The closings in which the claim was handed back, as far as they are noted: the latest of each node, in the order of time."""
+    return _read(dict(notes).get(names.HANDED_BACK, ""))
+
+
+def handed_back(whole: bytes, closing: str) -> bytes:
+    """The body of the PUT by which a closed node gives the claim back, and notes which closing that was for."""
+    obj = json.loads(without_selected_node(whole))
+    notes = _annotations(obj)
+    others = (item for item in _read(notes.get(names.HANDED_BACK, "")) if _node(item) != _node(closing))
+    notes[names.HANDED_BACK] = ",".join([*others, closing])
+    return json.dumps(obj, separators=(",", ":")).encode()
+
+
+def _read(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (item.strip() for item in text.split(","))))
+
+
+def _node(closing: str) -> str:
+    return closing.partition("@")[0]
 
 
 def _annotations(obj: dict[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Final
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import IMMEDIATE, Claim, Class
+from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment, allows
 from sidecar.ownership import tales
 from sidecar.ownership.placement import SINGLE_STEPS, Placement, RandomDelay, Ranked
@@ -28,7 +29,7 @@ class Race:
 
     attempt: int
     bid_at: float
-    """Infinity for a node that may not bid at all."""
+    """Infinity for a node that may not bid, now or at all."""
     hindered_since: float | None = None
     """Since when it could not bid although the claim was open; None when nothing has hindered it yet."""
     why: str = ""
@@ -69,6 +70,7 @@ class OwnershipView:
     """The watch of claims is down: whether somebody has the claim by now is not known."""
     source_here: bool = True
     """False: what the volume is to be cloned from lies on another node, which alone can do it."""
+    standing: Standing = OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +169,16 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
         return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
     if not view.source_here:
         return _left_out(view, f"what the claim is to be cloned from has no volume on node {view.node}")
+    if view.standing.closed:
+        return _left_out(view, f"node {view.node} takes no volumes: {view.standing.why}")
     return None
 
 
 def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
-    """This node never bids for it. Should nobody else, then somebody has to say why: after those that may bid have had their say."""
-    race = view.race or Race(0, math.inf, view.now + tales.PATIENCE, why)
+    """This node does not bid for it. Should nobody else, then somebody has to say why: after those that may bid have had their say."""
+    before = view.race or Race(0, math.inf)
+    since = view.now + tales.PATIENCE if before.hindered_since is None else before.hindered_since
+    race = Race(before.attempt, math.inf, since, why, told=before.told)
     turn = _turn_to_tell(view, race)
     if race.told or turn is None:
         return NotForUs(why)
@@ -181,8 +187,9 @@ def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
 
 def _race(view: OwnershipView) -> Decision:
     race = view.race
-    if race is None:
-        race = Race(0, _due(view, _first_delay(view)))
+    if race is None or math.isinf(race.bid_at):
+        # Whoever was left out until now begins as if the claim were new.
+        race = Race(0, _due(view, _first_delay(view)), told=race is not None and race.told)
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
         if turn is not None and view.now >= turn:

@@ -15,10 +15,22 @@ from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, Outco
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.kube.api import CLAIMS, VOLUMES, Change, KubeApi
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable, Withdrawn
+from sidecar.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+    Withdrawn,
+)
 from sidecar.kube.recorder import ObjectRef, Recorder
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Claim, Json, Volume
+from sidecar.model.standing import OPEN, Standing
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.ownership import rules as ownership
@@ -92,6 +104,7 @@ class Provisioner:
         hearing: Callable[[], bool] = lambda: True,
         journal: Journal | None = None,
         snapshot_protected: Callable[[], None] = lambda: None,
+        standing: Callable[[], Standing] = lambda: OPEN,
         dry_run: bool = False,
     ) -> None:
         self._here = here
@@ -112,6 +125,7 @@ class Provisioner:
         self._lag = Lag()
         self._journal: Journal = journal or NoJournal()
         self._snapshot_protected = snapshot_protected
+        self._standing = standing
         self._lookup = Lookup(kube)
         self.removal = Removal(
             here=here,
@@ -164,6 +178,8 @@ class Provisioner:
             infeasible=progress.infeasible,
             stored=progress.stored,
             returning=progress.returning,
+            standing=self._standing(),
+            kept=progress.kept,
         )
 
     def promises(self) -> dict[str, Promise]:
@@ -265,7 +281,7 @@ class Provisioner:
             self._note(uid, view.claim, decision)
             view = await self._measured(uid, view, decision)
             decision = decide(view)
-            if isinstance(decision, Wait):
+            if isinstance(decision, Wait) and not view.standing.closed:
                 self._metrics.insufficient_capacity()
         while isinstance(decision, Fetch):
             self._note(uid, view.claim, decision)
@@ -285,7 +301,8 @@ class Provisioner:
         class_name = view.claim.class_name if view.claim else ""
         if isinstance(free, CapacityAnswer):
             self._space.bid_for(class_name, free)
-        return replace(view, free=free, promised=self._space.promised(class_name, besides=uid, before=before))
+        promised = self._space.promised(class_name, besides=uid, before=before)
+        return replace(view, free=free, promised=promised, standing=self._standing())
 
     def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait) -> float | None:
         if isinstance(decision, Ignore):
@@ -383,7 +400,7 @@ class Provisioner:
             if bid.out_of_turn and not await self._is_unchanged(bid.claim):
                 return self._clock()
             written = await self._kube.replace(
-                CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, still=lambda: self._is_as_seen(bid.claim)
+                CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, still=lambda: self._still_wants(bid.claim)
             )
             self._write_through(bid.claim, written)
         except Withdrawn:
@@ -418,10 +435,10 @@ class Provisioner:
         self._write_through(claim, fresh)
         return bool(fresh["metadata"].get("resourceVersion") == claim.resource_version)
 
-    def _is_as_seen(self, claim: Claim) -> bool:
-        """Whether a write on this picture of it can succeed, as far as the watch has told."""
+    def _still_wants(self, claim: Claim) -> bool:
+        """Whether a bid on this picture of it can succeed, as far as the watch has told, and the node has not been closed meanwhile."""
         held = self._caches.claims.get(claim.uid)
-        return held is not None and held.resource_version == claim.resource_version
+        return held is not None and held.resource_version == claim.resource_version and not self._standing().closed
 
     def _doubt_order(self, view: ClaimView, claim: Claim) -> None:
         """Two others should have come before: either they are gone, or what is known of them is old."""
@@ -443,7 +460,8 @@ class Provisioner:
         first = await self._begin(attempt)
         outcome: Outcome | None = None
         try:
-            self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim))
+            although = f" ({attempt.why})" if view.standing.closed else ""
+            self._tell(attempt.claim, "Normal", names.PROVISIONING, _is_provisioning(attempt.claim) + although)
             outcome = await self._ask_driver(view, attempt, secrets)
             if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
                 self._concluded(attempt, outcome)
@@ -550,16 +568,23 @@ class Provisioner:
 
     async def _reschedule(self, uid: str, decision: Reschedule) -> float | None:
         claim = decision.claim
-        until = self._failed(uid, claim, decision.why)
+        until = self._later(uid) if decision.closed else self._failed(uid, claim, decision.why)
         try:
             self._write_through(claim, await self._kube.replace(CLAIMS, decision.body, name=claim.name, namespace=claim.namespace))
         except NotFound:
             pass
         except ApiError as error:
+            progress = self._memory.of(uid)
             if isinstance(error, Unavailable):
-                self._memory.of(uid).returning = claim.resource_version
+                progress.returning = claim.resource_version
+            elif decision.closed and isinstance(error, Forbidden | Invalid | BadRequest):
+                progress.kept = f"it cannot be handed back: {error}"
             log.warning("Giving a claim back failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
             return until
+        if decision.closed:
+            self.claim_attempts.forget(uid)
+            self._tell(claim, "Normal", names.PROVISIONING, f"{decision.why}; the claim is handed back, so that another node is chosen")
+            log.info("A claim is handed back", extra={"fields": {"claim": claim.full_name, "uid": uid, "why": decision.why}})
         self._memory.forget(uid)
         fresh = self.claim_view(uid)
         if fresh.class_ is not None and fresh.class_.binding_mode == IMMEDIATE:

@@ -11,6 +11,7 @@ from sidecar.csi.api import NOTHING
 from sidecar.kube.api import (
     ATTRIBUTES_CLASSES,
     CLAIMS,
+    PODS,
     REFERENCE_GRANTS,
     SECRETS,
     SNAPSHOT_CONTENTS,
@@ -22,7 +23,7 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.model.objects import Json
-from sidecar.provisioning import needs, secrets, sources
+from sidecar.provisioning import consumers, needs, secrets, sources
 from sidecar.provisioning.needs import Absent, Ref
 from sidecar.provisioning.secrets import SecretRef
 
@@ -35,6 +36,7 @@ _RESOURCES: Final[Mapping[str, Resource]] = {
     needs.CLAIM: CLAIMS,
     needs.VOLUME: VOLUMES,
     needs.ATTRIBUTES_CLASS: ATTRIBUTES_CLASSES,
+    needs.PODS: PODS,
 }
 # Clusters older than the class's graduation serve it under its former version only.
 _FORMER: Final = replace(ATTRIBUTES_CLASSES, version="v1beta1")
@@ -94,7 +96,9 @@ class Lookup:
         resource = _RESOURCES[ref.kind]
         try:
             if not ref.name:
-                return {"items": [item async for item in every(self._kube, resource, namespace=ref.namespace)]}
+                # A namespace may hold thousands of pods: of each only that is kept which is asked for.
+                found = every(self._kube, resource, namespace=ref.namespace)
+                return {"items": [consumers.slim(item) if ref.kind == needs.PODS else item async for item in found]}
             try:
                 return await self._kube.get(resource, ref.name, namespace=ref.namespace)
             except NotFound:

@@ -26,6 +26,8 @@ class Progress:
     stored: bool = False
     returning: str = ""
     """The claim's resourceVersion when it was given back and no answer came: that write may still land while the version holds."""
+    kept: str = ""
+    """Why the API server refused to have the claim handed back: then it is provisioned here."""
     in_hand: bool = False
     """The driver is being asked just now."""
     bidding: Claim | None = None

@@ -5,7 +5,7 @@ are the effect, which `controller` performs. Waiting for anything is a decision 
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.csi.api import NOTHING, CapacityQuery, CreatedVolume, CreateRequest
@@ -13,12 +13,13 @@ from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outc
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Claim, Class, Json
 from sidecar.ownership import rules as ownership
-from sidecar.ownership.claim_write import with_selected_node, without_selected_node
+from sidecar.ownership.claim_write import closing, handed_back, with_selected_node, without_selected_node
 from sidecar.ownership.rules import Race
 from sidecar.provisioning import request as requests
 from sidecar.provisioning import sources
 from sidecar.provisioning import volume as volumes
 from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.consumers import why_here
 from sidecar.provisioning.needs import Need, Ref
 from sidecar.provisioning.request import Unfit
 from sidecar.provisioning.secrets import NO_SECRETS, SecretRef, SecretRefs, secret_refs
@@ -183,6 +184,8 @@ class Reschedule:
     claim: Claim
     body: bytes = field(repr=False)
     why: str
+    closed: bool = False
+    """Nothing has failed: the node takes no volumes."""
 
 
 # A clone that ends wakes nobody: it may be of another name, or only be deleted.
@@ -205,7 +208,7 @@ def decide(view: ClaimView) -> ClaimDecision:
         return done
     if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
         # To create now could make a second volume: the write may land yet and send the claim elsewhere.
-        return Reschedule(claim, without_selected_node(claim.whole), "whether the claim was given back is not known: it is done again")
+        return _give_back(view, claim, "whether the claim was given back is not known: it is done again")
     if view.remembered and claim.selected_node == view.here.node:
         decision = _create(view, claim, "an earlier attempt may still be running in the driver")
         if view.gone and view.begun is not None and isinstance(decision, Refuse | Leave | Reschedule):
@@ -288,7 +291,28 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
         case ownership.Bid(why, out_of_turn):
             return Bid(claim, with_selected_node(claim.whole, view.here.node), why, out_of_turn)
         case ownership.Ours(why):
-            return _create(view, claim, why)
+            return _unless_closed(view, claim, _create(view, claim, why))
+
+
+def _unless_closed(view: ClaimView, claim: Claim, decision: ClaimDecision) -> ClaimDecision:
+    """A closed node gives the claim back before it begins anything for it, but only where that leads somewhere."""
+    if not view.standing.closed or not isinstance(decision, Create | Fetch | Protect):
+        return decision
+    closed = f"node {view.here.node} takes no volumes: {view.standing.why}"
+    begun = "a creation of it was begun here before" if view.begun else ""
+    match begun or view.kept or why_here(view.here.node, view.standing, claim, view.facts):
+        case Need(wanted):
+            return Fetch(wanted, f"{closed}, but a pod that uses the claim may come here all the same")
+        case "":
+            return _give_back(view, claim, closed)
+        case str(reason):
+            return replace(decision, why=f"{closed}, but {reason}") if isinstance(decision, Create) else decision
+
+
+def _give_back(view: ClaimView, claim: Claim, why: str) -> Reschedule:
+    if not view.standing.closed:
+        return Reschedule(claim, without_selected_node(claim.whole), why)
+    return Reschedule(claim, handed_back(claim.whole, closing(view.here.node, view.standing.since)), why, closed=True)
 
 
 def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:

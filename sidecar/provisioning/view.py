@@ -8,6 +8,7 @@ from sidecar.csi.api import TOPOLOGY, CapacityAnswer, DriverInfo
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import Placement, RandomDelay
 from sidecar.ownership.roster import Roster
@@ -110,6 +111,9 @@ class ClaimView:
     """This process has seen the claim's PersistentVolume stored; the watch only has to say so too."""
     returning: str = ""
     """The resourceVersion with which the claim was given back, while no answer to that is known."""
+    standing: Standing = OPEN
+    kept: str = ""
+    """Why the API server did not let a closed node hand the claim back; empty if it was not tried."""
 
     def race_view(self, claim: Claim) -> OwnershipView:
         return OwnershipView(
@@ -129,6 +133,7 @@ class ClaimView:
             lag=self.lag,
             deaf=self.deaf,
             source_here=self.source_here,
+            standing=self.standing,
         )
 
 

@@ -35,7 +35,7 @@ class Lists:
     asked: list[tuple[float, str, str, str]] = field(default_factory=list)
 
     async def list_page(
-        self, resource: Resource, *, namespace: str = "", label_selector: str = "", continue_token: str = "", resource_version: str = ""
+        self, resource: Resource, *, label_selector: str = "", continue_token: str = "", resource_version: str = "", **_: object
     ) -> Page:
         self.asked.append((asyncio.get_running_loop().time(), resource.plural, continue_token, resource_version))
         if resource.plural in self.failures:

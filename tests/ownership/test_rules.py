@@ -1,5 +1,6 @@
 """One look at the race. Upstream's table is in the cases (N1 …); here also what must hold for any number of nodes."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
+from sidecar.model.standing import Standing
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
-from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Wait, after_conflict, decide
+from sidecar.ownership.rules import Bid, Decision, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Tell, Wait, after_conflict, decide
 from tests import samples
 
 TIB = CapacityAnswer(2**40)
@@ -78,7 +80,10 @@ def test_N9_a_class_without_binding_mode_is_not_immediate() -> None:
 def test_N10_allowed_topologies(node: str, taken: bool) -> None:
     allowed = [{"matchLabelExpressions": [{"key": samples.KEY, "values": [node]}]}]
     decision = decide(view(race=DUE, class_=samples.class_(volumeBindingMode="Immediate", allowedTopologies=allowed)))
-    assert isinstance(decision, Measure if taken else NotForUs)
+    if taken:
+        assert isinstance(decision, Measure)
+    else:
+        assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at), "it looks again only for the sake of the claim's user"
 
 
 def test_N11_a_driver_that_cannot_say_how_much_is_free_does_not_leave_the_claim_without_an_owner() -> None:
@@ -126,6 +131,59 @@ def test_without_a_delay_the_first_look_measures_and_a_full_node_does_not_spin()
     assert decide(view(placement=eager)) == Measure()
     full = decide(view(placement=eager, free=CapacityAnswer(0)))
     assert isinstance(full, Wait) and full.until >= 101.0
+
+
+CLOSED = Standing(closed=True, why="it is cordoned", since="2026-01-01T00:00:00Z")
+ALONE = Roster.of([samples.NODE], {})
+
+
+def until_it_stands_still(look: OwnershipView) -> tuple[list[Decision], OwnershipView]:
+    """What is decided, one look after the other at the times that are asked for, until nothing more is."""
+    decisions: list[Decision] = []
+    for _ in range(10):
+        decisions.append(decision := decide(look))
+        match decision:
+            case Wait(until, race):
+                look = replace(look, now=until, race=race)
+            case Tell(race):
+                look = replace(look, race=race)
+            case _:
+                return decisions, look
+    raise AssertionError(decisions)
+
+
+@pytest.mark.parametrize("race", [None, Race(0, 115.0), DUE, Race(3, 90.0, hindered_since=10.0, why="no room")])
+@pytest.mark.parametrize("free", [None, TIB, Unmeasured("?")])
+def test_D9_a_closed_node_does_not_bid_even_if_its_delay_is_over(race: Race | None, free: CapacityAnswer | Unmeasured | None) -> None:
+    decisions, _ = until_it_stands_still(view(race=race, free=free, standing=CLOSED, roster=ALONE))
+    assert not any(isinstance(item, Bid | Measure) for item in decisions)
+    assert isinstance(decisions[-1], NotForUs) and decisions[-1].why == "node foo takes no volumes: it is cordoned"
+
+
+@pytest.mark.parametrize("race", [None, Race(0, 115.0), Race(0, 115.0, hindered_since=95.0, why="no room")])
+def test_a_claim_that_nobody_takes_because_nodes_are_closed_has_its_user_told(race: Race | None) -> None:
+    decisions, look = until_it_stands_still(view(race=race, standing=CLOSED, roster=ALONE))
+    (told,) = (item for item in decisions if isinstance(item, Tell))
+    assert told.why == "node foo takes no volumes: it is cordoned, and no other node has taken the claim"
+    assert 120.0 <= look.now <= 200.0
+
+
+def test_a_closed_node_leaves_what_is_selected_to_whoever_asks() -> None:
+    assert decide(view(claim=samples.claim(selected="foo"), standing=CLOSED)) == Ours()
+    assert decide(view(claim=samples.claim(selected="bar"), standing=CLOSED)) == LostTo("bar")
+
+
+def test_a_late_claim_without_a_node_is_no_more_a_closed_nodes_than_an_open_ones() -> None:
+    assert decide(view(class_=samples.class_(), standing=CLOSED)) == decide(view(class_=samples.class_()))
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_node_that_opens_races_as_if_the_claim_were_new(told: bool) -> None:
+    aside = decide(view(race=Race(4, 90.0), standing=CLOSED, roster=ALONE))
+    assert isinstance(aside, Wait)
+    opened = decide(view(now=1000.0, race=replace(aside.race, told=told)))
+    assert isinstance(opened, Wait) and opened.race == Race(0, 1015.0, told=told), opened
+    assert decide(view(now=1015.0, race=opened.race)) == Measure()
 
 
 @given(

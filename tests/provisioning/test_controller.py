@@ -16,6 +16,7 @@ from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Un
 from sidecar.kube.store import Store
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Attachment, Claim, Class, Volume
+from sidecar.model.standing import OPEN, Standing
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
@@ -48,6 +49,7 @@ class Bench:
     changes: list[tuple[str, bool]] = field(default_factory=list)
     """What the room said of free space: of which class, and whether the volume has a place of its own."""
     attachments_known: bool = True
+    standing: Standing = OPEN
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -81,6 +83,7 @@ class Bench:
             space=self.space,
             memory=self.memory,
             attachments_known=lambda: self.attachments_known,
+            standing=lambda: self.standing,
             dry_run=self.dry_run,
         )
 

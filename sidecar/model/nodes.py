@@ -1,0 +1,240 @@
+"""Slim records of what is scheduled where: nodes, pods, disruption budgets, snapshots. Projected from plain JSON at once, as in `objects`.
+
+Only drain decisions read them, and only a sidecar that makes such decisions keeps any.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from sidecar.model import names
+from sidecar.model.objects import Notes, Owner, controller_of, notes_of
+from sidecar.model.topology import Requirement, Term, terms_of
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def covers(self, taint: Taint) -> bool:
+        """As the scheduler sees it: an empty key with Exists covers every key, an empty effect every effect."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        return bool(self.key) and self.operator in ("", "Equal") and self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A Node. Its annotations are those of our own group and the few that other programs set when they drain."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    ready: str
+    """True, False or Unknown; Unknown too where no such condition is."""
+    ready_since: str
+    deleting: bool
+    annotations: Mapping[str, str]
+
+    @property
+    def cordoned(self) -> bool:
+        return self.unschedulable or any(taint.key == names.CORDON_TAINT for taint in self.taints)
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Node":
+        meta, spec = obj["metadata"], obj.get("spec") or {}
+        conditions = {item.get("type"): item for item in (obj.get("status") or {}).get("conditions") or ()}
+        ready = conditions.get("Ready") or {}
+        return cls(
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            labels=MappingProxyType(dict(meta.get("labels") or {})),
+            taints=tuple(Taint(item.get("key", ""), item.get("value") or "", item.get("effect", "")) for item in spec.get("taints") or ()),
+            unschedulable=bool(spec.get("unschedulable")),
+            ready=ready.get("status") or UNKNOWN,
+            ready_since=ready.get("lastTransitionTime") or "",
+            deleting="deletionTimestamp" in meta,
+            annotations=MappingProxyType(
+                {key: str(value) for key, value in (meta.get("annotations") or {}).items() if _concerns_drains(key)}
+            ),
+        )
+
+
+def _concerns_drains(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return (
+        domain == names.GROUP
+        or domain.endswith(f".{names.GROUP}")
+        or key in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, *names.REBOOTING_NOTES)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, with what decides where it can run and which volumes of ours it has."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    phase: str
+    deleting_since: str
+    """When it was asked to end (its deletion timestamp less its grace period is not known, so this is the deadline it was given)."""
+    ready: bool
+    labels: Mapping[str, str]
+    owner: Owner | None
+    claims: tuple[str, ...]
+    """Names of the claims it mounts, those of generic ephemeral volumes included."""
+    inline: tuple[str, ...]
+    """Drivers of its CSI inline volumes."""
+    local: tuple[str, ...]
+    """Kinds of its node-local volumes that no driver made: emptyDir, hostPath."""
+    tolerations: tuple[Toleration, ...]
+    node_selector: Mapping[str, str]
+    affinity: tuple[Term, ...] | None
+    """Required node affinity; None where there is none. A term that asks for node fields (as a DaemonSet's pods do) matches no labels."""
+    static: bool
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def of_daemon_set(self) -> bool:
+        return self.owner is not None and self.owner.kind == "DaemonSet"
+
+    def tolerates(self, taints: Iterable[Taint]) -> bool:
+        """None of those that keep pods out."""
+        keeping_out = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+        return all(any(toleration.covers(taint) for toleration in self.tolerations) for taint in keeping_out)
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Pod":
+        meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        volumes = spec.get("volumes") or ()
+        required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        return cls(
+            uid=meta.get("uid", ""),
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            node=spec.get("nodeName") or "",
+            phase=status.get("phase") or "",
+            deleting_since=meta.get("deletionTimestamp") or "",
+            ready=any(item.get("type") == "Ready" and item.get("status") == TRUE for item in status.get("conditions") or ()),
+            labels=MappingProxyType(dict(meta.get("labels") or {})),
+            owner=controller_of(meta),
+            claims=tuple(filter(None, (_claim_of(meta["name"], volume) for volume in volumes))),
+            inline=tuple(volume["csi"].get("driver", "") for volume in volumes if volume.get("csi")),
+            local=tuple(kind for volume in volumes for kind in ("emptyDir", "hostPath") if volume.get(kind) is not None),
+            tolerations=tuple(
+                Toleration(item.get("key") or "", item.get("operator") or "", item.get("value") or "", item.get("effect") or "")
+                for item in spec.get("tolerations") or ()
+            ),
+            node_selector=MappingProxyType(dict(spec.get("nodeSelector") or {})),
+            affinity=None if required is None else terms_of(required),
+            static=names.MIRROR_POD in (meta.get("annotations") or {}),
+        )
+
+
+def _claim_of(pod: str, volume: Mapping[str, Any]) -> str:
+    if volume.get("persistentVolumeClaim"):
+        return str(volume["persistentVolumeClaim"].get("claimName") or "")
+    return f"{pod}-{volume['name']}" if volume.get("ephemeral") is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    expressions: tuple[Requirement, ...]
+    selects: bool
+    """False for one without any selector, which selects nothing."""
+    allowed: int
+    """How many more of its pods may be disrupted now, as the server counts them."""
+    observed: bool
+    """Whether the server has counted since it was last changed; what it allows is not known before."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def covers(self, pod: Pod) -> bool:
+        if not self.selects or pod.namespace != self.namespace:
+            return False
+        fits = all(pod.labels.get(key) == value for key, value in self.labels.items())
+        return fits and all(requirement.holds(pod.labels) for requirement in self.expressions)
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Budget":
+        meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        selector = spec.get("selector")
+        return cls(
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            labels=MappingProxyType(dict((selector or {}).get("matchLabels") or {})),
+            expressions=tuple(
+                Requirement(item.get("key", ""), item.get("operator", ""), tuple(item.get("values") or ()))
+                for item in (selector or {}).get("matchExpressions") or ()
+            ),
+            selects=selector is not None,
+            allowed=int(status.get("disruptionsAllowed") or 0),
+            observed=status.get("observedGeneration", 0) >= meta.get("generation", 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotContent:
+    """A VolumeSnapshotContent: data that lies where its source lay."""
+
+    name: str
+    uid: str
+    driver: str
+    source_handle: str
+    managed_by: str
+    """The node whose snapshotter has it, where snapshots are managed node by node."""
+    size: int
+    notes: Notes = ()
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "SnapshotContent":
+        meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        return cls(
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            driver=spec.get("driver", ""),
+            source_handle=(spec.get("source") or {}).get("volumeHandle") or "",
+            managed_by=(meta.get("labels") or {}).get(names.CONTENT_MANAGED_BY, ""),
+            size=int(status.get("restoreSize") or 0),
+            notes=notes_of(meta.get("annotations")),
+        )
