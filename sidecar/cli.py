@@ -1,6 +1,6 @@
-"""The command line: `run` (also without a verb, as upstream is called), `explain`, `simulate`, `version`.
+"""The command line: `run` (also without a verb, as upstream is called), `explain`, `uninstall`, `simulate`, `version`.
 
-Only words are handled here. What `run` does is `process`'s, what `explain` finds out is `explain`'s, what is simulated is
+Only words are handled here. What `run` does is `process`'s, what `explain` finds out is `explain`'s, and so on; what is simulated is
 `simulation`'s; all are imported late, so that `--help`, `--version` and a wrong flag answer at once, and so that what runs on nodes
 never loads the simulation.
 """
@@ -18,6 +18,8 @@ PROGRAM = "csi-node-sidecar"
 VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
   explain pvc NS/NAME      say what this program would do with a claim, and why; writes nothing
+  explain node NAME        say whether a node may be drained, or retired, and what blocks that; writes nothing
+  uninstall --driver NAME  take away what sidecars of that driver have put on nodes; to be run when its DaemonSet is gone
   simulate race [flags]    let many nodes compete for claims on virtual time; --help tells how
   version                  print name and version
 """
@@ -39,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _run(words)
             case "explain":
                 return _explain(words)
+            case "uninstall":
+                return _uninstall(words)
             case "simulate":
                 return _simulate(words)
             case "version":
@@ -71,6 +75,12 @@ def _run(words: Sequence[str]) -> int:
 
 def _explain(words: list[str]) -> int:
     from sidecar.explain import run
+
+    return run(words, os.environ)
+
+
+def _uninstall(words: list[str]) -> int:
+    from sidecar.uninstall import run
 
     return run(words, os.environ)
 

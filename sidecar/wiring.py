@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sidecar
 from sidecar.capacity import rules as capacity_rules
 from sidecar.capacity.controller import CapacityPublisher
 from sidecar.capacity.owner import find_owner
 from sidecar.capacity.view import Publisher
-from sidecar.config import RANKED, Config
+from sidecar.config import IGNORE, RANKED, Config
 from sidecar.csi import link
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, PUBLISH_UNPUBLISH_VOLUME, Driver
 from sidecar.csi.driver import DriverConnection
@@ -48,6 +48,8 @@ from sidecar.model.objects import (
     is_source_that_leaves,
     selected_node,
 )
+from sidecar.model.standing import OPEN as OPEN_NODE
+from sidecar.model.standing import Standing
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
@@ -62,6 +64,9 @@ from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.view import Here, Options
 from sidecar.provisioning.volume_rules import concerns_us
+
+if TYPE_CHECKING:
+    from sidecar.drain_watches import DrainPart
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +125,12 @@ def options_of(config: Config) -> Options:
     )
 
 
+def drains(config: Config) -> bool:
+    """Whether the node is looked at at all. To name the policy is enough, even as Ignore: the node's annotation may say another one."""
+    named = config.origins.get("node-drain-policy", "default") != "default"
+    return named or config.drain_report or config.node_drain_policy != IGNORE
+
+
 def _placement_of(config: Config) -> Placement:
     random = RandomDelay(config.node_deployment_base_delay, config.node_deployment_max_delay)
     return Ranked(random) if config.node_deployment_placement == RANKED else random
@@ -154,6 +165,7 @@ class Sidecar:
         self.space.on_change, self.space.on_growth = self._renew_capacity, self._wake_waiting
         self._contenders = self._make_contenders() if config.node_deployment_placement == RANKED else None
         self._sweep = self._make_sweep()
+        self._drain: DrainPart | None = None
         self.provisioner = self._make_provisioner()
         self.claims = self._loop(
             "claims",
@@ -166,6 +178,8 @@ class Sidecar:
         self._caches_scope = instruments.health.scope("caches", gates_ready=False)
         self._required: list[Reflector[Any]] = [self._watch_claims(), self._watch_volumes(), self._watch_classes()]
         self._optional: list[Reflector[Any]] = [self._watch_attachments()] if PUBLISH_UNPUBLISH_VOLUME in driver.controller else []
+        self._drain = self._make_drain() if drains(config) else None
+        self._optional += self._drain.reflectors if self._drain else []
 
     def here(self) -> Here:
         """This node, with what its driver said last. The same object until the driver says something else."""
@@ -187,17 +201,21 @@ class Sidecar:
             for item in (*self._required, *self._optional):
                 await item.wait_synced()
             log.info("Caches are complete", extra={"fields": {"claims": len(self.caches.claims), "volumes": len(self.caches.volumes)}})
+            if self._drain is not None:
+                self._drain.node_changed()
             # Before any claim is looked at: whoever was here before may have begun what a look would not see.
             await self._take_over()
             group.create_task(self._take_over_later(), name="journal")
             group.create_task(self.claims.run(), name="claims")
             group.create_task(self.volumes.run(), name="volumes")
+            if self._drain is not None:
+                group.create_task(self._drain.loop.run(), name="drain")
             if self._config.enable_capacity:
                 await self._run_capacity(group)
 
     async def drain(self, limit: float) -> bool:
         """Take no new work and let calls in flight end. Whether all did within the limit."""
-        loops = [loop for loop in (self.claims, self.volumes, self._capacity) if loop is not None]
+        loops = self._loops()
         ended = await asyncio.gather(*(loop.drain(limit) for loop in loops))
         await self._recorder.flush(_FLUSH_SECONDS)
         await self._doors.journal.close()
@@ -213,8 +231,11 @@ class Sidecar:
 
     def queues(self) -> dict[str, object]:
         """For /debug/queue."""
-        loops = [loop for loop in (self.claims, self.volumes, self._capacity) if loop is not None]
-        return {loop.name: loop.snapshot() for loop in loops}
+        return {loop.name: loop.snapshot() for loop in self._loops()}
+
+    def _loops(self) -> list[Loop[str]]:
+        drain = self._drain.loop if self._drain else None
+        return [loop for loop in (self.claims, self.volumes, self._capacity, drain) if loop is not None]
 
     async def _take_over(self) -> None:
         for uid in await self.provisioner.take_over():
@@ -251,6 +272,7 @@ class Sidecar:
             contenders=self._contenders,
             hearing=lambda: self._required[0].hears,
             journal=self._doors.journal,
+            standing=self._standing,
             snapshot_protected=self._sweep.protected if self._sweep else lambda: None,
             dry_run=self._config.dry_run,
         )
@@ -296,10 +318,12 @@ class Sidecar:
             # Most events are of claims that other nodes have: of those not even the record is made.
             if waits or self.provisioner.concerns(obj["metadata"]["uid"]) or (clones and is_source_that_leaves(obj)):
                 return Claim.of(obj, keep_whole=True)
-            return None
+            return Claim.of(obj) if self._config.drain_report and self._is_held_here(obj) else None
 
         def changed(change: Change[Claim]) -> None:
             self.claims.add(change.key)
+            if self._drain is not None:
+                self._drain.wake()
             ours = [claim for claim in (change.old, change.new) if claim is not None and claim.selected_node == here.node]
             if len(ours) == 1:
                 self.space.promise_changed(ours[0].class_name)
@@ -318,6 +342,8 @@ class Sidecar:
 
         def changed(change: Change[Volume]) -> None:
             self.volumes.add(change.key)
+            if self._drain is not None:
+                self._drain.volume_changed(change)
             if change.new is None and change.old is not None and change.old.claim is not None:
                 self.provisioner.volume_gone(change.old.claim.uid)
                 self.claims.add(change.old.claim.uid)
@@ -337,6 +363,8 @@ class Sidecar:
             for claim in self.caches.claims.by_index("class", change.key):
                 self.claims.add(claim.uid)
             self._renew_capacity(frozenset({change.key}))
+            if self._drain is not None:
+                self._drain.wake()
 
         return self._reflector(CLASSES, project, self.caches.classes, changed, required=True)
 
@@ -352,6 +380,46 @@ class Sidecar:
                     self.volumes.add(attachment.volume)
 
         return self._reflector(ATTACHMENTS, Attachment.of, self.caches.attachments, changed, optional=True)
+
+    # --- drain decisions ----------------------------------------------------------------------------------------------
+
+    def _make_drain(self) -> "DrainPart":
+        # Who does not use it need not have it in memory.
+        from sidecar.drain_watches import DrainPart, DrainWatches
+
+        config, tools, driver = self._config, self._tools, self._doors.driver.info
+        watches = DrainWatches(
+            self._reflector, node=config.node_name, driver=driver, caches=self.caches, judges=config.drain_report, shared=self._required
+        )
+        return DrainPart(
+            config,
+            driver=driver,
+            identity=self._here.identity,
+            watches=watches,
+            make_loop=self._loop,
+            kube=self._doors.kube,
+            recorder=self._recorder,
+            narrator=tools.narrator,
+            metrics=tools.metrics,
+            scope=tools.health.scope("drain", gates_ready=False),
+            retry=self._retry,
+            clock=tools.clock,
+            wall=tools.wall,
+            on_standing=self._standing_changed,
+        )
+
+    def _standing(self) -> Standing:
+        return self._drain.room.standing() if self._drain is not None else OPEN_NODE
+
+    def _is_held_here(self, obj: Json) -> bool:
+        volume = str((obj.get("spec") or {}).get("volumeName") or "")
+        return bool(volume) and (selected_node(obj) == self._config.node_name or volume in self.caches.volumes)
+
+    def _standing_changed(self) -> None:
+        """Claims that wait are judged anew, and what is published may be wrong."""
+        for uid in self.caches.claims.keys():  # noqa: SIM118
+            self.claims.add(uid)
+        self._renew_all_capacity()
 
     # --- capacity -----------------------------------------------------------------------------------------------------
 
@@ -385,6 +453,7 @@ class Sidecar:
             clock=self._tools.clock,
             wall=self._tools.wall,
             space=self.space,
+            standing=self._standing,
             dry_run=self._config.dry_run,
         )
         self._tools.metrics.enable_capacity_metrics()
@@ -475,13 +544,20 @@ class Sidecar:
         kube: KubeApi | None = None,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         passes_by: PassesBy = reads_all,
+        on_list: Callable[[], None] = lambda: None,
     ) -> Reflector[R]:
         """`required` gates readiness; `optional` is switched off where the role does not allow it."""
         metrics, name = self._tools.metrics, resource.plural
         scope = self._caches_scope.scope(name, gates_ready=required)
         scope.report(Degraded("the first list has not arrived yet"))
         metrics.watch_cache(name, lambda: len(store))
+
+        def listed() -> None:
+            metrics.reflector_relist(name)
+            on_list()
+
         return Reflector(
             kube or self._doors.kube,
             resource,
@@ -490,12 +566,13 @@ class Sidecar:
             key_of=key_of,
             namespace=namespace,
             label_selector=label_selector,
+            field_selector=field_selector,
             optional=optional,
             passes_by=passes_by,
             on_change=changed,
             on_state=lambda state: scope.report(health_of_reflector(state)),
             on_attempt=lambda: metrics.reflector_attempt(name),
-            on_list=lambda: metrics.reflector_relist(name),
+            on_list=listed,
             on_event=lambda: metrics.reflector_event(name),
             clock=self._tools.clock,
             rng=self._tools.rng,
@@ -507,7 +584,7 @@ def health_of_reflector(state: reflectors.ReflectorState) -> State:
     match state:
         case reflectors.Synced():
             return OK()
-        case reflectors.Off(why):
+        case reflectors.Off(why=why):
             return Stopped(f"off: {why}")
         case reflectors.Listing(why) | reflectors.Degraded(why) | reflectors.Denied(why):
             return Degraded(why)

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from sidecar.csi.api import MODIFY_VOLUME
-from sidecar.explain import Facts, _decide
+from sidecar.explain.claim import Facts, _decide
 from sidecar.provisioning.rules import Refuse
 from sidecar.provisioning.view import ClaimView
 from tests import samples

@@ -75,6 +75,8 @@ class Off:
     """An optional resource that this server or our role does not offer: the feature is off and this reflector has ended."""
 
     why: str
+    absent: bool = False
+    """The server has no such resource, so there is nothing to be known."""
 
 
 ReflectorState = Listing | Synced | Degraded | Denied | Off
@@ -330,7 +332,7 @@ class Reflector(Generic[R]):
             "An optional resource is not to be had, and what needs it is off",
             extra={"fields": {"resource": str(self.resource), "verb": "list", "error": str(error)}},
         )
-        self._enter(Off(str(error)))
+        self._enter(Off(str(error), absent=isinstance(error, NotFound)))
         self._settled.set()
         return 0.0
 

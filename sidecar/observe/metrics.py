@@ -12,7 +12,8 @@ import itertools
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar, cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -44,6 +45,21 @@ _OURS: Final = "csi_node_sidecar_"
 
 
 M = TypeVar("M", Counter, Gauge)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNumbers:
+    """What drain decisions come to, as it is counted: what is not known has no number."""
+
+    ready: Mapping[str, bool | None]
+    """By intent, `reboot` or `retire`; None: not known."""
+    blockers: Mapping[str, int]
+    """By reason, those of retiring."""
+    bytes_remaining: int
+    stranded_pods: int
+    evacuation_seconds: float | None
+    gate: str
+    """`off`, `open` or `closed`."""
 
 
 class QueueNumbers(Protocol):
@@ -195,6 +211,10 @@ class Metrics:
     def watch_health(self, rows: Callable[[], Iterable[Row]]) -> None:
         """One series for each scope that gates readiness, so that their minimum is what /readyz says."""
         self._registry.register(_Ready(rows))
+
+    def watch_drain(self, numbers: Callable[[], DrainNumbers | None]) -> None:
+        """None as long as nothing was judged."""
+        self._registry.register(_Drain(numbers))
 
     def watch_cache(self, resource: str, count: Callable[[], int]) -> None:
         self._cache_objects.labels(resource).set_function(count)
@@ -363,6 +383,33 @@ class _Ready(Collector):
             if row.gates_ready:
                 ready.add_metric([row.path], isinstance(row.state, OK))
         yield ready
+
+
+class _Drain(Collector):
+    def __init__(self, numbers: Callable[[], DrainNumbers | None]) -> None:
+        self._numbers = numbers
+
+    def collect(self) -> Iterator[Metric]:
+        numbers = self._numbers()
+        if numbers is None:
+            return
+        ready = GaugeMetricFamily(f"{_OURS}node_ready_for", "Whether the node may be emptied: 1, 0, NaN if not known.", labels=["intent"])
+        for intent, state in numbers.ready.items():
+            ready.add_metric([intent], math.nan if state is None else float(state))
+        blockers = GaugeMetricFamily(f"{_OURS}drain_blockers", "What blocks the node from being retired.", labels=["reason"])
+        for reason, count in numbers.blockers.items():
+            blockers.add_metric([reason], count)
+        gate = GaugeMetricFamily(f"{_OURS}drain_gate", "Whether drainers are held back.", labels=["state"])
+        gate.add_metric([numbers.gate], 1.0)
+        left = GaugeMetricFamily(f"{_OURS}drain_bytes_remaining", "Bytes of volumes that block the node from being retired.")
+        left.add_metric([], numbers.bytes_remaining)
+        stranded = GaugeMetricFamily(f"{_OURS}stranded_pods_predicted", "Pods that could run nowhere while the node is away.")
+        stranded.add_metric([], numbers.stranded_pods)
+        yield from (ready, blockers, gate, left, stranded)
+        if numbers.evacuation_seconds is not None:
+            age = GaugeMetricFamily(f"{_OURS}evacuation_seconds", "For how long the node has been evacuated.")
+            age.add_metric([], numbers.evacuation_seconds)
+            yield age
 
 
 class _AsGoWritesIt(Collector):

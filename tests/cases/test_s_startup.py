@@ -115,7 +115,7 @@ def test_F5_an_address_that_is_no_unix_socket_is_refused() -> None:
     [
         pytest.param(["--node-deployment", "--no-such-flag"], "--no-such-flag: unknown flag", id="unknown-flag"),
         pytest.param(["provision"], "unknown command 'provision'", id="unknown-verb"),
-        pytest.param(["explain", "node", "n1"], "usage: csi-node-sidecar explain pvc", id="unknown-kind"),
+        pytest.param(["explain", "pod", "n1"], "usage: csi-node-sidecar explain pvc", id="unknown-kind"),
         pytest.param(["explain", "pvc", "default/"], "usage: csi-node-sidecar explain pvc", id="no-name"),
     ],
 )

@@ -1,4 +1,6 @@
 import asyncio
+import math
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -7,7 +9,7 @@ from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
 from sidecar.engine.loop import Loop, Observer
 from sidecar.engine.queue import Counts
-from sidecar.observe.metrics import Metrics
+from sidecar.observe.metrics import DrainNumbers, Metrics
 
 
 def families(metrics):
@@ -238,3 +240,27 @@ def test_a_family_in_which_nothing_happened_is_not_announced():
     page = Metrics("0").render()[0].decode()
     assert "controller_persistentvolume" not in page
     assert "csi_sidecar_operations_seconds" not in page
+
+
+def test_what_drain_decisions_come_to_is_read_at_the_scrape():
+    metrics = Metrics("1.2.3")
+    numbers = [None]
+    metrics.watch_drain(lambda: numbers[0])
+    assert value(metrics, "csi_node_sidecar_drain_gate", state="off") is None
+    numbers[0] = DrainNumbers(
+        ready={"reboot": True, "retire": None},
+        blockers={"LastCopy": 2},
+        bytes_remaining=30,
+        stranded_pods=1,
+        evacuation_seconds=None,
+        gate="closed",
+    )
+    assert value(metrics, "csi_node_sidecar_node_ready_for", intent="reboot") == 1
+    assert math.isnan(value(metrics, "csi_node_sidecar_node_ready_for", intent="retire"))
+    assert value(metrics, "csi_node_sidecar_drain_blockers", reason="LastCopy") == 2
+    assert value(metrics, "csi_node_sidecar_drain_bytes_remaining") == 30
+    assert value(metrics, "csi_node_sidecar_stranded_pods_predicted") == 1
+    assert value(metrics, "csi_node_sidecar_drain_gate", state="closed") == 1
+    assert value(metrics, "csi_node_sidecar_evacuation_seconds") is None
+    numbers[0] = replace(numbers[0], evacuation_seconds=12.5)
+    assert value(metrics, "csi_node_sidecar_evacuation_seconds") == 12.5

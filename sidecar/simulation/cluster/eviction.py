@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from sidecar.kube.api import BUDGETS
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster import deletion
 from sidecar.simulation.cluster.checks import inside
 from sidecar.simulation.cluster.history import Stored
 from sidecar.simulation.cluster.kind import Kind
-from sidecar.simulation.cluster.kinds import BUDGETS
 from sidecar.simulation.cluster.refusals import Refused, bad_request, conflict, internal, no_such_method, too_many_requests
 from sidecar.simulation.cluster.selectors import labels_of, selector_test
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sidecar.kube import api
-from sidecar.kube.api import Resource
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, Resource
 from sidecar.simulation.cluster import checks, core_rules, storage_rules
 from sidecar.simulation.cluster.kind import Kind
 from sidecar.simulation.cluster.schema import BYTES, QUANTITY, WORDS, MapOf
@@ -12,10 +12,7 @@ from sidecar.simulation.cluster.schema import BYTES, QUANTITY, WORDS, MapOf
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", True)
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
 CSI_DRIVERS: Final = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False)
-BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", True)
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", True)
 REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet", True)
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", True)
@@ -196,6 +193,8 @@ TABLE: Final[Iterable[Kind]] = (
         shown_when_deleted=True,
         defaults=storage_rules.csi_driver_defaults,
     ),
+    # What deploy/components/drain installs.
+    Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=LEASES, fields=core_rules.LEASE_FIELDS, unconditional=False, check=core_rules.check_lease),
     Kind(
         resource=BUDGETS,

@@ -7,23 +7,21 @@ only the driver knows is printed as not known from here.
 import asyncio
 import contextlib
 import json
-import logging
 import os
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.config import Config, Parsed, UsageError, parse
+from sidecar.config import Config
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
 from sidecar.csi.outcome import measure
-from sidecar.errors import Fatal, SidecarError
+from sidecar.errors import Fatal
+from sidecar.explain.question import Question
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, Resource
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import NotFound
 from sidecar.model.objects import Claim, Class, Json, Volume
 from sidecar.model.topology import Segment
 from sidecar.observe.decisions import told
-from sidecar.observe.logs import OUR_ROOT, setup
 from sidecar.observe.plain import plain, to_json
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.lookup import Lookup
@@ -32,21 +30,8 @@ from sidecar.provisioning.rules import Bid, ClaimDecision, Fetch, Measure, Wait,
 from sidecar.provisioning.view import ClaimView, Here
 from sidecar.wiring import Instruments, Opened, open_doors, options_of
 
-USAGE: Final = "usage: csi-node-sidecar explain pvc NAMESPACE/NAME [--node NODE] [--driver DRIVER] [-o table|json] [flags of run]"
 UNKNOWN: Final = "not known from here"
 _PATIENCE: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What was asked, and how the answer should look."""
-
-    namespace: str
-    name: str
-    node: str
-    driver: str
-    as_json: bool
-    flags: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -59,49 +44,9 @@ class Facts:
         self.rows[name] = value
 
 
-def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Returns the exit code: 0 explained, 1 something needed could not be had, 2 the command line is wrong."""
-    if {"-h", "--help"} & set(words):
-        print(USAGE)
-        return 0
-    question = read_question(words, environ)
-    parsed = parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
-    if not isinstance(parsed, Parsed):
-        print(USAGE)
-        return 0
-    setup("text", parsed.config.verbosity)
-    if not parsed.config.verbosity:
-        logging.getLogger(OUR_ROOT).setLevel(logging.WARNING)  # the answer is what was asked for, not how it was found
-    try:
-        facts = asyncio.run(_explain(parsed.config, question))
-    except SidecarError as error:
-        print(f"csi-node-sidecar: {error}{_hint(error)}", file=sys.stderr)
-        return 1
-    print(render(facts, as_json=question.as_json))
-    return 0
-
-
-def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question:
-    """Takes out what is explain's own; the rest are the flags that `run` has too."""
-    own = {"--node": environ.get("NODE_NAME", ""), "--driver": "", "-o": "table", "--output": ""}
-    positional: list[str] = []
-    flags: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in own:
-            own[name] = value if equals else next(rest, "")
-        elif word.startswith("-") or (flags and positional[1:]):
-            flags.append(word)
-        else:
-            positional.append(word)
-    output = own["--output"] or own["-o"]
-    if len(positional) != 2 or positional[0] not in ("pvc", "persistentvolumeclaim") or output not in ("table", "json"):
-        raise UsageError([USAGE])
-    namespace, slash, name = positional[1].rpartition("/")
-    if not name or "/" in namespace or bool(slash) is not bool(namespace):
-        raise UsageError([USAGE])
-    return Question(namespace or "default", name, own["--node"], own["--driver"], output == "json", tuple(flags))
+async def answer(config: Config, question: Question) -> str:
+    """What would be done with the claim, as it is printed."""
+    return render(await _explain(config, question), as_json=question.as_json)
 
 
 def render(facts: Facts, *, as_json: bool) -> str:
@@ -240,9 +185,3 @@ async def _get(kube: KubeApi, resource: Resource, name: str) -> Json | None:
 def _unreachable(config: Config, question: Question) -> str:
     named = f"{question.driver}, as given; " if question.driver else ""
     return f"{named}{UNKNOWN}: no ready driver at {config.csi_address}" + ("" if question.driver else "; name it with --driver")
-
-
-def _hint(error: SidecarError) -> str:
-    if isinstance(error, NotFound):
-        return "; check the namespace and the name"
-    return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

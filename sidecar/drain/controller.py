@@ -1,0 +1,382 @@
+"""Judges this node again and again, and performs what the rules of this room decide: the only file that says what happens in which order.
+
+One look: the node's marks and its standing, the judgement, the course of an evacuation, then what others see of it. Each write is tried
+by itself: what is refused is told once and does not keep the rest from happening. A deadline is decided before anything is asked.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from sidecar.drain import evacuation, slots, stored, transitions
+from sidecar.drain import gate as gates
+from sidecar.drain import signals as marks_of
+from sidecar.drain.assess import assess
+from sidecar.drain.assessment import Assessment, Verdict
+from sidecar.drain.evacuation import AskForSlot, EvacuationView, Expire, Override
+from sidecar.drain.guarding import Guard
+from sidecar.drain.marks import Marks, needs_protection, wanted
+from sidecar.drain.report import Course, Extra, Gate, Slot, summary
+from sidecar.drain.settings import Settings
+from sidecar.drain.signals import Signals, State
+from sidecar.drain.snapshot import Snapshot, Surroundings
+from sidecar.drain.standing import asked, standing
+from sidecar.drain.turns import Turns
+from sidecar.drain.watched import NeverUsed, Watched, look, unknown_claims
+from sidecar.drain.words import NOT_YET, End, Intent, Reason, Status
+from sidecar.drain.writing import Scribe
+from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.engine.health import OK, Degraded, Scope
+from sidecar.kube.api import CAPACITIES, CLAIMS, NAMESPACES, NODES, KubeApi, every
+from sidecar.kube.correlator import ObjectRef
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.recorder import Recorder
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import CapacityRecord, Claim
+from sidecar.model.standing import OPEN, Standing
+from sidecar.observe.metrics import DrainNumbers
+from sidecar.observe.narrator import Narrator
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+ROOM = "drain"
+
+# At most once in so many seconds, however much changes.
+_PACE: Final = 1.0
+# What is asked for and not watched (namespaces, other nodes) is asked for again after so long.
+_TRUSTED: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """What was asked for, and when."""
+
+    at: float
+    surroundings: Surroundings | None = None
+    policies: dict[str, str] | None = None
+
+
+class DrainRoom:
+    """`handle` is given to the loop, with the node's name as the only key; it returns when to look again."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: KubeApi,
+        watched: Watched,
+        never_used: NeverUsed,
+        recorder: Recorder,
+        narrator: Narrator,
+        scope: Scope,
+        retry: Backoff,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        on_standing: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._watched = watched
+        self._never_used = never_used
+        self._recorder = recorder
+        self._narrator = narrator
+        self._scope = scope
+        self._retry = retry
+        self._clock = clock
+        self._wall = wall
+        self._on_standing = on_standing
+        self._standing: Standing = OPEN
+        self._cordoned_since: float | None = None
+        self._standing_again: float | None = None
+        self._surroundings: _Fetched | None = None
+        self._policies: _Fetched | None = None
+        self._scribe = Scribe(kube, settings, clock=clock)
+        self._turns = Turns(kube, settings, wall=wall)
+        self._guard = Guard(kube, settings, clock=clock)
+        self._slot: slots.Decision | None = None
+        self._assessment: Assessment | None = None
+        self._signals: Signals | None = None
+        self._failures: dict[str, str] = {}
+        self._last_look = -_PACE
+        self.attempts: Attempts[str] = Attempts()
+
+    # --- what others ask --------------------------------------------------------------------------------------------
+
+    def standing(self) -> Standing:
+        """Whether this node takes volumes now."""
+        return self._standing
+
+    def node_changed(self) -> float | None:
+        """The watch shows another node. An uncordon counts at once; returns when to look again although nothing changes."""
+        node = self._watched.nodes.get(self._settings.node)
+        return self._stand(OPEN, None) if node is None else self._renew_standing(self._read(node))
+
+    def soonest(self) -> float:
+        """When the node is to be judged because something has changed."""
+        return max(self._clock(), self._last_look + _PACE)
+
+    def numbers(self) -> DrainNumbers | None:
+        """For the metrics; None as long as nothing was judged."""
+        judged, signals = self._assessment, self._signals
+        if judged is None or signals is None:
+            return None
+        against = [blocker for blocker in judged.blockers if Intent.RETIRE in blocker.blocks]
+        counts = {reason: sum(blocker.reason is reason for blocker in against) for reason in sorted({item.reason for item in against})}
+        stranded = sum(End.RETURNS in (pod.reboot, pod.retire) or End.STRANDED in (pod.reboot, pod.retire) for pod in judged.pods)
+        return DrainNumbers(
+            ready={str(intent): _known(judged.verdict(intent).status) for intent in Intent},
+            blockers={str(reason): count for reason, count in counts.items()},
+            bytes_remaining=sum(size for _, size in {(blocker.volume, blocker.bytes) for blocker in against}),
+            stranded_pods=stranded,
+            evacuation_seconds=None if signals.started_at is None else max(0.0, self._wall() - signals.started_at),
+            gate="off" if not self._settings.gate else "closed" if self._guard.held else "open",
+        )
+
+    # --- one look ---------------------------------------------------------------------------------------------------
+
+    async def handle(self, key: str) -> float | None:
+        self._last_look, self._failures = self._clock(), {}
+        node = self._watched.nodes.get(key)
+        if node is None:
+            # It is drained as far as anybody can be; what was made for it goes with it. Or nobody has heard of it yet.
+            self._stand(OPEN, None)
+            self._assessment = self._signals = None
+            return None
+        signals = self._signals = self._read(node)
+        self._renew_standing(signals)
+        if self._settings.judges:
+            again = await self._judge(node, signals)
+        else:
+            again = await self._only_mark(node, signals)
+        self._tell_health()
+        return min(again, self._clock() + self._retry.delay(self.attempts.next(key))) if self._failures else self._calm(key, again)
+
+    async def _only_mark(self, node: Node, signals: Signals) -> float:
+        """Nothing is judged, so nothing is evacuated; since when the node is closed is noted all the same, if it may be."""
+        rest = evacuation.Rest(None, "nothing is judged without --drain-report")
+        marks = wanted(signals, self._settings.driver, standing=self._standing, decision=rest)
+        await self._try("marks on the node", self._scribe.write_marks(node, marks))
+        return self._again(self._standing_again)
+
+    async def _judge(self, node: Node, signals: Signals) -> float:
+        await self._end_in_time(node, signals)
+        await self._try("the report", self._scribe.recall(node))
+        assessment = assess(await self._snapshot(node, signals))
+        decision = await self._course(node, signals, assessment)
+        assessment = evacuation.told(assessment, intent=signals.intent, state=signals.state, slot=self._slot)
+        self._assessment = assessment
+        if self._settings.gate or self._guard.held:
+            gate = self._guard.guard(node, signals, drain=assessment.drain.status, retire=assessment.retire.status)
+            if (decided := await self._try("the gate", gate)) is not None:
+                self._tell_gate(node, decided)
+        await self._show(node, signals, assessment, decision)
+        until = decision.until if isinstance(decision, evacuation.Rest | evacuation.Wait) else None
+        return min(self._again(self._standing_again), self._again(None if until is None else until - self._wall() + self._clock()))
+
+    async def _end_in_time(self, node: Node, signals: Signals) -> None:
+        """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time."""
+        unknown = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is looked at next")
+        decision = evacuation.decide(self._evacuation_view(signals, drain=unknown, retire=unknown))
+        if isinstance(decision, Expire | Override):
+            marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
+            if await self._try("marks on the node", self._scribe.write_marks(node, marks)):
+                self._tell_course(node, decision)
+
+    def _evacuation_view(self, signals: Signals, *, drain: Verdict, retire: Verdict) -> EvacuationView:
+        return EvacuationView(
+            now=self._wall(),
+            signals=signals,
+            asked=asked(signals, policy=self._settings.policy, standing=self._standing),
+            drain=drain,
+            retire=retire,
+            allowed=self._settings.allowed,
+            expiry=self._settings.expiry,
+        )
+
+    async def _course(self, node: Node, signals: Signals, assessment: Assessment) -> evacuation.Decision:
+        view = self._evacuation_view(signals, drain=assessment.drain, retire=assessment.retire)
+        decision = evacuation.decide(view)
+        needed = evacuation.wants_slot(view) and isinstance(decision, AskForSlot)
+        if needed or self._turns.maybe_held:
+            self._slot = await self._try("the turn to be evacuated", self._turns.turn(node, wanted=evacuation.wants_slot(view)))
+            if needed and self._slot is not None:
+                decision = evacuation.decide(replace(view, slot=self._slot))
+        self._narrator.note(ROOM, node.uid, node.name, decision)
+        return decision
+
+    async def _show(self, node: Node, signals: Signals, assessment: Assessment, decision: evacuation.Decision) -> None:
+        """To everybody, in an order in which a process that ends in between repeats rather than omits: events come after what they tell of,
+        and before the report that remembers they were told."""
+        overridden = bool(signals.override) or signals.state is State.OVERRIDDEN
+        protect = needs_protection(enabled=self._settings.protects, retire=assessment.retire.status, overridden=overridden)
+        marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
+        marks |= Marks({names.of_driver(self._settings.driver, names.DRAIN_SUMMARY): summary(assessment)})
+        if await self._try("marks on the node", self._scribe.write_marks(node, marks, protect=protect)) is not None:
+            self._tell_course(node, decision)
+        await self._try("the node's conditions", self._scribe.write_conditions(assessment))
+        extra = self._extra(signals)
+        before = stored.status_of(self._scribe.previous) or None
+        if not self._settings.dry_run:
+            for happening in transitions.events(before, assessment, observed=extra.observed, intent=signals.intent):
+                self._recorder.record(happening.ref, happening.type_, happening.reason, happening.message)
+        await self._try("the report", self._scribe.write_report(assessment, extra, now=self._wall()))
+
+    def _tell_gate(self, node: Node, decision: gates.Decision) -> None:
+        self._narrator.note(ROOM, f"gate of {node.name}", f"gate of {node.name}", decision)
+        reason = {gates.Build: names.DRAIN_HELD, gates.Open: names.DRAIN_LET_GO}.get(type(decision))
+        if reason and not self._settings.dry_run:
+            ref = ObjectRef("v1", "Node", "", node.name, node.uid)
+            self._recorder.record(ref, "Normal", reason, f"{self._settings.driver}: {decision.why}")
+
+    def _tell_course(self, node: Node, decision: evacuation.Decision) -> None:
+        event = evacuation.event(decision)
+        if event is not None and not self._settings.dry_run:
+            type_, reason, message = event
+            self._recorder.record(ObjectRef("v1", "Node", "", node.name, node.uid), type_, reason, f"{self._settings.driver}: {message}")
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def _read(self, node: Node) -> Signals:
+        return marks_of.read(node, self._settings.driver, now=self._wall())
+
+    async def _snapshot(self, node: Node, signals: Signals) -> Snapshot:
+        ignorance: list[str] = []
+        fetched = [claim async for claim in self._claims(ignorance)]
+        blank = Snapshot(
+            now=self._wall(),
+            driver=self._settings.driver,
+            node_name=node.name,
+            node=node,
+            expected_uid=node.uid,
+            namespace_policies=MappingProxyType(await self._namespace_policies(ignorance)),
+            default_policy=self._settings.default_policy,
+            ignorance=tuple(ignorance),
+            since=stored.since(self._scribe.previous, node_uid=node.uid, now=self._wall()),
+        )
+        snapshot = look(self._watched, blank, never_used=self._never_used.names(), fetched=fetched)
+        if not _observed(signals) or not any(volume.policy in NOT_YET for volume in assess(snapshot).volumes):
+            return snapshot
+        return replace(snapshot, surroundings=await self._look_around(ignorance), ignorance=tuple(ignorance) + snapshot.ignorance)
+
+    async def _claims(self, ignorance: list[str]) -> AsyncIterator[Claim]:
+        for namespace, name in unknown_claims(self._watched):
+            try:
+                yield Claim.of(await self._kube.get(CLAIMS, name, namespace=namespace))
+            except NotFound:
+                continue
+            except ApiError as error:
+                ignorance.append(f"claim {namespace}/{name}: {error}")
+
+    async def _namespace_policies(self, ignorance: list[str]) -> dict[str, str]:
+        wanted = {volume.claim.namespace for volume in self._watched.volumes.values() if volume.claim is not None}
+        known = self._policies
+        if known is None or known.policies is None or self._clock() - known.at >= _TRUSTED or not wanted <= set(known.policies):
+            known = self._policies = _Fetched(self._clock(), policies={})
+            assert known.policies is not None
+            for name in sorted(wanted):
+                try:
+                    notes = (await self._kube.get(NAMESPACES, name))["metadata"].get("annotations") or {}
+                    known.policies[name] = notes.get(names.DRAIN_POLICY, "")
+                except ApiError as error:
+                    ignorance.append(f"namespace {name}: {error}")
+        return {name: word for name, word in (known.policies or {}).items() if word}
+
+    async def _look_around(self, ignorance: list[str]) -> Surroundings | None:
+        if self._surroundings is None or self._clock() - self._surroundings.at >= _TRUSTED:
+            try:
+                others = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
+                ours = f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"
+                records = [CapacityRecord.of(obj) async for obj in every(self._kube, CAPACITIES, label_selector=ours, cached=True)]
+            except ApiError as error:
+                ignorance.append(f"where volumes could go: {error}")
+                return None
+            nodes = tuple(other for other in others if other.name != self._settings.node)
+            self._surroundings = _Fetched(self._clock(), surroundings=Surroundings(nodes, tuple(records)))
+        return self._surroundings.surroundings
+
+    # --- standing ---------------------------------------------------------------------------------------------------
+
+    def _renew_standing(self, signals: Signals) -> float | None:
+        now = self._wall()
+        self._cordoned_since = (self._cordoned_since or now) if signals.cordoned else None
+        found, until = standing(
+            signals,
+            policy=self._settings.policy,
+            zero_when_closed=self._settings.zero_when_closed,
+            cordon_stable_since=self._cordoned_since,
+            now=now,
+            before=self._standing,
+        )
+        return self._stand(found, None if until is None else self._clock() + until - now)
+
+    def _stand(self, found: Standing, again: float | None) -> float | None:
+        before, self._standing, self._standing_again = self._standing, found, again
+        if (before.closed, before.publishes_zero) != (found.closed, found.publishes_zero):
+            fields = {"node": self._settings.node, "why": found.why or "nothing keeps it from taking volumes"}
+            log.info("The node takes no volumes" if found.closed else "The node takes volumes", extra={"fields": fields})
+        if before != found:
+            self._on_standing()
+        return again
+
+    # --- odds and ends ----------------------------------------------------------------------------------------------
+
+    def _extra(self, signals: Signals) -> Extra:
+        settings, slot = self._settings, self._slot
+        deadline = signals.started_at + settings.allowed if signals.started_at is not None and settings.allowed > 0 else None
+        return Extra(
+            observed=_observed(signals),
+            intent=signals.intent,
+            intent_source=str(signals.source) if signals.intent else "",
+            gate=Gate(settings.gate, self._guard.held) if settings.gate else None,
+            slot=_slot(slot),
+            evacuation=Course(str(signals.state), signals.started_at, deadline) if signals.state else None,
+        )
+
+    def _again(self, at: float | None) -> float:
+        now = self._clock()
+        return now + _TRUSTED if at is None else max(at, now + _PACE)
+
+    def _calm(self, key: str, again: float) -> float:
+        self.attempts.forget(key)
+        return again
+
+    async def _try(self, what: str, effect: Awaitable[R]) -> R | None:
+        """The answer; None when it was refused or could not be had."""
+        try:
+            return await effect
+        except ApiError as error:
+            self._failures[what] = str(error)
+            return None
+
+    def _tell_health(self) -> None:
+        if not self._failures:
+            self._scope.report(OK())
+            return
+        why = "; ".join(f"{what} could not be written or read: {error}" for what, error in sorted(self._failures.items()))
+        if self._scope.state != Degraded(why):
+            log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})
+        self._scope.report(Degraded(why))
+
+
+def _observed(signals: Signals) -> bool:
+    """Somebody wants to empty the node, or is about to."""
+    return signals.cordoned or bool(signals.evacuate) or signals.intent is not None
+
+
+def _known(status: Status) -> bool | None:
+    return None if status is Status.UNKNOWN else status is Status.TRUE
+
+
+def _slot(slot: slots.Decision | None) -> Slot | None:
+    match slot:
+        case slots.Hold(name) | slots.Renew(name) | slots.Take(name):
+            return Slot(name)
+        case slots.WaitFor(ahead=ahead):
+            return Slot("", ahead)
+        case _:
+            return None

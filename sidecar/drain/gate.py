@@ -1,0 +1,212 @@
+"""What holds a drainer back: a guard pod that must not be evicted, made by a Deployment, with a disruption budget for it alone.
+
+Whoever drains a node has to evict the guard too, and waits as long as the budget forbids it; no pod of anybody else is in that
+budget. Both objects are derived from the Node they guard and from nothing else, so any sidecar makes the same ones for it, and both
+go with that Node. The budget is first to come and first to go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sidecar.drain.words import Intent, Status
+from sidecar.model import names
+from sidecar.model.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint
+from sidecar.model.objects import Json, Owner
+
+_HEALTH_OF_NODES: Final = "node.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Where a gate stands and for whom."""
+
+    node: Node
+    driver: str
+    namespace: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The two objects, complete."""
+
+    budget: Json
+    deployment: Json
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """All that the rule looks at."""
+
+    post: Post
+    enabled: bool
+    emptying: bool | None
+    """Somebody is emptying the node, or it is to be guarded beforehand; None: not known."""
+    intent: Intent | None
+    drain: Status
+    retire: Status
+    overridden: bool
+    budget: Json | None
+    """As it is stored under `names.guard`; None: there is none."""
+    deployment: Json | None
+
+    @property
+    def verdict(self) -> Status:
+        """What the gate waits for. What nobody has called a reboot is guarded as retiring."""
+        return self.drain if self.intent is Intent.REBOOT else self.retire
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The gate stays as it is."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Create these, in this order. That one exists already is no failure."""
+
+    objects: tuple[Json, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Delete these, which are not as they were made, on condition of their uid; what is missing then is built again."""
+
+    objects: tuple[Json, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Delete these in this order, on condition of their uid."""
+
+    objects: tuple[Json, ...]
+    why: str
+
+
+Decision = Rest | Build | Clear | Open
+
+
+def decide(view: GateView) -> Decision:
+    """What is not known neither opens the gate nor closes it."""
+    stored = tuple(obj for obj in (view.budget, view.deployment) if obj is not None)
+    staying = tuple(obj for obj in stored if "deletionTimestamp" not in obj["metadata"])
+    if why := _why_open(view):
+        return Open(staying, why) if staying else Rest(why)
+    gate = wanted(view)
+    if gate is None:
+        return Rest("what would decide it is not known")
+    if staying != stored:
+        return Rest("a former gate is still being deleted")
+    pairs = ((view.budget, gate.budget), (view.deployment, gate.deployment))
+    if spoilt := tuple(have for have, want in pairs if have is not None and not _holds(have, want)):
+        return Clear(spoilt, "somebody has changed the gate so that it would not hold")
+    missing = tuple(want for have, want in pairs if have is None)
+    return Build(missing, "something blocks") if missing else Rest("something blocks, and the gate stands")
+
+
+def wanted(view: GateView) -> Gate | None:
+    """The gate that should stand; None where none should, or where that is not known."""
+    if _why_open(view) or view.emptying is None or view.verdict is Status.UNKNOWN:
+        return None
+    return Gate(_budget(view.post), _deployment(view.post))
+
+
+def selector(driver: str) -> str:
+    """The label selector that finds the gates of all nodes."""
+    return f"{names.GUARDED_FOR}={driver}"
+
+
+def _why_open(view: GateView) -> str:
+    """Why no gate should stand, if that is known."""
+    if not view.enabled:
+        return "the gate is switched off"
+    if view.overridden:
+        return "it is overridden"
+    if view.emptying is False:
+        return "nobody empties the node"
+    return "nothing blocks" if view.verdict is Status.TRUE else ""
+
+
+def _holds(have: Mapping[str, Any], want: Json) -> bool:
+    """What makes it hold is as it was made. What the server adds, and another image, make no difference."""
+    return all(have["spec"].get(key) == want["spec"][key] for key in ("minAvailable", "selector", "replicas") if key in want["spec"])
+
+
+def _labels(post: Post) -> dict[str, str]:
+    return {names.GUARDED_NODE: post.node.uid, names.GUARDED_FOR: post.driver}
+
+
+def _meta(post: Post) -> Json:
+    return {
+        "name": names.guard(post.node.uid, post.driver),
+        "namespace": post.namespace,
+        "labels": _labels(post),
+        "ownerReferences": [Owner("v1", "Node", post.node.name, post.node.uid).as_json()],
+    }
+
+
+def _budget(post: Post) -> Json:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": _labels(post)}, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(post), "spec": spec}
+
+
+def _deployment(post: Post) -> Json:
+    why = f"holds drains of node {post.node.name} until nothing of {post.driver} blocks them"
+    report = f"kubectl get nodedrainreports {names.drain_report(post.node.name, post.driver)} -o yaml"
+    notes = {f"{names.GROUP}/why": f"{why}: {report}"}
+    spec: Json = {
+        "replicas": 1,
+        "revisionHistoryLimit": 0,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": _labels(post)},
+        "template": {"metadata": {"labels": _labels(post), "annotations": notes}, "spec": _pod(post)},
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(post) | {"annotations": notes}, "spec": spec}
+
+
+def _pod(post: Post) -> Json:
+    # By the node's name as a field: no change of labels can move the guard to another node.
+    only_here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [post.node.name]}]}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only_here]}}},
+        "tolerations": _tolerations(post.node),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                "name": "guard",
+                "image": post.image,
+                "imagePullPolicy": "IfNotPresent",
+                "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "16Mi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    }
+
+
+def _tolerations(node: Node) -> list[Json]:
+    """What may be on the node when the guard is to start there: the cordon, our own taint, and what the node's operator put on it for good.
+
+    Not what says that the node is unwell, and not what an autoscaler marks a node with that it empties: it passes over the pods
+    that tolerate its mark, and would not be held.
+    """
+    always = [{"key": key, "operator": "Exists"} for key in (names.CORDON_TAINT, names.EVACUATE_TAINT)]
+    lasting = sorted((taint for taint in node.taints if _lasts(taint)), key=str)
+    return always + [{"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting]
+
+
+def _lasts(taint: Taint) -> bool:
+    if taint.effect not in (NO_SCHEDULE, NO_EXECUTE) or taint.key.startswith(_HEALTH_OF_NODES):
+        return False
+    return taint.key not in (*names.RETIRING_TAINTS, names.EVACUATE_TAINT)

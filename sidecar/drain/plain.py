@@ -1,0 +1,118 @@
+"""An assessment as plain JSON: the one form that the report, `explain -o json` and the figures in every other rendering are taken from."""
+
+from collections import Counter
+from typing import Final
+
+from sidecar.drain import instants
+from sidecar.drain.assessment import Assessment, Blocker, BudgetFall, HeldVolume, Place, PodEnd, Verdict
+from sidecar.drain.words import Intent, VolumeClass
+from sidecar.model.objects import Json
+
+_CLAIM: Final = "PersistentVolumeClaim"
+NOT_HELD: Final = (VolumeClass.FOREIGN, VolumeClass.MOVED)
+"""Not this driver's, or not the only copy any more."""
+
+
+def as_json(assessment: Assessment) -> Json:
+    """All of it. Texts that are empty are left out of the parts."""
+    return {
+        "node": assessment.node,
+        "nodeUID": assessment.node_uid,
+        "driver": assessment.driver,
+        "observedAt": instants.to_text(assessment.at),
+        "verdicts": {"drain": _verdict(assessment.drain), "retire": _verdict(assessment.retire)},
+        **_figures(assessment),
+        "blockers": [_blocker(blocker) for blocker in assessment.blockers],
+        "volumes": [_volume(volume) for volume in assessment.volumes],
+        "pods": [_pod(pod) for pod in assessment.pods],
+        "placement": [_place(place) for place in assessment.places],
+        "budgets": [_budget(budget) for budget in assessment.budgets],
+        "notes": list(assessment.notes),
+    }
+
+
+def _figures(assessment: Assessment) -> Json:
+    classes = Counter(str(volume.class_) for volume in assessment.volumes)
+    reasons = Counter(str(blocker.reason) for blocker in assessment.blockers)
+    return {
+        "counts": {"classes": dict(sorted(classes.items())), "reasons": dict(sorted(reasons.items()))},
+        "bytes": {"total": held_bytes(assessment), "remaining": bytes_in_the_way(assessment)},
+        "snapshots": classes[VolumeClass.SNAPSHOT],
+        "untracked": classes[VolumeClass.UNTRACKED],
+        "releasing": classes[VolumeClass.RELEASING],
+        "inFlight": classes[VolumeClass.IN_FLIGHT],
+    }
+
+
+def held_bytes(assessment: Assessment) -> int:
+    """Of all volumes whose data lies here."""
+    return sum(volume.bytes for volume in assessment.volumes if volume.class_ not in NOT_HELD)
+
+
+def bytes_in_the_way(assessment: Assessment, intent: Intent = Intent.RETIRE) -> int:
+    """Of the volumes that block; one that does so for two reasons counts once."""
+    in_the_way = {blocker.volume or blocker.key: blocker.bytes for blocker in assessment.blockers if intent in blocker.blocks}
+    return sum(in_the_way.values())
+
+
+def _verdict(verdict: Verdict) -> Json:
+    return {"status": str(verdict.status), "reason": str(verdict.reason), "message": verdict.message}
+
+
+def _blocker(blocker: Blocker) -> Json:
+    return {
+        "kind": blocker.kind,
+        **_said(namespace=blocker.namespace),
+        "name": blocker.name,
+        **_said(uid=blocker.uid, volume=blocker.volume),
+        "bytes": blocker.bytes,
+        **_said(**{"class": blocker.class_ or ""}),
+        "reason": str(blocker.reason),
+        **_said(policy=blocker.policy or "", policySource=blocker.policy_source),
+        "blocks": [str(intent) for intent in blocker.blocks],
+        "since": instants.to_text(blocker.since),
+        **_said(message=blocker.message, remedy=blocker.remedy),
+    }
+
+
+def _volume(volume: HeldVolume) -> Json:
+    return {
+        "name": volume.name,
+        **_said(claim=volume.claim),
+        "class": str(volume.class_),
+        "bytes": volume.bytes,
+        **_said(policy=volume.policy or "", policySource=volume.policy_source),
+        "pods": list(volume.pods),
+    }
+
+
+def _pod(pod: PodEnd) -> Json:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        **_said(uid=pod.uid),
+        "reboot": str(pod.reboot),
+        "retire": str(pod.retire),
+        "volumes": list(pod.volumes),
+        "budgets": list(pod.budgets),
+        **_said(why=pod.why),
+    }
+
+
+def _place(place: Place) -> Json:
+    excluded = [{"node": node, "why": why} for node, why in place.excluded]
+    return {"volumes": list(place.volumes), **_said(node=place.node), "shortfall": place.shortfall, "excluded": excluded}
+
+
+def _budget(budget: BudgetFall) -> Json:
+    return {"budget": budget.budget, "allowedNow": budget.allowed_now, "stranded": budget.stranded, "pods": list(budget.pods)}
+
+
+def named(blocker: Blocker) -> str:
+    """The object as people call it; most are claims, which need no word."""
+    full = f"{blocker.namespace}/{blocker.name}" if blocker.namespace else blocker.name
+    return full if blocker.kind == _CLAIM else f"{blocker.kind} {full}"
+
+
+def _said(**texts: str) -> Json:
+    return {key: str(text) for key, text in texts.items() if text}

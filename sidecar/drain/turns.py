@@ -1,0 +1,99 @@
+"""Takes, keeps and gives back this node's place among those that are evacuated at a time. Whose turn it is says `slots`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from sidecar.drain import slots
+from sidecar.drain.settings import Settings
+from sidecar.drain.slots import Lease, Release, Renew, SlotsView, Take, WaitFor
+from sidecar.kube.api import LEASES, NODES, KubeApi, every
+from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
+from sidecar.model import names
+from sidecar.model.nodes import Node
+
+# Each step is one write; after a conflict the leases are read again.
+_MOST_STEPS: Final = 4
+
+
+@dataclass(slots=True)
+class _Seen:
+    version: str
+    since: float
+
+
+class Turns:
+    """One per process. What it remembers is only since when things were seen, so that no other node's clock has to be trusted."""
+
+    def __init__(self, kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._wall = wall
+        self._seen: dict[str, _Seen] = {}
+        self._free_since: float | None = None
+        self.maybe_held = True
+        """Whether this node may have a slot: an earlier process may have taken one."""
+
+    async def turn(self, node: Node, *, wanted: bool) -> slots.Decision:
+        """Where this node stands now. Raises ApiError when that could not be found out."""
+        decision: slots.Decision = slots.NotWanted()
+        for _ in range(_MOST_STEPS):
+            view = await self._look(node, wanted=wanted)
+            decision = slots.decide(view)
+            self._note(decision, view.now)
+            if not await self._perform(decision):
+                break
+        return decision
+
+    async def _look(self, node: Node, *, wanted: bool) -> SlotsView:
+        settings, now = self._settings, self._wall()
+        selector = slots.selector(settings.driver)
+        leases = [Lease.of(obj) async for obj in every(self._kube, LEASES, namespace=settings.namespace, label_selector=selector)]
+        label = names.of_driver(settings.driver, names.EVACUATION_STATE)
+        marked = [Node.of(obj) async for obj in every(self._kube, NODES, label_selector=label)] if wanted else []
+        return SlotsView(
+            now=now,
+            driver=settings.driver,
+            node=node.name,
+            node_uid=node.uid,
+            namespace=settings.namespace,
+            limit=settings.limit,
+            wanted=wanted,
+            leases=tuple(leases),
+            contenders=slots.contenders(marked, settings.driver),
+            unchanged_since=self._unchanged(leases, now),
+            free_since=self._free_since,
+        )
+
+    def _unchanged(self, leases: list[Lease], now: float) -> Mapping[str, float]:
+        for lease in leases:
+            seen = self._seen.get(lease.name)
+            if seen is None or seen.version != lease.resource_version:
+                self._seen[lease.name] = _Seen(lease.resource_version, now)
+        return MappingProxyType({name: seen.since for name, seen in self._seen.items()})
+
+    def _note(self, decision: slots.Decision, now: float) -> None:
+        free = isinstance(decision, WaitFor) and decision.free
+        self._free_since = (now if self._free_since is None else self._free_since) if free else None
+        self.maybe_held = not isinstance(decision, WaitFor | slots.NotWanted)
+
+    async def _perform(self, decision: slots.Decision) -> bool:
+        """Whether something was done, or came in between, so that it has to be looked again."""
+        namespace = self._settings.namespace
+        if self._settings.dry_run:
+            return False
+        try:
+            match decision:
+                case Take(_, body, False):
+                    await self._kube.create(LEASES, body, namespace=namespace)
+                case Take(name, body) | Renew(name, body):
+                    await self._kube.replace(LEASES, body, name=name, namespace=namespace)
+                case Release(lease):
+                    version = lease.resource_version
+                    await self._kube.delete(LEASES, lease.name, namespace=namespace, uid=lease.uid, resource_version=version)
+                case _:
+                    return False
+        except (AlreadyExists, Conflict, NotFound):
+            pass  # another node was faster; the next look shows who
+        return True

@@ -1,0 +1,119 @@
+"""Stores an assessment where others find it: the report, the Node's two conditions, our marks on the Node. What these say is `report`'s.
+
+What is stored is compared, not what was written last: it is read at the start, at every heartbeat and after every refusal.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from sidecar.drain import marks, report
+from sidecar.drain.assessment import Assessment
+from sidecar.drain.marks import Marks
+from sidecar.drain.report import HEARTBEAT, Extra
+from sidecar.drain.settings import Settings
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi
+from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+_MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
+
+
+class Scribe:
+    """One per process."""
+
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._clock = clock
+        self._stored: Json | None = None
+        self._made: Json | None = None
+        self._report_read_at: float | None = None
+        self._conditions: list[Json] = []
+        self._conditions_read_at: float | None = None
+        self._conditions_written_at: float | None = None
+        self._node_uid = ""
+
+    @property
+    def previous(self) -> Json | None:
+        """The report as it is stored, or as it was made last where none can be stored."""
+        return self._stored or self._made
+
+    async def recall(self, node: Node) -> None:
+        """Read what an earlier process, or anybody, has stored. Raises ApiError when it cannot be read."""
+        if node.uid != self._node_uid:
+            self._stored = self._made = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
+            self._conditions, self._node_uid = [], node.uid
+        if self._is_due(self._report_read_at):
+            self._stored = await self._read(node)
+            self._report_read_at = self._clock()
+
+    async def write_report(self, assessment: Assessment, extra: Extra, *, now: float) -> None:
+        """Raises ApiError when it could not be stored; what was made is remembered all the same."""
+        new = report.body(assessment, previous=self.previous, agent=self._settings.agent, extra=extra)
+        self._made = new
+        if self._settings.dry_run:
+            return
+        if self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now):
+            return
+        old, self._stored = self._stored, None
+        try:
+            await self._store(old, new)
+        except ApiError:
+            self._report_read_at = None
+            raise
+        self._stored = new
+
+    async def write_conditions(self, assessment: Assessment) -> None:
+        """Raises ApiError when they could not be stored."""
+        if self._is_due(self._conditions_read_at):
+            node = await self._kube.get(NODES, assessment.node)
+            self._conditions = list((node.get("status") or {}).get("conditions") or ())
+            self._conditions_read_at = self._clock()
+        wanted = report.conditions(assessment, self._conditions)
+        if not report.conditions_differ(self._conditions, wanted) and not self._is_due(self._conditions_written_at):
+            return
+        if not self._settings.dry_run:
+            patch = report.conditions_patch(wanted, node_uid=assessment.node_uid)
+            await self._kube.patch(NODES, assessment.node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        ours = {condition["type"] for condition in wanted}
+        self._conditions = [condition for condition in self._conditions if condition.get("type") not in ours] + wanted
+        self._conditions_written_at = self._clock()
+
+    async def write_marks(self, node: Node, wanted: Marks, *, protect: bool | None = None) -> bool:
+        """Whether anything had to be written. What autoscalers may do is decided on the node as it is stored at this moment."""
+        if marks.patch(node, wanted | marks.protection(node, self._settings.driver, needed=protect)) is None:
+            return False
+        version = ""
+        if marks.patch(node, marks.protection(node, self._settings.driver, needed=protect)) is not None:
+            fresh = await self._kube.get(NODES, node.name)
+            node, version = Node.of(fresh), fresh["metadata"]["resourceVersion"]
+        all_of_them = wanted | marks.protection(node, self._settings.driver, needed=protect)
+        patch = marks.patch(node, all_of_them, resource_version=version)
+        if patch is None or self._settings.dry_run:
+            return False
+        await self._kube.patch(NODES, node.name, patch, content_type=MERGE_PATCH)
+        return True
+
+    async def _store(self, old: Json | None, new: Json) -> None:
+        name = new["metadata"]["name"]
+        if old is None:
+            try:
+                await self._kube.create(DRAIN_REPORTS, new)
+            except AlreadyExists:
+                pass
+            except NotFound as error:
+                raise NotFound(_MISSING, status=404) from error
+        elif report.owner_differs(old, new):
+            await self._kube.patch(DRAIN_REPORTS, name, report.owner_patch(new), content_type=MERGE_PATCH)
+        await self._kube.patch(DRAIN_REPORTS, name, report.status_patch(new), content_type=JSON_PATCH, subresource="status")
+
+    async def _read(self, node: Node) -> Json | None:
+        try:
+            return await self._kube.get(DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
+        except NotFound:
+            return None
+
+    def _is_due(self, at: float | None) -> bool:
+        return at is None or self._clock() - at >= HEARTBEAT

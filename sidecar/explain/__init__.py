@@ -1,0 +1,44 @@
+"""`explain`: the same views and the same rules as the running program, on facts fetched just now. Writes nothing.
+
+`question` reads the line, `claim` and `node` answer. This file is the command's frame: logs, exit code, what to do about an error.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+
+from sidecar.config import Parsed, parse
+from sidecar.errors import SidecarError
+from sidecar.explain import claim, node
+from sidecar.explain.question import NODE, USAGE, read_question
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.observe.logs import OUR_ROOT, setup
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Returns the exit code: 0 explained, 1 something needed could not be had, 2 the command line is wrong."""
+    if {"-h", "--help"} & set(words):
+        print(USAGE)
+        return 0
+    question = read_question(words, environ)
+    parsed = parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
+    if not isinstance(parsed, Parsed):
+        print(USAGE)
+        return 0
+    setup("text", parsed.config.verbosity)
+    if not parsed.config.verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(logging.WARNING)  # the answer is what was asked for, not how it was found
+    answer = node.answer if question.kind == NODE else claim.answer
+    try:
+        print(asyncio.run(answer(parsed.config, question)))
+    except SidecarError as error:
+        print(f"csi-node-sidecar: {error}{_hint(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _hint(error: SidecarError) -> str:
+    if isinstance(error, NotFound):
+        return "; check the namespace and the name"
+    return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

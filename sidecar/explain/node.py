@@ -1,0 +1,53 @@
+"""`explain node NAME`: may it be drained, may it be retired, what blocks that; of any node, before anybody cordons it, from anywhere.
+
+The judgement is the drain room's, made of lists fetched just now. What only the driver beside the node knows (data without a
+PersistentVolume, creations that were begun) is not seen from here, and the answer says so.
+"""
+
+import json
+import time
+from dataclasses import replace
+from typing import Final
+
+from sidecar.config import Config
+from sidecar.drain.assess import assess
+from sidecar.drain.assessment import Assessment
+from sidecar.drain.gathering import Gathering
+from sidecar.drain.picture import Picture, snapshot_of
+from sidecar.drain.table import as_json, render
+from sidecar.drain.words import Intent, Policy
+from sidecar.explain.question import Question
+from sidecar.wiring import Instruments, open_doors
+
+_FROM_OUTSIDE: Final = "what only the driver on the node knows (data without a PersistentVolume) is not seen from here"
+
+
+async def answer(config: Config, question: Question) -> str:
+    """The judgement for each driver of the node, or for the one that was named, as it is printed."""
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    try:
+        picture = await Gathering(doors.kube, question.name, now=time.time()).look()
+    finally:
+        await doors.close()
+    default = Policy(config.drain_default_policy) if config.drain_default_policy else None
+    judged = judge(picture, question.driver, default_policy=default)
+    return _as_json(judged) if question.as_json else _as_text(picture, judged, question)
+
+
+def judge(picture: Picture, driver: str, *, default_policy: Policy | None) -> tuple[Assessment, ...]:
+    """Without a name: all drivers that have something on the node, or could have."""
+    drivers = (driver,) if driver else picture.all_drivers()
+    assessments = (assess(snapshot_of(picture, name, default_policy=default_policy)) for name in drivers)
+    return tuple(replace(one, notes=(*one.notes, _FROM_OUTSIDE)) for one in assessments)
+
+
+def _as_json(judged: tuple[Assessment, ...]) -> str:
+    return json.dumps([as_json(one) for one in judged], indent=2)
+
+
+def _as_text(picture: Picture, judged: tuple[Assessment, ...], question: Question) -> str:
+    if not judged:
+        unread = "".join(f"\nnot known: {line}" for line in picture.ignorance)
+        return f"node {question.name}: no CSI driver has, or could have, volumes that only this node can reach{unread}"
+    intent = Intent(question.intent) if question.intent else None
+    return "\n\n".join(render(one, intent=intent) for one in judged)

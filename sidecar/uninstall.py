@@ -1,0 +1,136 @@
+"""`uninstall --driver NAME`: takes away all that sidecars of one driver have put on nodes, or made for them, for drain decisions.
+
+To be run when the driver's DaemonSet is gone: a sidecar that still runs would put it back. What people wrote (policies, intents, taints)
+is theirs and stays; so do claims, volumes and capacity objects, which the garbage collector or their owners look after.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sidecar.config import Parsed, UsageError, parse
+from sidecar.drain import gate, marks, slots
+from sidecar.errors import SidecarError
+from sidecar.kube.api import (
+    BUDGETS,
+    DEPLOYMENTS,
+    DRAIN_REPORTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    STRATEGIC_MERGE_PATCH,
+    KubeApi,
+    Resource,
+    every,
+)
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+from sidecar.wiring import Instruments, open_doors
+
+USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to take away."""
+
+    what: str
+    verb: str
+    resource: Resource
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    patch: Json | None = None
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Returns the exit code: 0 nothing is left, 1 something could not be taken away, 2 the command line is wrong."""
+    if {"-h", "--help"} & set(words):
+        print(USAGE)
+        return 0
+    driver, rest = _driver_of(words)
+    parsed = parse(["--node-deployment", *rest], {**environ, "NODE_NAME": "-"})
+    if not driver or not isinstance(parsed, Parsed):
+        raise UsageError([USAGE])
+    try:
+        return asyncio.run(_uninstall(parsed, driver))
+    except SidecarError as error:
+        print(f"csi-node-sidecar: {error}; check --kubeconfig and your rights", file=sys.stderr)
+        return 1
+
+
+def _driver_of(words: Sequence[str]) -> tuple[str, list[str]]:
+    driver, others, rest = "", [], iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == "--driver":
+            driver = value if equals else next(rest, "")
+        else:
+            others.append(word)
+    return driver, others
+
+
+async def _uninstall(parsed: Parsed, driver: str) -> int:
+    config, failed = parsed.config, 0
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    try:
+        async for step in steps(doors.kube, driver):
+            print(f"{'would take away' if config.dry_run else 'takes away'} {step.what}")
+            if not config.dry_run:
+                failed += not await _take(doors.kube, step)
+    finally:
+        await doors.close()
+    return 1 if failed else 0
+
+
+async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step]:
+    """What there is to take away. The gate first: nobody shall be held by what nobody looks after."""
+    for resource, selector in ((BUDGETS, gate.selector(driver)), (DEPLOYMENTS, gate.selector(driver)), (LEASES, slots.selector(driver))):
+        async for obj in every(kube, resource, label_selector=selector):
+            meta = obj["metadata"]
+            what = f"{resource.kind} {meta['namespace']}/{meta['name']}"
+            yield Step(what, "delete", resource, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
+    async for obj in every(kube, NODES):
+        for step in _of_node(obj, driver):
+            yield step
+    try:
+        async for obj in every(kube, DRAIN_REPORTS):
+            if (obj.get("spec") or {}).get("driver") == driver:
+                meta = obj["metadata"]
+                yield Step(f"{DRAIN_REPORTS.kind} {meta['name']}", "delete", DRAIN_REPORTS, meta["name"], uid=meta["uid"])
+    except NotFound:
+        pass  # the CustomResourceDefinition is gone, and the reports with it
+
+
+def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
+    node, found = Node.of(obj), []
+    if patch := marks.patch(node, marks.none(node, driver), resource_version=obj["metadata"]["resourceVersion"]):
+        keys = sorted({**patch["metadata"].get("annotations", {}), **patch["metadata"].get("labels", {})})
+        found.append(Step(f"{', '.join(keys)} of node {node.name}", "patch", NODES, node.name, patch=patch))
+    ours = {names.condition(driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY)}
+    types = [item["type"] for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+    if types:
+        gone = {"status": {"conditions": [{"type": type_, "$patch": "delete"} for type_ in types]}}
+        found.append(Step(f"conditions {', '.join(types)} of node {node.name}", "status", NODES, node.name, patch=gone))
+    return found
+
+
+async def _take(kube: KubeApi, step: Step) -> bool:
+    try:
+        match step.verb:
+            case "delete":
+                await kube.delete(step.resource, step.name, namespace=step.namespace, uid=step.uid, propagation="Background")
+            case "patch":
+                await kube.patch(step.resource, step.name, step.patch or {}, content_type=MERGE_PATCH)
+            case _:
+                await kube.patch(step.resource, step.name, step.patch or {}, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+    except NotFound:
+        return True
+    except ApiError as error:
+        print(f"csi-node-sidecar: {step.what}: {error}; run it again", file=sys.stderr)
+        return False
+    return True

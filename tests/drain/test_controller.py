@@ -1,0 +1,421 @@
+"""The whole program on the embedded API server, in virtual time: a node is cordoned, tainted, emptied, and let be."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sidecar.kube.api import (
+    BUDGETS,
+    CAPACITIES,
+    CLAIMS,
+    DEPLOYMENTS,
+    DRAIN_REPORTS,
+    EVENTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    VOLUMES,
+    Resource,
+)
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
+from sidecar.model import names
+from sidecar.model.objects import LATE
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Call, InProcessApi
+from sidecar.simulation.node import DRIVER
+from sidecar.simulation.notebook.bench import Bench
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.plan import Plan
+
+Json = dict[str, Any]
+Story = Callable[[Bench], Awaitable[None]]
+
+JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
+EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
+STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
+EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
+
+
+def no_one(_: Call) -> None:
+    return None
+
+
+def play(
+    story: Story,
+    *,
+    args: tuple[str, ...] = JUDGING,
+    nodes: tuple[str, ...] = ("n0", "n1"),
+    refuse: Callable[[Call], ApiError | None] = no_one,
+) -> None:
+    """`refuse` says which requests of sidecars are answered with an error."""
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            bench = Bench(group)
+
+            async def before(call: Call) -> None:
+                if error := refuse(call):
+                    raise error
+
+            bench.api = InProcessApi(bench.cluster, before=before)
+            await bench.begin(Plan(1, nodes, args=args))
+            for name in nodes:
+                ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+                await bench.you.patch(NODES, name, ready, content_type=MERGE_PATCH, subresource="status")
+            await bench.storage_class("late", LATE)
+            await wait(bench, 3)
+            try:
+                await story(bench)
+            finally:
+                bench.close()
+
+    run_virtual(main())
+
+
+async def wait(bench: Bench, seconds: float) -> None:
+    await bench.until(lambda: False, seconds)
+
+
+async def with_pod(bench: Bench, name: str, *, node: str = "n0", **spec: Any) -> None:
+    """A claim and a pod that uses it, on that node."""
+    await do(bench, f"claim {name} class=late")
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+    meta = {"name": name, "ownerReferences": [owner]}
+    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": {"kubernetes.io/hostname": node}, **spec}
+    await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
+
+
+async def change(bench: Bench, node: str, spec: Json | None = None, **meta: Any) -> None:
+    patch = ({"spec": spec} if spec is not None else {}) | ({"metadata": meta} if meta else {})
+    await bench.you.patch(NODES, node, patch, content_type=MERGE_PATCH)
+
+
+async def node_of(bench: Bench, name: str = "n0") -> Json:
+    return await bench.you.get(NODES, name)
+
+
+async def report_of(bench: Bench, node: str = "n0") -> Json:
+    return (await bench.you.get(DRAIN_REPORTS, names.drain_report(node, DRIVER)))["status"]
+
+
+async def all_of(bench: Bench, resource: Resource) -> list[Json]:
+    return (await bench.you.list_page(resource)).items
+
+
+async def reasons(bench: Bench) -> list[str]:
+    return [event["reason"] for event in await all_of(bench, EVENTS)]
+
+
+def condition(node: Json, kind: str) -> str:
+    found = [item["status"] for item in node["status"]["conditions"] if item["type"] == names.condition(DRIVER, kind)]
+    return found[0] if found else ""
+
+
+def phase(bench: Bench, name: str) -> str:
+    return next((item["status"].get("phase", "") for item in bench.diary.objects(CLAIMS) if item["metadata"]["name"] == name), "")
+
+
+def test_d1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await wait(bench, 5)
+        report = await report_of(bench)
+        assert (report["verdicts"]["drain"]["status"], report["verdicts"]["retire"]["status"]) == ("True", "False")
+        (blocker,) = report["blockers"]
+        assert (blocker["reason"], blocker["namespace"], blocker["name"], blocker["class"]) == ("LastCopy", "default", "a", "Idle")
+        node = await node_of(bench)
+        assert (condition(node, names.DRAIN_READY), condition(node, names.RETIRE_READY)) == ("True", "False")
+        assert "LastCopy" in node["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)]
+        assert (await report_of(bench, "n1"))["verdicts"]["retire"]["status"] == "True"
+
+    play(story)
+
+
+def test_g3_steady_state_writes_nothing_but_a_heartbeat() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 30)
+        mark = len(bench.diary.lines)
+        await wait(bench, 890)
+        writes = [line for line in bench.diary.lines[mark:] if "patch" in line or "create" in line or "update" in line]
+        about_nodes = [line for line in writes if " nodes " in line]
+        about_reports = [line for line in writes if "nodedrainreports" in line]
+        assert len(about_nodes) <= 2 * 3, about_nodes
+        assert len(about_reports) <= 2 * 3, about_reports
+        assert len(about_nodes) + len(about_reports) == len(writes), writes
+
+    play(story)
+
+
+def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
+    async def story(bench: Bench) -> None:
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 15)
+        assert [
+            item["capacity"] for item in await all_of(bench, CAPACITIES) if item["nodeTopology"]["matchLabels"].popitem()[1] == "n0"
+        ] == ["0"]
+        await change(bench, "n0", {"unschedulable": None})
+        await wait(bench, 3)
+        assert "0" not in [item["capacity"] for item in await all_of(bench, CAPACITIES)]
+        assert names.of_driver(DRIVER, names.CLOSED_AT) not in ((await node_of(bench))["metadata"].get("annotations") or {})
+
+    play(story, nodes=("n0",))
+
+
+def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
+    async def story(bench: Bench) -> None:
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 30)
+        assert "0" not in [item["capacity"] for item in await all_of(bench, CAPACITIES)]
+        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "NoSchedule"})
+        await wait(bench, 15)
+        assert [item["capacity"] for item in await all_of(bench, CAPACITIES)] == ["0"]
+
+    play(story, args=("--node-drain-policy=Ignore",), nodes=("n0",))
+
+
+def test_a1_a4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 5)
+        before = await node_of(bench)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 5)
+        during = await node_of(bench)
+        assert during["metadata"]["labels"][STATE] in ("Pending", "InProgress")
+        started = during["metadata"]["annotations"][STARTED]
+        await wait(bench, 30)
+        during = await node_of(bench)
+        assert (during["metadata"]["labels"][STATE], during["metadata"]["annotations"][STARTED]) == ("InProgress", started)
+        assert STATE not in (await node_of(bench, "n1"))["metadata"]["labels"]
+        assert [lease["spec"]["holderIdentity"].split("/")[0] for lease in await all_of(bench, LEASES)] == [during["metadata"]["uid"]]
+        assert "BlocksNodeDrain" in await reasons(bench)
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 10)
+        after = await node_of(bench)
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+        ours = {key for key in after["metadata"]["annotations"] if names.GROUP in key}
+        assert ours == {names.of_driver(DRIVER, names.DRAIN_SUMMARY)}
+        assert await all_of(bench, LEASES) == []
+
+    play(story, args=EVACUATING)
+
+
+def test_a3_success_is_told_once_and_only_when_nothing_is_left() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await bench.you.delete(CLAIMS, "a", namespace="default")
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
+        assert await all_of(bench, VOLUMES) == []
+        assert await all_of(bench, LEASES) == []
+        bench.nodes["n0"].kill()
+        await wait(bench, 400)
+        told = [event for event in await all_of(bench, EVENTS) if event["reason"] == "EvacuationSucceeded"]
+        assert len(told) == 1 and told[0].get("count", 1) == 1
+
+    play(story, args=EVACUATING)
+
+
+def test_b2_b5_the_deadline_counts_from_the_start_that_is_noted() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 360)
+        bench.nodes["n0"].kill()
+        await wait(bench, 200)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Failed"
+        report = await report_of(bench)
+        assert (report["verdicts"]["retire"]["status"], report["verdicts"]["retire"]["reason"]) == ("False", "DeadlineExceeded")
+        assert len(await all_of(bench, VOLUMES)) == 1
+
+    play(story, args=(*EVACUATING, "--evacuation-deadline=10m"))
+
+
+def test_two_nodes_take_turns() -> None:
+    async def story(bench: Bench) -> None:
+        for name, node in (("a", "n0"), ("b", "n1")):
+            await with_pod(bench, name, node=node)
+            await do(bench, f"until running {name}")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 20)
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 40)
+        states = [(await node_of(bench, name))["metadata"]["labels"][STATE] for name in ("n0", "n1")]
+        assert states == ["InProgress", "Pending"]
+        waiting = await report_of(bench, "n1")
+        assert waiting["verdicts"]["retire"]["reason"] == "WaitingForSlot"
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 90)
+        assert (await node_of(bench, "n1"))["metadata"]["labels"][STATE] == "InProgress"
+        assert STATE not in (await node_of(bench, "n0"))["metadata"]["labels"]
+
+    play(story, args=EVACUATING)
+
+
+def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 5)
+        forged = {"status": {"verdicts": {"retire": {"status": "True"}}, "blockers": []}}
+        name = names.drain_report("n0", DRIVER)
+        await bench.you.patch(DRAIN_REPORTS, name, forged, content_type=MERGE_PATCH, subresource="status")
+        await wait(bench, 310)
+        report = await report_of(bench)
+        assert report["verdicts"]["retire"]["status"] == "False" and len(report["blockers"]) == 1
+
+    play(story, nodes=("n0",))
+
+
+def test_b3_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        marks = call.verb == "patch" and call.resource.plural == "nodes"
+        return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        broken.append(True)
+        await wait(bench, 595)
+        node = await node_of(bench)
+        assert node["metadata"]["labels"][STATE] == "Failed"
+        assert len(await all_of(bench, VOLUMES)) == 1
+
+    play(story, args=(*EVACUATING, "--evacuation-deadline=10m"), nodes=("n0",), refuse=refuse)
+
+
+def test_without_the_rights_volumes_are_made_as_ever_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    theirs = ("nodedrainreports", "pods", "poddisruptionbudgets", "namespaces")
+
+    def refuse(call: Call) -> ApiError | None:
+        foreign = call.resource.plural in theirs or (call.resource.plural == "nodes" and call.verb == "patch")
+        return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 400)
+        sidecar = bench.sidecar("n0")
+        assert sidecar is not None and sidecar._drain is not None
+        numbers = sidecar._drain.room.numbers()
+        assert numbers is not None and numbers.ready == {"reboot": None, "retire": False}
+        scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
+        assert "cannot patch nodes" in scopes["drain"]
+
+    play(story, nodes=("n0",), refuse=refuse)
+    complaints = [record for record in caplog.records if record.getMessage() == "Drain decisions are incomplete"]
+    assert len(complaints) == 1
+
+
+def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 700)
+        node = await node_of(bench)
+        assert condition(node, names.RETIRE_READY) == "False"
+        assert "VolumeInUse" in node["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)]
+        told = [event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == "BlocksNodeDrain"]
+        assert told == [1]
+
+    play(story, nodes=("n0",), refuse=refuse)
+
+
+def test_e1_the_gate_stands_as_long_as_something_blocks() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 5)
+        (budget,), (guard,) = await all_of(bench, BUDGETS), await all_of(bench, DEPLOYMENTS)
+        uid = (await node_of(bench))["metadata"]["uid"]
+        assert budget["spec"]["selector"]["matchLabels"] == guard["spec"]["selector"]["matchLabels"]
+        assert budget["spec"]["selector"]["matchLabels"][names.GUARDED_NODE] == uid
+        await bench.you.delete(BUDGETS, budget["metadata"]["name"], namespace="default")
+        await wait(bench, 130)
+        assert len(await all_of(bench, BUDGETS)) == 1
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await bench.you.delete(CLAIMS, "a", namespace="default")
+        await wait(bench, 10)
+        assert (await all_of(bench, BUDGETS), await all_of(bench, DEPLOYMENTS)) == ([], [])
+
+    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+
+
+def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 5)
+        assert len(await all_of(bench, BUDGETS)) == 1
+        await change(bench, "n0", annotations={names.FORCE_DRAIN: "ticket 7"})
+        await wait(bench, 5)
+        assert await all_of(bench, BUDGETS) == []
+        assert len(await all_of(bench, VOLUMES)) == 1
+        assert "DrainLetGo" in await reasons(bench)
+
+    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+
+
+def test_a_dry_run_writes_nothing_anywhere() -> None:
+    async def story(bench: Bench) -> None:
+        mark = len(bench.diary.lines)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        lines = [line for line in bench.diary.lines[mark:] if " n0 " in line and "you" not in line]
+        assert not [line for line in lines if "create" in line or "patch" in line or "update" in line or "delete" in line], lines
+
+    play(story, args=(*EVACUATING, "--drain-gate", "--drain-gate-image=pause", "--dry-run"), nodes=("n0",))
+
+
+def test_e6_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() -> None:
+    async def story(bench: Bench) -> None:
+        await do(bench, "class immediate")
+        await do(bench, "claim fresh class=immediate")
+        await do(bench, "until bound fresh")
+        await wait(bench, 5)
+        report = await report_of(bench)
+        assert report["verdicts"]["retire"]["status"] == "True" and any("never used" in note for note in report["notes"])
+        await do(bench, "pod p claim=fresh")
+        await do(bench, "until running p")
+        await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
+        await wait(bench, 5)
+        assert (await report_of(bench))["verdicts"]["retire"]["reason"] == "LastCopy"
+
+    play(story, nodes=("n0",))
+
+
+def test_e6_what_an_earlier_process_made_may_have_been_used_meanwhile() -> None:
+    async def story(bench: Bench) -> None:
+        await do(bench, "class immediate")
+        await do(bench, "claim fresh class=immediate")
+        await do(bench, "until bound fresh")
+        bench.nodes["n0"].kill()
+        await wait(bench, 30)
+        assert (await report_of(bench))["verdicts"]["retire"]["reason"] == "LastCopy"
+
+    play(story, nodes=("n0",))

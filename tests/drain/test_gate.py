@@ -1,0 +1,222 @@
+"""When the gate stands and when it opens, and that it holds one node's guard and nothing else."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.drain.gate import Build, Clear, Gate, GateView, Open, Post, Rest, decide, selector, wanted
+from sidecar.drain.words import Intent, Status
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES
+from sidecar.model import names
+from sidecar.model.nodes import Budget, Node, Pod, Taint, Toleration
+from sidecar.model.objects import Json
+from tests.drain.samples import DRIVER, node, taint
+from tests.simulation.cluster_tools import new_cluster
+
+TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
+
+
+def post(of: Node | None = None, driver: str = DRIVER) -> Post:
+    return Post(of or node(), driver, "storage", "registry.example.com/pause:3")
+
+
+def view(*, at: Post | None = None, **changes: Any) -> GateView:
+    """A node that is to retire, with blockers and no gate yet."""
+    base = GateView(at or post(), True, True, Intent.RETIRE, FALSE, FALSE, False, None, None)
+    return replace(base, **changes)
+
+
+def stored(**changes: Any) -> tuple[Json, Json]:
+    """The gate as it should be, as the server has it."""
+    gate = wanted(view(**changes))
+    assert gate is not None
+    given_by_server = {"uid": "given", "resourceVersion": "1"}
+    budget, deployment = (obj | {"metadata": obj["metadata"] | given_by_server} for obj in copy.deepcopy((gate.budget, gate.deployment)))
+    return budget, deployment
+
+
+def standing(**changes: Any) -> GateView:
+    budget, deployment = stored()
+    return view(**{"budget": budget, "deployment": deployment} | changes)
+
+
+def test_it_is_built_budget_first_and_then_rests() -> None:
+    built = decide(view())
+    assert isinstance(built, Build) and [obj["kind"] for obj in built.objects] == ["PodDisruptionBudget", "Deployment"]
+    assert isinstance(decide(standing()), Rest)
+
+
+def test_what_is_missing_is_built_again() -> None:
+    for kind, lacking in (("PodDisruptionBudget", standing(budget=None)), ("Deployment", standing(deployment=None))):
+        decision = decide(lacking)
+        assert isinstance(decision, Build) and [obj["kind"] for obj in decision.objects] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"retire": TRUE}, "nothing blocks"),
+        ({"overridden": True}, "overridden"),
+        ({"enabled": False}, "switched off"),
+        ({"emptying": False}, "nobody empties"),
+        ({"intent": Intent.REBOOT, "drain": TRUE}, "nothing blocks"),
+        ({"overridden": True, "retire": UNKNOWN}, "overridden"),
+        ({"emptying": False, "retire": UNKNOWN}, "nobody empties"),
+    ],
+)
+def test_it_opens_budget_first(changes: dict[str, Any], why: str) -> None:
+    decision = decide(standing(**changes))
+    assert isinstance(decision, Open) and why in decision.why
+    assert [obj["kind"] for obj in decision.objects] == ["PodDisruptionBudget", "Deployment"]
+    assert isinstance(decide(view(**changes)), Rest) and wanted(view(**changes)) is None
+
+
+def test_half_an_open_gate_is_opened_further() -> None:
+    decision = decide(standing(retire=TRUE, budget=None))
+    assert isinstance(decision, Open) and [obj["kind"] for obj in decision.objects] == ["Deployment"]
+
+
+@pytest.mark.parametrize(
+    ("intent", "drain", "retire", "holds"),
+    [
+        (Intent.REBOOT, FALSE, TRUE, True),
+        (Intent.REBOOT, TRUE, FALSE, False),
+        (Intent.RETIRE, TRUE, FALSE, True),
+        (None, TRUE, FALSE, True),
+        (None, FALSE, TRUE, False),
+    ],
+)
+def test_a_reboot_is_held_for_its_own_verdict_and_anything_else_for_retiring(
+    intent: Intent | None, drain: Status, retire: Status, holds: bool
+) -> None:
+    assert isinstance(decide(view(intent=intent, drain=drain, retire=retire)), Build) is holds
+
+
+@pytest.mark.parametrize("changes", [{"retire": UNKNOWN}, {"emptying": None}])
+def test_on_ignorance_it_is_neither_opened_nor_built(changes: dict[str, Any]) -> None:
+    budget, _ = stored()
+    for have in (view(), standing(), view(budget=budget)):
+        assert isinstance(decide(replace(have, **changes)), Rest)
+
+
+def test_one_that_is_still_being_deleted_is_waited_for() -> None:
+    budget, deployment = stored()
+    leaving = deployment | {"metadata": deployment["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert isinstance(decide(view(deployment=leaving)), Rest)
+    decision = decide(view(budget=budget, deployment=leaving, retire=TRUE))
+    assert isinstance(decision, Open) and decision.objects == (budget,)
+
+
+def test_one_that_somebody_has_changed_is_made_anew() -> None:
+    budget, deployment = stored()
+    loose = budget | {"spec": budget["spec"] | {"minAvailable": 0}}
+    wide = budget | {"spec": budget["spec"] | {"selector": {}}}
+    asleep = deployment | {"spec": deployment["spec"] | {"replicas": 0}}
+    assert decide(view(budget=loose, deployment=deployment)) == Clear((loose,), "somebody has changed the gate so that it would not hold")
+    assert isinstance(decide(view(budget=wide, deployment=deployment)), Clear)
+    assert isinstance(decide(view(budget=budget, deployment=asleep)), Clear)
+
+
+def test_another_image_is_no_reason_to_let_go() -> None:
+    assert isinstance(decide(standing(at=replace(post(), image="other"))), Rest)
+
+
+def gate(at: Post) -> Gate:
+    found = wanted(view(at=at))
+    assert found is not None
+    return found
+
+
+def guard(of: Gate) -> Pod:
+    """The pod that the Deployment's controllers would make."""
+    template = of.deployment["spec"]["template"]
+    meta = template["metadata"] | {"name": "guard", "namespace": of.deployment["metadata"]["namespace"]}
+    return Pod.of({"metadata": meta, "spec": template["spec"]})
+
+
+ELSEWHERE = [
+    pytest.param(post(node("n2")), id="another node"),
+    pytest.param(post(node(uid="uid-of-another-machine")), id="another machine of the name"),
+    pytest.param(post(driver="other.example.com"), id="another driver on the node"),
+]
+
+
+@pytest.mark.parametrize("other", ELSEWHERE)
+def test_its_budget_holds_its_own_guard_and_no_other(other: Post) -> None:
+    mine = gate(post())
+    budget = Budget.of(mine.budget)
+    assert budget.covers(guard(mine)) and not budget.covers(guard(gate(other)))
+    assert mine.budget["metadata"]["name"] != gate(other).budget["metadata"]["name"]
+
+
+def test_it_holds_no_pod_of_anybody_else() -> None:
+    ordinary = Pod.of({"metadata": {"name": "db-0", "namespace": "storage", "labels": {"app": "db"}}, "spec": {}})
+    assert not Budget.of(gate(post()).budget).covers(ordinary)
+
+
+def test_both_bear_the_nodes_reference_and_the_labels_they_are_found_by() -> None:
+    key, _, value = selector(DRIVER).partition("=")
+    for obj in (gate(post()).budget, gate(post()).deployment):
+        assert obj["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1"}]
+        assert obj["metadata"]["labels"][key] == value and obj["metadata"]["labels"][names.GUARDED_NODE] == "uid-n1"
+
+
+def test_the_server_takes_them() -> None:
+    cluster = new_cluster()
+    uid = cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}).obj["metadata"]["uid"]
+    made = gate(replace(post(node(uid=uid)), namespace="default"))
+    for resource, obj in ((BUDGETS, made.budget), (DEPLOYMENTS, made.deployment)):
+        cluster.create(resource, obj, namespace="default", strict=True)
+
+
+def test_the_guard_is_small_can_only_run_there_and_asks_for_nothing() -> None:
+    spec = gate(post()).deployment["spec"]["template"]["spec"]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    assert "volumes" not in spec and "priorityClassName" not in spec and "nodeName" not in spec
+    assert spec["containers"][0]["image"] == "registry.example.com/pause:3"
+
+
+EMPTIED = (taint(names.CORDON_TAINT), taint(names.EVACUATE_TAINT, "retire"), taint(names.EVACUATE_TAINT, "retire", "NoExecute"))
+LASTING = (taint("dedicated", "db"), taint("gpu", effect="NoExecute"))
+ENDS = (*(taint(key) for key in names.RETIRING_TAINTS), taint("node.kubernetes.io/out-of-service", effect="NoExecute"))
+
+
+@pytest.mark.parametrize("tainted", [(), EMPTIED, LASTING, EMPTIED + LASTING])
+def test_the_guard_gets_onto_the_node_it_guards(tainted: tuple[Taint, ...]) -> None:
+    pod = guard(gate(post(node(taints=tainted))))
+    assert pod.tolerates(tainted) and pod.tolerates(EMPTIED)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=str)
+def test_the_guard_does_not_tolerate_what_drainers_pass_over(end: Taint) -> None:
+    assert not guard(gate(post(node(taints=(end, *LASTING))))).tolerates((end,))
+
+
+def test_the_order_of_taints_changes_nothing() -> None:
+    one, other = (gate(post(node(taints=taints))) for taints in (EMPTIED + LASTING, (EMPTIED + LASTING)[::-1]))
+    assert one == other
+    assert Toleration("", "Exists", "", "") not in guard(one).tolerations
+
+
+statuses, intents = st.sampled_from(Status), st.sampled_from([None, *Intent])
+
+
+@given(intents, statuses, statuses, st.booleans(), st.booleans(), st.booleans())
+def test_ignorance_never_opens_a_gate_and_never_builds_one(
+    intent: Intent | None, drain: Status, retire: Status, has_budget: bool, has_guard: bool, emptying: bool
+) -> None:
+    budget, deployment = stored()
+    have: dict[str, Any] = {"budget": budget if has_budget else None, "deployment": deployment if has_guard else None}
+    seen = view(intent=intent, drain=drain, retire=retire, emptying=True if emptying else None, **have)
+    decision = decide(seen)
+    if seen.verdict is UNKNOWN:
+        assert isinstance(decision, Rest)
+    if isinstance(decision, Open):
+        assert seen.verdict is TRUE
+    if isinstance(decision, Build):
+        assert seen.verdict is FALSE and emptying

@@ -1,0 +1,85 @@
+"""The sidecar dies at every effect boundary of an evacuation and of its undoing: nothing of ours is left when the reason is gone."""
+
+import pytest
+
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, PODS
+from sidecar.model import names
+from sidecar.simulation.node import DRIVER
+from sidecar.simulation.notebook.bench import Bench
+from sidecar.simulation.notebook.commands import do
+from tests.drain.test_controller import EVACUATE, STATE, all_of, change, node_of, play, wait, with_pod
+
+ARGS = (
+    "--drain-report",
+    "--node-drain-policy=Evacuate",
+    "--drain-gate",
+    "--drain-gate-image=pause",
+    "--drain-autoscaler-annotations",
+    "--evacuation-deadline=1h",
+)
+BOUNDARIES = range(1, 22)
+"""Beginning, ending and undoing it have 15 to 20 each; a death that is set for later falls into the quiet time after it."""
+SURE = 10
+
+
+async def left_over(bench: Bench) -> list[str]:
+    """Whatever sidecars put on nodes or made for them, besides the report and its summary."""
+    node = await node_of(bench)
+    summary = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+    keys = {*(node["metadata"].get("annotations") or {}), *node["metadata"]["labels"]} - {summary}
+    ours = [key for key in keys if names.GROUP in key.partition("/")[0]] + [key for key in keys if key == names.DO_NOT_DISRUPT]
+    objects = [item["metadata"]["name"] for resource in (LEASES, BUDGETS, DEPLOYMENTS) for item in await all_of(bench, resource)]
+    return [key for key in ours if not key.startswith("topology.")] + objects
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("step", ["beginning", "ending"])
+def test_an_evacuation_that_was_killed_anywhere_still_ends_and_leaves_nothing(boundary: int, step: str) -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 5)
+        if step == "beginning":
+            bench.nodes["n0"].doom(boundary)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
+        assert len(await all_of(bench, BUDGETS)) == 1
+        if step == "ending":
+            bench.nodes["n0"].doom(boundary)
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await bench.you.delete(CLAIMS, "a", namespace="default")
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
+        assert await all_of(bench, BUDGETS) == []
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 120)
+        assert await left_over(bench) == []
+        assert boundary > SURE or len(bench.nodes["n0"].ends) == 1
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_an_undoing_that_was_killed_anywhere_leaves_nothing_but_the_gate(boundary: int) -> None:
+    """The volume stays, so does what guards it; what belonged to the evacuation goes."""
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        bench.nodes["n0"].doom(boundary)
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 120)
+        node = await node_of(bench)
+        guard = names.guard(node["metadata"]["uid"], DRIVER)
+        guarding = {guard, names.DO_NOT_DISRUPT, names.of_driver(DRIVER, names.AUTOSCALER_MARKER)}
+        assert set(await left_over(bench)) == guarding
+        assert boundary > SURE or len(bench.nodes["n0"].ends) == 1
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await bench.you.delete(CLAIMS, "a", namespace="default")
+        await wait(bench, 120)
+        assert await left_over(bench) == []
+
+    play(story, args=ARGS, nodes=("n0",))
