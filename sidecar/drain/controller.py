@@ -154,29 +154,38 @@ class DrainRoom:
         else:
             again = await self._only_mark(node, signals)
         self._tell_health()
-        return min(again, self._clock() + self._retry.delay(self.attempts.next(key))) if self._failures else self._calm(key, again)
+        usual = self._next_look(key)
+        return usual if again is None else min(usual, max(again, self._clock() + _PACE))
 
-    async def _only_mark(self, node: Node, signals: Signals) -> float:
+    async def _only_mark(self, node: Node, signals: Signals) -> float | None:
         """Nothing is judged, so nothing is evacuated; since when the node is closed is noted all the same, if it may be."""
         rest = evacuation.Rest(None, "nothing is judged without --drain-report")
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=rest)
         await self._try("marks on the node", self._scribe.write_marks(node, marks))
-        return self._again(self._standing_again)
+        return self._standing_again
 
-    async def _judge(self, node: Node, signals: Signals) -> float:
+    async def _judge(self, node: Node, signals: Signals) -> float | None:
         await self._end_in_time(node, signals)
         await self._try("the report", self._scribe.recall(node))
         assessment = assess(await self._snapshot(node, signals))
         decision = await self._course(node, signals, assessment)
         assessment = evacuation.told(assessment, intent=signals.intent, state=signals.state, slot=self._slot)
         self._assessment = assessment
-        if self._settings.gate or self._guard.held:
+        if self._settings.gate or self._guard.may_stand:
             gate = self._guard.guard(node, signals, drain=assessment.drain.status, retire=assessment.retire.status)
             if (decided := await self._try("the gate", gate)) is not None:
                 self._tell_gate(node, decided)
         await self._show(node, signals, assessment, decision)
-        until = decision.until if isinstance(decision, evacuation.Rest | evacuation.Wait) else None
-        return min(self._again(self._standing_again), self._again(None if until is None else until - self._wall() + self._clock()))
+        return self._due(signals, decision)
+
+    def _due(self, signals: Signals, decision: evacuation.Decision) -> float | None:
+        """When to look again whatever happens; a deadline ahead is among it, however far the evacuation got in this look."""
+        untils = [decision.until] if isinstance(decision, evacuation.Rest | evacuation.Wait) else []
+        if signals.started_at is not None and self._settings.allowed > 0 and signals.state is not None:
+            untils.append(signals.started_at + self._settings.allowed)
+        now = self._wall()
+        times = [self._clock() + until - now for until in untils if until is not None and until > now]
+        return min((at for at in (*times, self._standing_again) if at is not None), default=None)
 
     async def _end_in_time(self, node: Node, signals: Signals) -> None:
         """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time."""
@@ -291,7 +300,9 @@ class DrainRoom:
             try:
                 others = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
                 ours = f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"
-                records = [CapacityRecord.of(obj) async for obj in every(self._kube, CAPACITIES, label_selector=ours, cached=True)]
+                # Where sidecars of this driver publish them, and where their role lets them look.
+                published = every(self._kube, CAPACITIES, namespace=self._settings.namespace, label_selector=ours, cached=True)
+                records = [CapacityRecord.of(obj) async for obj in published]
             except ApiError as error:
                 ignorance.append(f"where volumes could go: {error}")
                 return None
@@ -337,13 +348,12 @@ class DrainRoom:
             evacuation=Course(str(signals.state), signals.started_at, deadline) if signals.state else None,
         )
 
-    def _again(self, at: float | None) -> float:
-        now = self._clock()
-        return now + _TRUSTED if at is None else max(at, now + _PACE)
-
-    def _calm(self, key: str, again: float) -> float:
+    def _next_look(self, key: str) -> float:
+        """When nothing is due and nothing changes. What is refused is tried again with back-off."""
+        if self._failures:
+            return self._clock() + self._retry.delay(self.attempts.next(key))
         self.attempts.forget(key)
-        return again
+        return self._clock() + _TRUSTED
 
     async def _try(self, what: str, effect: Awaitable[R]) -> R | None:
         """The answer; None when it was refused or could not be had."""

@@ -9,7 +9,7 @@ from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals, State
 from sidecar.drain.words import Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource
-from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -32,13 +32,22 @@ class Guard:
         self._node_uid = ""
         self.held = False
         """Whether the gate stands, as far as it is known."""
+        self.may_stand = True
+        """An earlier process, with other flags, may have built one."""
 
     async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status) -> gate.Decision:
         """One step. Raises ApiError when it could not be taken."""
-        await self._read(node)
+        try:
+            await self._read(node)
+        except Forbidden:
+            if self._settings.gate:
+                raise
+            self.may_stand = False  # who may not even look has not built one
+            return Rest("the gate is switched off")
         decision = gate.decide(self._view(node, signals, drain, retire))
         await self._perform(decision)
         self.held = self._budget is not None
+        self.may_stand = self.held or self._deployment is not None
         return decision
 
     def _view(self, node: Node, signals: Signals, drain: Status, retire: Status) -> GateView:

@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.drain import slots
 from sidecar.drain.settings import Settings
-from sidecar.drain.slots import Lease, Release, Renew, SlotsView, Take, WaitFor
+from sidecar.drain.slots import Hold, Lease, Release, Renew, SlotsView, Take, WaitFor
 from sidecar.kube.api import LEASES, NODES, KubeApi, every
 from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
 from sidecar.model import names
@@ -76,7 +76,7 @@ class Turns:
     def _note(self, decision: slots.Decision, now: float) -> None:
         free = isinstance(decision, WaitFor) and decision.free
         self._free_since = (now if self._free_since is None else self._free_since) if free else None
-        self.maybe_held = not isinstance(decision, WaitFor | slots.NotWanted)
+        self.maybe_held = isinstance(decision, Take | Hold | Renew | Release)
 
     async def _perform(self, decision: slots.Decision) -> bool:
         """Whether something was done, or came in between, so that it has to be looked again."""

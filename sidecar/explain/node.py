@@ -16,6 +16,7 @@ from sidecar.drain.gathering import Gathering
 from sidecar.drain.picture import Picture, snapshot_of
 from sidecar.drain.table import as_json, render
 from sidecar.drain.words import Intent, Policy
+from sidecar.errors import Fatal
 from sidecar.explain.question import Question
 from sidecar.wiring import Instruments, open_doors
 
@@ -31,7 +32,10 @@ async def answer(config: Config, question: Question) -> str:
         await doors.close()
     default = Policy(config.drain_default_policy) if config.drain_default_policy else None
     judged = judge(picture, question.driver, default_policy=default)
-    return _as_json(judged) if question.as_json else _as_text(picture, judged, question)
+    if not judged and picture.ignorance:
+        unread = "; ".join(picture.ignorance)
+        raise Fatal(f"which drivers have volumes on node {question.name} is not known, so name one with --driver: {unread}")
+    return _as_json(judged) if question.as_json else _as_text(judged, question)
 
 
 def judge(picture: Picture, driver: str, *, default_policy: Policy | None) -> tuple[Assessment, ...]:
@@ -45,9 +49,8 @@ def _as_json(judged: tuple[Assessment, ...]) -> str:
     return json.dumps([as_json(one) for one in judged], indent=2)
 
 
-def _as_text(picture: Picture, judged: tuple[Assessment, ...], question: Question) -> str:
+def _as_text(judged: tuple[Assessment, ...], question: Question) -> str:
     if not judged:
-        unread = "".join(f"\nnot known: {line}" for line in picture.ignorance)
-        return f"node {question.name}: no CSI driver has, or could have, volumes that only this node can reach{unread}"
+        return f"node {question.name}: no CSI driver has, or could have, volumes that only this node can reach"
     intent = Intent(question.intent) if question.intent else None
     return "\n\n".join(render(one, intent=intent) for one in judged)
