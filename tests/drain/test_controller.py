@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -419,3 +420,30 @@ def test_e6_what_an_earlier_process_made_may_have_been_used_meanwhile() -> None:
         assert (await report_of(bench))["verdicts"]["retire"]["reason"] == "LastCopy"
 
     play(story, nodes=("n0",))
+
+
+def test_a_gate_that_was_switched_off_is_taken_away() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 5)
+        assert len(await all_of(bench, BUDGETS)) == 1
+        bench.plan = replace(bench.plan, args=JUDGING)
+        bench.nodes["n0"].kill()
+        await wait(bench, 60)
+        assert (await all_of(bench, BUDGETS), await all_of(bench, DEPLOYMENTS)) == ([], [])
+
+    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+
+
+def test_who_may_not_write_does_not_go_on_asking() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no", status=403) if (call.resource, call.verb) in ((NODES, "patch"), (DRAIN_REPORTS, "create")) else None
+
+    async def story(bench: Bench) -> None:
+        await wait(bench, 600)
+        mark = len(bench.diary.lines)
+        await wait(bench, 600)
+        assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 9
+
+    play(story, nodes=("n0",), refuse=refuse)

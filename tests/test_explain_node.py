@@ -1,0 +1,76 @@
+"""`explain node` on what was gathered: one answer for each driver. Against a live cluster it runs in the end-to-end tests."""
+
+import json
+
+import pytest
+
+from sidecar.config import UsageError
+from sidecar.drain.words import Reason, Status
+from sidecar.explain.node import _as_json, _as_text, judge
+from sidecar.explain.question import NODE, read_question
+from sidecar.kube.errors import Forbidden
+from tests.drain.test_gathering import DRIVER, OTHER, cluster, look, node
+
+
+def ready() -> dict[str, object]:
+    return {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def test_without_a_name_every_driver_is_judged() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    kube.objects["namespaces"][0]["metadata"]["annotations"] = {}
+    ours, other = judge(look(kube), "", default_policy=None)
+    assert (ours.driver, ours.retire.status) == (DRIVER, Status.FALSE)
+    assert {blocker.reason for blocker in ours.blockers} >= {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT}
+    assert (other.driver, other.retire.status) == (OTHER, Status.FALSE)
+    assert "only the driver on the node" in ours.notes[-1]
+
+
+def test_with_a_name_that_one_is() -> None:
+    (only,) = judge(look(cluster()), OTHER, default_policy=None)
+    assert only.driver == OTHER
+
+
+def test_what_could_not_be_read_is_never_a_yes() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    kube.objects["persistentvolumes"] = []
+    kube.objects["volumesnapshotcontents"] = []
+    kube.objects["persistentvolumeclaims"] = []
+    (before,) = judge(look(kube), DRIVER, default_policy=None)
+    assert before.retire.status is Status.TRUE
+    kube.broken["persistentvolumes"] = Forbidden("not allowed", status=403)
+    (after,) = judge(look(kube), DRIVER, default_policy=None)
+    assert (after.drain.status, after.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
+
+
+def test_both_forms_say_the_same() -> None:
+    picture = look(cluster())
+    judged = judge(picture, "", default_policy=None)
+    question = read_question(["node", "n1", "--intent=retire"], {})
+    text, plain = _as_text(judged, question), json.loads(_as_json(judged))
+    assert [item["driver"] for item in plain] == [DRIVER, OTHER]
+    for item in plain:
+        assert item["verdicts"]["retire"]["reason"] in text
+
+
+def test_a_node_without_drivers_says_so() -> None:
+    kube = cluster()
+    kube.objects = {"nodes": [node("n1")]}
+    picture = look(kube)
+    assert "no CSI driver" in _as_text(judge(picture, "", default_policy=None), read_question(["node", "n1"], {}))
+
+
+def test_the_line_is_read() -> None:
+    question = read_question(["node", "n1", "--intent", "reboot", "--driver=d", "-o", "json", "--kubeconfig=k"], {})
+    assert (question.kind, question.name, question.intent, question.driver, question.as_json) == (NODE, "n1", "reboot", "d", True)
+    assert question.flags == ("--kubeconfig=k",)
+
+
+@pytest.mark.parametrize(
+    "words", [["node"], ["node", "a/b"], ["node", "n1", "--intent=burn"], ["pvc", "a/b", "--intent=reboot"], ["node", "n1", "n2"]]
+)
+def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="explain node NAME"):
+        read_question(words, {})
