@@ -44,6 +44,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         places=found,
         budgets=weighed.falls,
         notes=tuple(_notes(snapshot, held, users=users, weighed=weighed, gone=[pod for pod in there if pod not in users])),
+        complete=not _unknown(snapshot),
     )
 
 

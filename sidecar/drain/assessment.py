@@ -120,6 +120,8 @@ class Assessment:
     budgets: tuple[BudgetFall, ...]
     notes: tuple[str, ...]
     """What is worth knowing and blocks nothing: volumes of other drivers, ignored ones, what was not looked at."""
+    complete: bool = True
+    """Nothing that should be known was left unread: what is not among the blockers does not block."""
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire

@@ -91,7 +91,7 @@ def _earlier(before: Json) -> dict[Told, None]:
 
 
 def _all_known(after: Assessment) -> bool:
-    return Status.UNKNOWN not in (after.drain.status, after.retire.status)
+    return after.complete and Status.UNKNOWN not in (after.drain.status, after.retire.status)
 
 
 # --- of the node ------------------------------------------------------------------------------------------------------

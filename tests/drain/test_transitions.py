@@ -130,6 +130,13 @@ def test_ignorance_is_no_relief() -> None:
     assert [name for name, _ in said(told.look(blocked()))] == ["n1", "n1"], "the claim was told before, and is not told again"
 
 
+def test_a_verdict_that_is_false_for_another_reason_is_no_relief_for_what_was_not_seen() -> None:
+    told, less = Told(), blocked(blocker("b"), volumes=(held("a"), held("b")))
+    told.look(blocked(blocker("a"), blocker("b")))
+    assert said(told.look(replace(less, complete=False))) == []
+    assert said(told.look(less)) == [("a", "NoLongerBlocksNodeDrain")]
+
+
 def test_many_claims_are_told_bit_by_bit_and_each_once() -> None:
     count = 2 * MOST_AT_ONCE + 7
     many = blocked(*(blocker(f"data-{number:03}") for number in range(count)))

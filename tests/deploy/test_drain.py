@@ -1,0 +1,172 @@
+"""The component for drain decisions: what it adds to the base, and that names and rights in it are those the program goes by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sidecar.config import Parsed, parse
+from sidecar.kube.api import PODS
+from sidecar.model import names
+from tests.deploy.manifests import DEPLOY, NAMESPACE, Json, containers, rendered, the, written
+from tests.deploy.test_drop_in import daemon_set as foreign_daemon_set
+from tests.deploy.test_manifests import granted
+
+ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
+COMPONENT = ("components", "drain")
+POLICIES = {"own-node", "own-report", "own-guard", "own-budget"}
+
+
+def by_name(objects: list[Json]) -> dict[tuple[str, str], Json]:
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+# --- what it adds -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real_api
+def test_it_adds_its_objects_and_two_flags_and_changes_nothing_else() -> None:
+    base, drained = by_name(rendered(DEPLOY / "base")), by_name(rendered(DEPLOY / "overlays" / "drained"))
+    key = ("DaemonSet", "csi-node-sidecar-driver")
+    sidecar = containers(drained[key])["csi-provisioner"]
+    assert sidecar["args"] == [*containers(base[key])["csi-provisioner"]["args"], *ADDED]
+    sidecar["args"] = sidecar["args"][: -len(ADDED)]
+    assert {name: drained[name] for name in base} == base
+    assert {kind for kind, _ in drained.keys() - base.keys()} == {
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
+
+
+@pytest.mark.real_api
+def test_the_sidecar_takes_the_flags_without_a_warning() -> None:
+    args = containers(the("DaemonSet", rendered(DEPLOY / "overlays" / "drained")))["csi-provisioner"]["args"]
+    parsed = parse(args, {"NODE_NAME": "x", "NAMESPACE": "x", "POD_NAME": "x"})
+    assert isinstance(parsed, Parsed)
+    assert parsed.warnings == ()
+    assert str(parsed.config.node_drain_policy) == "NoSchedule"
+    assert parsed.config.drain_report
+
+
+@pytest.mark.real_api
+def test_a_daemon_set_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    other = foreign_daemon_set({"name": "csi-provisioner", "image": "csi-node-sidecar:dev"})
+    (tmp_path / "driver.yaml").write_text(yaml.safe_dump(other))
+    component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["driver.yaml"], "components": [component]}))
+    assert the("DaemonSet", rendered(tmp_path)) == other
+
+
+def test_the_sidecar_stays_on_a_node_that_is_emptied() -> None:
+    """Under every taint, its own included, and among the last to be preempted."""
+    pod = the("DaemonSet", written("base", "daemonset.yaml"))["spec"]["template"]["spec"]
+    assert {"operator": "Exists"} in pod["tolerations"]
+    assert pod["priorityClassName"] == "system-node-critical"
+
+
+# --- the report's type ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def report_type() -> Json:
+    return the("CustomResourceDefinition", written(*COMPONENT, "crd.yaml"))
+
+
+def test_the_type_is_the_one_the_program_writes(report_type: Json) -> None:
+    spec, version = report_type["spec"], report_type["spec"]["versions"][0]
+    assert f"{spec['group']}/{version['name']}" == names.REPORT_VERSION
+    assert (spec["names"]["kind"], spec["scope"]) == (names.REPORT_KIND, "Cluster")
+    assert report_type["metadata"]["name"] == f"{spec['names']['plural']}.{spec['group']}"
+    assert version["subresources"] == {"status": {}}
+
+
+def test_a_list_of_reports_shows_what_is_asked_first(report_type: Json) -> None:
+    columns = report_type["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert [column["name"] for column in columns if not column.get("priority")] == ["Drain", "Retire", "Blockers", "Age"]
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+LOOK = ("get", "list", "watch")
+CLUSTER_WIDE = {
+    ("", "nodes"): (*LOOK, "patch"),
+    ("", "nodes/status"): ("patch",),
+    ("", "pods"): LOOK,
+    ("policy", "poddisruptionbudgets"): LOOK,
+    ("", "namespaces"): ("get",),
+    ("snapshot.storage.k8s.io", "volumesnapshotcontents"): LOOK,
+    ("csi-node-sidecar.io", "nodedrainreports"): (*LOOK, "create", "patch"),
+    ("csi-node-sidecar.io", "nodedrainreports/status"): ("patch",),
+}
+AT_HOME = {("policy", "poddisruptionbudgets"): ("create", "delete"), ("apps", "deployments"): ("get", "create", "delete")}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("ClusterRole", CLUSTER_WIDE), ("Role", AT_HOME)])
+def test_the_rights_are_these_and_no_more(kind: str, expected: dict[tuple[str, str], tuple[str, ...]]) -> None:
+    rules = the(kind, written(*COMPONENT, "rbac.yaml"))["rules"]
+    assert granted(rules) == {(group, resource, verb) for (group, resource), verbs in expected.items() for verb in verbs}
+
+
+def test_nobody_s_pod_can_be_touched() -> None:
+    rules = granted(the("ClusterRole", written(*COMPONENT, "rbac.yaml"))["rules"])
+    assert {verb for _, resource, verb in rules if resource.startswith(PODS.plural)} == set(LOOK)
+
+
+def test_rights_and_policies_are_for_the_account_the_pods_run_under() -> None:
+    account = the("ServiceAccount", written("base", "rbac.yaml"))["metadata"]
+    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    ours = written(*COMPONENT, "rbac.yaml")
+    for kind in ("ClusterRole", "Role"):
+        binding = the(f"{kind}Binding", ours)
+        assert binding["subjects"] == [subject]
+        assert binding["roleRef"]["name"] == the(kind, ours)["metadata"]["name"]
+    user = f"request.userInfo.username == 'system:serviceaccount:{account['namespace']}:{account['name']}'"
+    for policy in policies():
+        assert [condition["expression"] for condition in policy["spec"]["matchConditions"]] == [user]
+    assert the("Role", ours)["metadata"]["namespace"] == account["namespace"] == NAMESPACE
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def policies() -> list[Json]:
+    return [item for item in written(*COMPONENT, "admission.yaml") if item["kind"] == "ValidatingAdmissionPolicy"]
+
+
+def test_every_policy_is_bound_and_denies_also_when_it_cannot_judge() -> None:
+    bindings = {
+        item["spec"]["policyName"]: item["spec"]["validationActions"]
+        for item in written(*COMPONENT, "admission.yaml")
+        if item["kind"].endswith("Binding")
+    }
+    assert bindings == {f"csi-node-sidecar-{name}": ["Deny"] for name in POLICIES}
+    assert {policy["metadata"]["name"]: policy["spec"]["failurePolicy"] for policy in policies()} == dict.fromkeys(bindings, "Fail")
+
+
+def test_every_write_that_the_roles_allow_is_looked_at() -> None:
+    looked_at = {
+        (group, resource)
+        for policy in policies()
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if {"CREATE", "UPDATE", "DELETE"} <= set(rule["operations"])
+    }
+    allowed = [rule for kind in ("ClusterRole", "Role") for rule in the(kind, written(*COMPONENT, "rbac.yaml"))["rules"]]
+    assert {(group, resource) for group, resource, verb in granted(allowed) if verb not in LOOK} == looked_at
+
+
+def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
+    text = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-node")))
+    for word in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, names.DRAIN_READY, names.RETIRE_READY):
+        assert word in text
+    assert names.GROUP.replace(".", "[.]") in text
+    assert names.GUARDED_NODE in str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-budget")))

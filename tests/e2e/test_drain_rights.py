@@ -1,0 +1,488 @@
+"""deploy/components/drain on a real API server: a sidecar may write what is its own, on its own node, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from sidecar.drain.gate import GateView, Post, wanted
+from sidecar.drain.report import Extra, body, conditions, conditions_patch, differs, owner_patch, status_patch, summary
+from sidecar.drain.words import Status
+from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
+from tests.drain.judgements import blocked, everything, ready
+from tests.e2e.actors import Json
+from tests.e2e.controlplane import ControlPlane, until
+
+ACCOUNT, BASE_ONLY, DRIVER = "csi-node-sidecar", "base-only", "local.csi-node-sidecar.io"
+NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
+BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
+OURS = names.of_driver(DRIVER, names.EVACUATION_STATE)
+# An account with the base's rights, as every sidecar has them that is not told to decide about drains.
+WITHOUT_COMPONENT = f"""
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: {BASE_ONLY}, namespace: {NAMESPACE}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: {BASE_ONLY}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: csi-node-sidecar}}
+subjects: [{{kind: ServiceAccount, name: {BASE_ONLY}, namespace: {NAMESPACE}}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: {BASE_ONLY}, namespace: {NAMESPACE}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: csi-node-sidecar}}
+subjects: [{{kind: ServiceAccount, name: {BASE_ONLY}, namespace: {NAMESPACE}}}]
+"""
+
+
+class Person:
+    """Whoever has this token, and what the API server answers them."""
+
+    def __init__(self, plane: ControlPlane, token: str) -> None:
+        cluster = json.loads(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=authority))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), tls)
+        self._url, self._token = plane.url, token
+
+    def ask(self, method: str, path: str, content: Any = None, *, content_type: str = "application/json") -> tuple[int, Json]:
+        data = None if content is None else json.dumps(content).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type, "Accept": "application/json"}
+        wire = urllib.request.Request(self._url + path, data=data, headers=headers, method=method)
+        try:
+            with self._opener.open(wire, timeout=30) as response:
+                return response.status, json.loads(response.read())
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, json.loads(refusal.read())
+
+    def patch(self, path: str, change: Any, *, content_type: str = MERGE_PATCH) -> tuple[int, str]:
+        code, answer = self.ask("PATCH", path, change, content_type=content_type)
+        return code, str(answer.get("message", ""))
+
+
+class Drained:
+    """A cluster with the component, and the sidecars of two nodes."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.sidecars = {name: Person(plane, self._token_on(name)) for name in ("n1", "n2")}
+        self.nobody = Person(plane, self._token(ACCOUNT))
+        self.base_only = Person(plane, self._token(BASE_ONLY))
+
+    def node(self, name: str = "n1") -> Json:
+        return self.plane.request("GET", f"{NODES}/{name}")
+
+    def _token_on(self, node: str) -> str:
+        """As the kubelet of that node gets it for a pod."""
+        pod = {
+            "metadata": {"name": f"sidecar-{node}"},
+            "spec": {"nodeName": node, "serviceAccountName": ACCOUNT, "containers": [{"name": "c", "image": "x"}]},
+        }
+        made = self.plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}
+        return self._token(ACCOUNT, {"boundObjectRef": bound})
+
+    def _token(self, account: str, wish: Json | None = None) -> str:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600, **(wish or {})}}
+        return str(self.plane.request("POST", path, request)["status"]["token"])
+
+
+@pytest.fixture(scope="module")
+def drained(plane: ControlPlane) -> Iterator[Drained]:
+    objects = [item for item in rendered(DEPLOY / "overlays" / "drained") if item["kind"] not in NOT_INSTALLED]
+    manifest = yaml.safe_dump_all([*objects, *yaml.safe_load_all(WITHOUT_COMPONENT)])
+    plane.apply(manifest)
+    until(lambda: plane.serves(REPORTS), "the API server serves reports")
+    for name in ("n1", "n2"):
+        plane.add_node(name)
+    cluster = Drained(plane)
+    # Policies and rights are in force a moment after they are stored.
+    until(lambda: "bound to no pod" in cluster.nobody.patch(f"{NODES}/n1?dryRun=All", note())[1], "the policy for nodes is in force")
+    until(
+        lambda: "bound to no pod" in str(cluster.nobody.ask("POST", f"{REPORTS}?dryRun=All", report("n1"))),
+        "the policy for reports is in force",
+    )
+    yield cluster
+    plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=manifest)
+    plane.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
+    plane.kubectl("delete", "node", "n1", "n2", "--ignore-not-found", "--timeout=30s")
+
+
+@pytest.fixture
+def own(drained: Drained) -> Iterator[Person]:
+    """The sidecar of n1; what it made in a test goes with it."""
+    yield drained.sidecars["n1"]
+    for path in (REPORTS, BUDGETS, DEPLOYMENTS):
+        drained.plane.request("DELETE", path)
+
+
+def note(key: str = OURS, value: str | None = "x") -> Json:
+    return {"metadata": {"annotations": {key: value}}}
+
+
+def label(key: str, value: str | None = "x") -> Json:
+    return {"metadata": {"labels": {key: value}}}
+
+
+def report(node: str, uid: str = "0f0f") -> Json:
+    return body(replace(everything(), node=node, node_uid=uid, driver=DRIVER), previous=None, agent="1")
+
+
+# --- on its own node --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        note(),
+        note(names.of_driver(DRIVER, names.DRAIN_SUMMARY), summary(everything())),
+        label(OURS, "InProgress"),
+        note(names.SCALE_DOWN_DISABLED, "true"),
+        note(names.DO_NOT_DISRUPT, "true"),
+    ],
+    ids=["annotation", "summary", "label", "autoscaler", "karpenter"],
+)
+def test_its_marks_are_written_and_removed(own: Person, drained: Drained, change: Json) -> None:
+    before = drained.node()["metadata"]
+    assert own.patch(f"{NODES}/n1", change) == (200, "")
+    ((field, marks),) = change["metadata"].items()
+    assert marks.items() <= drained.node()["metadata"][field].items()
+    assert own.patch(f"{NODES}/n1", {"metadata": {field: dict.fromkeys(marks)}}) == (200, "")
+    after = drained.node()["metadata"]
+    assert (after["labels"], after.get("annotations")) == (before["labels"], before.get("annotations"))
+
+
+@pytest.mark.parametrize("driver", [DRIVER, "Upper.Example.COM"])
+def test_G4_conditions_are_put_beside_those_of_others(own: Person, drained: Drained, driver: str) -> None:
+    theirs = until(lambda: drained.node()["status"].get("conditions"), "the node has conditions")
+    uid = drained.node()["metadata"]["uid"]
+    wanted_conditions = conditions(replace(blocked(), driver=driver), theirs)
+    patch = conditions_patch(wanted_conditions, node_uid=uid)
+    for _ in range(2):
+        assert own.patch(f"{NODES}/n1/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    found = {item["type"]: item for item in drained.node()["status"]["conditions"]}
+    assert [found[item["type"]] for item in wanted_conditions] == wanted_conditions
+    assert {item["type"] for item in theirs} <= found.keys()
+    kind = names.condition(driver, names.DRAIN_READY)
+    drained.plane.kubectl("wait", f"--for=condition={kind}", "node/n1", "--timeout=5s")
+    another = conditions_patch(wanted_conditions, node_uid="another")
+    code, said = own.patch(f"{NODES}/n1/status", another, content_type=STRATEGIC_MERGE_PATCH)
+    assert code in (409, 422) and "uid" in said.lower()
+
+
+def test_the_report_is_stored_as_it_was_made(own: Person, drained: Drained) -> None:
+    """Or every look would find a difference, and write."""
+    uid = drained.node()["metadata"]["uid"]
+    wanted_report = report("n1", uid)
+    name = wanted_report["metadata"]["name"]
+    assert own.ask("POST", REPORTS, wanted_report)[0] == 201
+    assert own.patch(f"{REPORTS}/{name}/status", status_patch(wanted_report), content_type=JSON_PATCH) == (200, "")
+    stored = drained.plane.request("GET", f"{REPORTS}/{name}")
+    assert not differs(stored, wanted_report)
+    assert stored["status"] == wanted_report["status"]
+    (row,) = drained.plane.kubectl("get", "drainreports", "--no-headers").splitlines()
+    assert row.split()[:3] == [name, "False", "False"]
+    drained.plane.kubectl("wait", "--for=condition=RetireReady=False", f"nodedrainreport/{name}", "--timeout=5s")
+
+
+def test_a_report_edited_by_hand_is_written_anew(own: Person, drained: Drained) -> None:
+    uid = drained.node()["metadata"]["uid"]
+    made = report("n1", uid)
+    path = f"{REPORTS}/{made['metadata']['name']}"
+    own.ask("POST", REPORTS, made)
+    own.patch(f"{path}/status", status_patch(made), content_type=JSON_PATCH)
+    by_hand = {"status": {"verdicts": {"retire": {"status": "True"}}, "blockers": None, "counts": {"reasons": {"Invented": 3}}}}
+    drained.plane.request("PATCH", f"{path}/status", by_hand, content_type=MERGE_PATCH)
+    stored = drained.plane.request("GET", path)
+    renewed = body(replace(everything(), node="n1", node_uid=uid, driver=DRIVER), previous=stored, agent="1", extra=Extra())
+    assert differs(stored, renewed)
+    assert own.patch(f"{path}/status", status_patch(renewed), content_type=JSON_PATCH) == (200, "")
+    assert drained.plane.request("GET", path)["status"] == renewed["status"]
+
+
+def test_a_report_of_a_former_node_gets_a_new_owner(own: Person, drained: Drained) -> None:
+    former = report("n1", "former")
+    own.ask("POST", REPORTS, former)
+    made = report("n1", drained.node()["metadata"]["uid"])
+    path = f"{REPORTS}/{made['metadata']['name']}"
+    code, _ = own.patch(path, owner_patch(made))
+    if code == 404:  # it had been cleared away by then
+        code, _ = own.ask("POST", REPORTS, made)
+    assert code in (200, 201)
+    assert drained.plane.request("GET", path)["metadata"]["ownerReferences"] == made["metadata"]["ownerReferences"]
+
+
+def gate(drained: Drained, node: str = "n1") -> tuple[Json, Json]:
+    post = Post(Node.of(drained.node(node)), DRIVER, NAMESPACE, "guard:dev")
+    view = GateView(
+        post=post,
+        enabled=True,
+        emptying=True,
+        intent=None,
+        drain=Status.TRUE,
+        retire=Status.FALSE,
+        overridden=False,
+        budget=None,
+        deployment=None,
+    )
+    found = wanted(view)
+    assert found is not None
+    return found.budget, found.deployment
+
+
+def test_E5_the_gate_is_built_and_taken_down(own: Person, drained: Drained) -> None:
+    budget, deployment = gate(drained)
+    name = budget["metadata"]["name"]
+    assert own.ask("POST", BUDGETS, budget)[0] == 201
+    assert own.ask("POST", DEPLOYMENTS, deployment)[0] == 201
+    for path in (BUDGETS, DEPLOYMENTS):
+        assert own.ask("GET", f"{path}/{name}")[0] == 200
+        assert own.ask("DELETE", f"{path}/{name}")[0] == 200
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+TAINT = {"key": names.EVACUATE_TAINT, "effect": "NoSchedule"}
+FOREIGN: dict[str, tuple[Json, str]] = {
+    "cordon": ({"spec": {"unschedulable": True}}, "neither cordons nor taints"),
+    "taint": ({"spec": {"taints": [TAINT]}}, "neither cordons nor taints"),
+    "foreign label": (label("example.com/x"), "labels"),
+    "label of the scheduler": (label("kubernetes.io/hostname", "n2"), "labels"),
+    "label removed": (label("kubernetes.io/os", None), "labels"),
+    "foreign annotation": (note("example.com/x"), "annotations"),
+    "what people write": (note(names.FORCE_DRAIN), "annotations"),
+    "label without a driver": (label(f"{names.GROUP}/x"), "labels"),
+    "a name that looks like ours": (label("csi-node-sidecar.io.example.com/x"), "labels"),
+    "finalizer": ({"metadata": {"finalizers": ["example.com/x"]}}, "finalizers"),
+    "owner": ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n2", "uid": "x"}]}}, "owners"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), FOREIGN.values(), ids=FOREIGN.keys())
+def test_nothing_else_of_its_own_node_may_change(own: Person, drained: Drained, change: Json, why: str) -> None:
+    before = drained.node()
+    for path in (f"{NODES}/n1", f"{NODES}/n1/status"):
+        code, said = own.patch(path, change)
+        # A status request cannot touch the spec: that is dropped, and so is no offence.
+        if path.endswith("status") and "spec" in change:
+            assert code == 200
+        else:
+            assert code == 422 and "csi-node-sidecar" in said and why in said
+    after = drained.node()
+    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+
+
+STATUS: dict[str, Json] = {
+    "ready": {"conditions": [{"type": "Ready", "status": "False"}]},
+    "another's condition": {"conditions": [{"type": "example.com/Broken", "status": "True"}]},
+    "a condition without a driver": {"conditions": [{"type": "DrainReady", "status": "True"}]},
+    "a condition that is gone": {"conditions": [{"type": "Ready", "$patch": "delete"}]},
+    "capacity": {"capacity": {"cpu": "1000"}},
+    "addresses": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},
+    "something new": {"volumesInUse": ["x"]},
+}
+
+
+@pytest.mark.parametrize("status", STATUS.values(), ids=STATUS.keys())
+def test_nothing_else_of_its_status_may_change(own: Person, drained: Drained, status: Json) -> None:
+    until(lambda: drained.node()["status"].get("conditions"), "the node has conditions")
+    code, said = own.patch(f"{NODES}/n1/status", {"status": status}, content_type=STRATEGIC_MERGE_PATCH)
+    assert code == 422 and "conditions" in said
+
+
+def test_another_node_may_not_be_touched(own: Person, drained: Drained) -> None:
+    uid = drained.node("n2")["metadata"]["uid"]
+    patch = conditions_patch(conditions(ready(), []), node_uid=uid)
+    for code, said in (
+        own.patch(f"{NODES}/n2", note()),
+        own.patch(f"{NODES}/n2", label(OURS)),
+        own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH),
+    ):
+        assert code == 422 and "csi-node-sidecar on node n1 may not change node n2" in said
+    assert drained.sidecars["n2"].patch(f"{NODES}/n2", note()) == (200, "")
+
+
+def test_a_token_that_tells_no_node_changes_nothing(drained: Drained) -> None:
+    code, said = drained.nobody.patch(f"{NODES}/n1", note())
+    assert code == 422 and "bound to no pod" in said
+    assert drained.nobody.ask("POST", REPORTS, report("n1"))[0] == 422
+
+
+def test_nodes_are_neither_made_nor_deleted(own: Person) -> None:
+    """The role says no before a policy is asked."""
+    assert own.ask("POST", NODES, {"metadata": {"name": "n3"}})[0] == 403
+    assert own.ask("DELETE", f"{NODES}/n1")[0] == 403
+
+
+def test_the_policies_hold_whatever_the_roles_allow(own: Person, drained: Drained) -> None:
+    """As where somebody has given the account more than it needs."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {
+        "metadata": {"name": "too-much"},
+        "roleRef": role,
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    }
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    drained.plane.request("POST", path, binding)
+    try:
+        until(lambda: own.ask("GET", "/api/v1/secrets")[0] == 200, "the account may do anything")
+        for method, target in (("POST", NODES), ("DELETE", f"{NODES}/n1"), ("DELETE", NODES)):
+            code, answer = own.ask(method, f"{target}?dryRun=All", {"metadata": {"name": "n3"}} if method == "POST" else None)
+            assert code == 422 and "neither makes nor deletes nodes" in answer["message"]
+        assert own.patch(f"{NODES}/n2", note())[0] == own.patch(f"{NODES}/n1", {"spec": {"unschedulable": True}})[0] == 422
+    finally:
+        drained.plane.request("DELETE", f"{path}/too-much")
+
+
+def test_another_node_s_report_may_not_be_written(own: Person, drained: Drained) -> None:
+    theirs = report("n2", drained.node("n2")["metadata"]["uid"])
+    code, answer = own.ask("POST", REPORTS, theirs)
+    assert code == 422 and "may not report on node n2" in answer["message"]
+    assert drained.sidecars["n2"].ask("POST", REPORTS, theirs)[0] == 201
+    path = f"{REPORTS}/{theirs['metadata']['name']}"
+    for code, said in (
+        own.patch(f"{path}/status", status_patch(theirs), content_type=JSON_PATCH),
+        own.patch(path, label("example.com/x")),
+    ):
+        assert code == 422 and "may not report on node n2" in said
+
+
+def test_a_report_is_named_after_its_node_and_stays_its(own: Person, drained: Drained) -> None:
+    made = report("n1", drained.node()["metadata"]["uid"])
+    misnamed = {**made, "metadata": {**made["metadata"], "name": f"n2.{DRIVER}"}}
+    assert "named after" in own.ask("POST", REPORTS, misnamed)[1]["message"]
+    assert own.ask("POST", REPORTS, made)[0] == 201
+    code, said = own.patch(f"{REPORTS}/{made['metadata']['name']}", {"spec": {"nodeName": "n2"}})
+    assert code == 422 and ("stays that of" in said or "may not report on node n2" in said)
+    stranger = copy.deepcopy(made)
+    stranger["metadata"] |= {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "x"}]}
+    assert "the owner of a report is its node" in own.patch(f"{REPORTS}/{made['metadata']['name']}", owner_patch(stranger))[1]
+
+
+def test_the_gate_of_another_node_may_not_be_built_or_opened(own: Person, drained: Drained) -> None:
+    budget, deployment = gate(drained, "n2")
+    theirs = drained.sidecars["n2"]
+    for path, obj in ((BUDGETS, budget), (DEPLOYMENTS, deployment)):
+        code, answer = own.ask("POST", path, obj)
+        assert code == 422 and "of its own node" in answer["message"]
+        assert theirs.ask("POST", path, obj)[0] == 201
+        code, answer = own.ask("DELETE", f"{path}/{obj['metadata']['name']}")
+        assert code == 422 and "of its own node" in answer["message"]
+
+
+ESCAPES: dict[str, Json] = {
+    "the sidecar's account": {"serviceAccountName": ACCOUNT},
+    "the account by its old name": {"serviceAccount": ACCOUNT},
+    "a token": {"automountServiceAccountToken": True},
+    "another node": {"nodeName": "n2"},
+    "any node": {"affinity": None},
+    "the host's network": {"hostNetwork": True},
+    "the host's processes": {"hostPID": True},
+    "a folder of the host": {"volumes": [{"name": "host", "hostPath": {"path": "/"}}]},
+    "something before it": {"initContainers": [{"name": "i", "image": "x"}]},
+    "privileges": {"containers": [{"name": "guard", "image": "x", "securityContext": {"privileged": True}}]},
+    "no word about privileges": {"containers": [{"name": "guard", "image": "x"}]},
+    "capabilities": {
+        "containers": [
+            {
+                "name": "guard",
+                "image": "x",
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN"]}},
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("change", ESCAPES.values(), ids=ESCAPES.keys())
+def test_a_guard_is_a_pod_that_waits_and_no_more(own: Person, drained: Drained, change: Json) -> None:
+    deployment = copy.deepcopy(gate(drained)[1])
+    deployment["spec"]["template"]["spec"] |= change
+    code, answer = own.ask("POST", DEPLOYMENTS, deployment)
+    assert code == 422 and "a guard " in answer["message"]
+
+
+@pytest.mark.parametrize("selector", [{}, {"matchLabels": {"app.kubernetes.io/name": "csi-node-sidecar-driver"}}, None])
+def test_E8_a_budget_selects_the_guard_and_no_other_pod(own: Person, drained: Drained, selector: Json | None) -> None:
+    budget = copy.deepcopy(gate(drained)[0])
+    budget["spec"]["selector"] = selector
+    code, answer = own.ask("POST", BUDGETS, budget)
+    assert code == 422 and "no other pod" in answer["message"]
+
+
+def test_others_are_not_looked_at(drained: Drained) -> None:
+    drained.plane.kubectl("cordon", "n2")
+    drained.plane.kubectl("uncordon", "n2")
+    drained.plane.kubectl("label", "node", "n2", "example.com/x=y")
+
+
+def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
+    """The server compares the expressions with its own types, and warns of what they do not have."""
+
+    def judged() -> list[Json] | None:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        policies = [item for item in drained.plane.request("GET", path)["items"] if item["metadata"]["name"].startswith("csi-node-sidecar")]
+        return policies if len(policies) == 4 and all("typeChecking" in item.get("status", {}) for item in policies) else None
+
+    policies = until(judged, "the policies are type-checked", seconds=30)
+    assert policies is not None
+    assert {item["metadata"]["name"]: item["status"]["typeChecking"] for item in policies} == {
+        item["metadata"]["name"]: {} for item in policies
+    }
+
+
+# --- without the component's role -------------------------------------------------------------------------------------
+
+WITHOUT: dict[str, tuple[str, str, Any]] = {
+    "patch a node": ("PATCH", f"{NODES}/n1", note()),
+    "patch its status": ("PATCH", f"{NODES}/n1/status", {}),
+    "list pods": ("GET", "/api/v1/pods", None),
+    "list budgets": ("GET", "/apis/policy/v1/poddisruptionbudgets", None),
+    "get a namespace": ("GET", "/api/v1/namespaces/default", None),
+    "watch snapshot contents": ("GET", "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents?watch=true", None),
+    "list reports": ("GET", REPORTS, None),
+    "make a report": ("POST", REPORTS, report("n1")),
+    "make a guard": ("POST", DEPLOYMENTS, {}),
+    "make a budget": ("POST", BUDGETS, {}),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "content"), WITHOUT.values(), ids=WITHOUT.keys())
+def test_without_the_role_all_of_it_is_forbidden(drained: Drained, method: str, path: str, content: Any) -> None:
+    kind = MERGE_PATCH if method == "PATCH" else "application/json"
+    code, answer = drained.base_only.ask(method, path, content, content_type=kind)
+    assert (code, answer["reason"]) == (403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "/api/v1/namespaces/default",
+        REPORTS,
+        NODES,
+        f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",
+    ],
+)
+def test_with_it_what_is_needed_can_be_read(drained: Drained, path: str) -> None:
+    assert drained.sidecars["n1"].ask("GET", path)[0] == 200
