@@ -48,6 +48,9 @@ ROOM = "drain"
 
 # At most once in so many seconds, however much changes.
 _PACE: Final = 1.0
+# As long as nobody empties the node: what comes and goes within a moment, as a volume that is being made, is no news.
+_CALM: Final = 5.0
+_MOMENT: Final = 2.0
 # What is asked for and not watched (namespaces, other nodes) is asked for again after so long.
 _TRUSTED: Final = 60.0
 
@@ -114,10 +117,15 @@ class DrainRoom:
     def node_changed(self) -> float | None:
         """The watch shows another node. An uncordon counts at once; returns when to look again although nothing changes."""
         node = self._watched.nodes.get(self._settings.node)
-        return self._stand(OPEN, None) if node is None else self._renew_standing(self._read(node))
+        if node is None:
+            return self._stand(OPEN, None)
+        self._signals = self._read(node)
+        return self._renew_standing(self._signals)
 
     def soonest(self) -> float:
         """When the node is to be judged because something has changed."""
+        if self._signals is not None and not _observed(self._signals):
+            return max(self._clock() + _MOMENT, self._last_look + _CALM)
         return max(self._clock(), self._last_look + _PACE)
 
     def numbers(self) -> DrainNumbers | None:

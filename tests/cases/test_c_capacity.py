@@ -442,7 +442,7 @@ def test_a_node_that_is_to_take_nothing_publishes_zero_and_is_itself_again_after
 
     class Publisher(capacity.CapacityPublisher):
         def __init__(self, **parts: Any) -> None:
-            super().__init__(**parts, standing=lambda: standing)
+            super().__init__(**{**parts, "standing": lambda: standing})
 
     monkeypatch.setattr("sidecar.wiring.CapacityPublisher", Publisher)
 

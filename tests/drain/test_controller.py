@@ -155,6 +155,18 @@ def test_g3_steady_state_writes_nothing_but_a_heartbeat() -> None:
     play(story)
 
 
+def test_in_normal_life_a_volume_that_is_being_made_is_no_news() -> None:
+    async def story(bench: Bench) -> None:
+        await wait(bench, 20)
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 20)
+        assert (await reasons(bench)).count("NodeDrainBlocked") == 0
+        assert (await reasons(bench)).count("NodeRetireBlocked") == 1
+
+    play(story, nodes=("n0",))
+
+
 def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
     async def story(bench: Bench) -> None:
         await change(bench, "n0", {"unschedulable": True})
