@@ -58,7 +58,10 @@ class Signals:
     cordoned: bool
     evacuate: tuple[Taint, ...]
     """The taints that ask for an evacuation; more than one where there are several effects."""
+    declared: Intent | None
+    """What people have written that will happen: the annotation's word, if it is one."""
     intent: Intent | None
+    """The strictest of all that is said."""
     source: Source
     policy: NodePolicy | None
     """What the node's annotation says; None: nothing, or no policy."""
@@ -90,7 +93,8 @@ def read(node: Node, driver: str, *, now: float) -> Signals:
     if former:
         own, state_text = dict.fromkeys(own, ""), ""
     evacuate = tuple(sorted((taint for taint in node.taints if taint.key == names.EVACUATE_TAINT), key=str))
-    intent, source, intent_problems = _intent(node, evacuate)
+    declared, declaring_problem = _word(Intent, node.annotations.get(names.DRAIN_INTENT, "").strip(), names.DRAIN_INTENT)
+    intent, source, intent_problems = _intent(node, evacuate, declared)
     policy, policy_problem = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     state, state_problem = _word(State, state_text, names.of_driver(driver, names.EVACUATION_STATE))
     started_at, start_problem = _anchor(names.EVACUATION_STARTED_AT, own, now)
@@ -98,12 +102,13 @@ def read(node: Node, driver: str, *, now: float) -> Signals:
     force_drain = node.annotations.get(names.FORCE_DRAIN, "").strip()
     spent = bool(force_drain) and own[names.SPENT_OVERRIDE] == digest(force_drain)
     spent_problem = f"{names.FORCE_DRAIN} was for an evacuation that is over, and is not applied again: remove it" if spent else ""
-    found = (former, *intent_problems, policy_problem, state_problem, start_problem, closing_problem, spent_problem)
+    found = (former, declaring_problem, *intent_problems, policy_problem, state_problem, start_problem, closing_problem, spent_problem)
     return Signals(
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
         evacuate=evacuate,
+        declared=declared,
         intent=intent,
         source=source,
         policy=policy,
@@ -124,7 +129,7 @@ def digest(force_drain: str) -> str:
 
 
 def _of_former_node(marked: str, uid: str) -> str:
-    return f"what was noted for a former node (uid {marked}) under this name is not applied" if marked and marked != uid else ""
+    return f"what was noted for a former node (uid {marked!r}) under this name is not applied" if marked and marked != uid else ""
 
 
 def _word(words: type[Word], text: str, key: str) -> tuple[Word | None, str]:
@@ -146,11 +151,10 @@ def _anchor(name: str, own: Mapping[str, str], now: float) -> tuple[float | None
     return (None, f"{name} says {text}, which lies in the future") if at > now else (at, "")
 
 
-def _intent(node: Node, evacuate: tuple[Taint, ...]) -> tuple[Intent | None, Source, tuple[str, ...]]:
+def _intent(node: Node, evacuate: tuple[Taint, ...], annotation: Intent | None) -> tuple[Intent | None, Source, tuple[str, ...]]:
     """Of several the stricter. Garbage starts nothing by itself, but beside anything else it counts as the stricter."""
     noted = node.annotations.get(names.DRAIN_INTENT, "").strip()
-    annotation, problem = _word(Intent, noted, names.DRAIN_INTENT)
-    problems = [problem] if problem else []
+    problems: list[str] = []
     said: list[tuple[Source, Intent, str]] = []
     for taint in evacuate:
         word, problem = _word(Intent, taint.value, f"the taint {taint.key}")
@@ -161,7 +165,7 @@ def _intent(node: Node, evacuate: tuple[Taint, ...]) -> tuple[Intent | None, Sou
         said.append((Source.ANNOTATION, annotation, f"{names.DRAIN_INTENT}: {annotation}"))
     said += _of_programs(node)
     if noted and not annotation and said:
-        said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {noted}"))
+        said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {noted!r}"))
     return *_strictest(said), (*problems, *_contradictions(said))
 
 

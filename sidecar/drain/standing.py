@@ -25,15 +25,15 @@ def standing(
     """The standing, and when to look again although nothing changes.
 
     `policy` is that of the flag; the node's annotation overrides it. With Ignore the node stays open whatever is on it, the
-    evacuation taint included. Otherwise that taint closes it at once, and a cordon when it has stood for `debounce` seconds,
-    or was noted before this process came. An uncordon opens it at once.
+    evacuation taint included. Otherwise that taint closes it at once, as does an intent that somebody has declared, and a cordon
+    when it has stood for `debounce` seconds, or was noted before this process came. An uncordon opens it at once.
 
     `cordon_stable_since`: when this process first saw the cordon that it still sees; the same wall clock as `now`. `before` is
     what was returned last time: until the closing is noted on the node (`marks.wanted` says how), it keeps `since` the same.
     """
     if effective(signals, policy) is NodePolicy.IGNORE:
         return OPEN, None
-    if not signals.evacuate:
+    if not signals.evacuate and signals.declared is None:
         if not signals.cordoned:
             return OPEN, None
         until = _steady_at(signals, cordon_stable_since, now=now, debounce=debounce)
@@ -50,13 +50,15 @@ def effective(signals: Signals, policy: NodePolicy) -> NodePolicy:
 def asked(signals: Signals, *, policy: NodePolicy, standing: Standing) -> str:
     """Who asks for the node to be emptied; empty: nobody.
 
-    The taint does, unless the policy is Ignore. With Evacuate a cordon that has become steady does too, if anything says what it
-    is for: the intent's annotation, an autoscaler's taint or kured. None of these asks by itself.
+    The taint does, and the intent's annotation, unless the policy is Ignore. With Evacuate a cordon that has become steady does
+    too, if a program says what it is for: an autoscaler by its taint, or kured. Neither of these asks by itself.
     """
     if not standing.closed:
         return ""
     if signals.evacuate:
         return f"the taint {signals.evacuate[0]} asks for it"
+    if signals.declared is not None:
+        return f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for it"
     if effective(signals, policy) is NodePolicy.EVACUATE and signals.source is not Source.NONE:
         return f"the node is cordoned, and by {signals.source} it is to {signals.intent}"
     return ""
@@ -80,5 +82,13 @@ def _closed(signals: Signals, before: Standing, *, zero: bool, now: float) -> St
     noted = instants.to_text(now if signals.closed_at is None else signals.closed_at)
     since = before.since if before.closed and signals.closed_at is None else f"{signals.uid}/{noted}"
     cordon = (_CORDON,) if signals.cordoned else ()
-    why = f"the taint {signals.evacuate[0]} asks for its evacuation" if signals.evacuate else "it is cordoned"
+    why = _why(signals)
     return Standing(closed=True, publishes_zero=zero, why=why, since=since, taints=(*cordon, *signals.evacuate))
+
+
+def _why(signals: Signals) -> str:
+    if signals.evacuate:
+        return f"the taint {signals.evacuate[0]} asks for its evacuation"
+    return (
+        "it is cordoned" if signals.declared is None else f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for its evacuation"
+    )

@@ -103,9 +103,12 @@ def test_nothing_is_published_only_if_asked_for(zero: bool) -> None:
         pytest.param(marks(evacuate="retire"), NodePolicy.IGNORE, "", id="taint, Ignore"),
         pytest.param(marks(cordoned=True), NodePolicy.EVACUATE, "", id="cordon without an intent"),
         pytest.param(marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.EVACUATE, "annotation", id="cordon with an intent"),
-        pytest.param(marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.NO_SCHEDULE, "", id="cordon with an intent, NoSchedule"),
+        pytest.param(
+            marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.NO_SCHEDULE, "annotation", id="cordon with an intent, NoSchedule"
+        ),
         pytest.param(marks(cordoned=True, DRAIN_INTENT="rebot"), NodePolicy.EVACUATE, "", id="garbage starts nothing"),
-        pytest.param(marks(DRAIN_INTENT="retire"), NodePolicy.EVACUATE, "", id="an intent alone starts nothing"),
+        pytest.param(marks(DRAIN_INTENT="retire"), NodePolicy.NO_SCHEDULE, "annotation", id="an intent alone"),
+        pytest.param(marks(DRAIN_INTENT="retire"), NodePolicy.IGNORE, "", id="an intent, Ignore"),
     ],
 )
 def test_who_asks_for_it_to_be_emptied(signals: Signals, policy: NodePolicy, who: str) -> None:
