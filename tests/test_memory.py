@@ -80,6 +80,7 @@ def test_a_start_is_a_whole_one(life: Life) -> None:
         pytest.param("kubernetes.client.api", id="nor-the-blocking-ones"),
         pytest.param("sidecar.simulation", id="the-simulation"),
         pytest.param("sidecar.explain", id="another-command"),
+        pytest.param("sidecar.drain", id="drain-decisions-that-nobody-asked-for"),
     ],
 )
 def test_the_program_does_not_load(unwanted: str, life: Life) -> None:
