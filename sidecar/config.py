@@ -359,7 +359,8 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "node-drain-policy", NODE_POLICY, IGNORE,
              "When this node is cordoned: Ignore, NoSchedule (take no new volumes) or Evacuate (that, and empty the node)."),
     _setting(DRAIN, "drain-report", BOOL, False, "Assess whether this node may be drained or retired, and report it."),
-    _setting(DRAIN, "drain-publish-zero-capacity", BOOL, True, "While the node takes no new volumes, publish no free capacity."),
+    _setting(DRAIN, "drain-publish-zero-capacity", BOOL, False,
+             "While the node takes no new volumes, publish no free capacity. Keeps off pods too that tolerate the cordon."),
     _setting(DRAIN, "drain-default-policy", VOLUME_POLICY, "",
              f"For volumes of which nobody says anything else: {', '.join(VOLUME_POLICIES)}; "
              "by default AllowIdle if the node comes back, else Block."),

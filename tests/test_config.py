@@ -359,7 +359,7 @@ def test_a_drop_in_decides_nothing_about_drains():
         False,
     )
     assert (told.drain_default_policy, told.evacuation_deadline, told.evacuation_expiry) == ("", 0.0, "Report")
-    assert (told.drain_publish_zero_capacity, told.max_concurrent_evacuations) == (True, 1)
+    assert (told.drain_publish_zero_capacity, told.max_concurrent_evacuations) == (False, 1)
 
 
 def test_without_a_limit_evacuations_need_no_namespace():

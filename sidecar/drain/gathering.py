@@ -54,10 +54,10 @@ class Gathering:
         claims = await self._list(CLAIMS, lambda obj: _if(self._concerns(claim := Claim.of(obj), held), claim))
         classes = await self._list(CLASSES, Class.of)
         provisioners = {class_.name: class_.provisioner for class_ in classes}
-        capacities = await self._list(CAPACITIES, CapacityRecord.of)
-        budgets_unread = len(self._ignorance)
-        budgets = await self._list(BUDGETS, Budget.of)
-        read_budgets = len(self._ignorance) == budgets_unread
+        capacities = await self._list_or_none(CAPACITIES, CapacityRecord.of)
+        if capacities is None:
+            self._ignorance.pop()  # a verdict can do without: of volumes that are to go elsewhere it is not known where
+        budgets = await self._list_or_none(BUDGETS, Budget.of)
         return Picture(
             at=self._now,
             node_name=self._name,
@@ -70,8 +70,8 @@ class Gathering:
             contents=await self._contents(volumes),
             classes=classes,
             capacities=capacities,
-            capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities},
-            budgets=budgets if read_budgets else None,
+            capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
+            budgets=budgets,
             namespace_policies=await self._policies({claim.namespace for claim in claims}),
             ignorance=tuple(self._ignorance),
         )
@@ -111,6 +111,12 @@ class Gathering:
             if names.DRAIN_POLICY in notes:
                 found[name] = notes[names.DRAIN_POLICY]
         return MappingProxyType(found)
+
+    async def _list_or_none(self, resource: Resource, record: Callable[[Json], R | None]) -> tuple[R, ...] | None:
+        """None is not the same as none of them."""
+        before = len(self._ignorance)
+        found = await self._list(resource, record)
+        return found if len(self._ignorance) == before else None
 
     async def _list(self, resource: Resource, record: Callable[[Json], R | None], *, field_selector: str = "") -> tuple[R, ...]:
         found: list[R] = []

@@ -28,7 +28,8 @@ class Picture:
     pods: tuple[Pod, ...]
     contents: tuple[SnapshotContent, ...]
     classes: tuple[Class, ...]
-    capacities: tuple[CapacityRecord, ...]
+    capacities: tuple[CapacityRecord, ...] | None
+    """None: they could not be read, and where volumes could go is not known."""
     capacity_drivers: Mapping[str, str]
     """By uid of a capacity record: whose it is, as its class says."""
     budgets: tuple[Budget, ...] | None
@@ -58,11 +59,16 @@ def snapshot_of(picture: Picture, driver: str, *, default_policy: Policy | None 
         namespace_policies=picture.namespace_policies,
         default_policy=default_policy,
         budgets=picture.budgets,
-        surroundings=Surroundings(
-            picture.others, tuple(record for record in picture.capacities if picture.capacity_drivers.get(record.uid) == driver)
-        ),
+        surroundings=_surroundings(picture, driver),
         ignorance=picture.ignorance,
     )
+
+
+def _surroundings(picture: Picture, driver: str) -> Surroundings | None:
+    if picture.capacities is None:
+        return None
+    ours = (record for record in picture.capacities if picture.capacity_drivers.get(record.uid) == driver)
+    return Surroundings(picture.others, tuple(ours))
 
 
 def _in_flight(claim: Claim) -> InFlight:

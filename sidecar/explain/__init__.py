@@ -33,12 +33,12 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         print(asyncio.run(answer(parsed.config, question)))
     except SidecarError as error:
-        print(f"csi-node-sidecar: {error}{_hint(error)}", file=sys.stderr)
+        print(f"csi-node-sidecar: {error}{_hint(error, question.kind)}", file=sys.stderr)
         return 1
     return 0
 
 
-def _hint(error: SidecarError) -> str:
+def _hint(error: SidecarError, kind: str) -> str:
     if isinstance(error, NotFound):
-        return "; check the namespace and the name"
+        return "; check the name" if kind == NODE else "; check the namespace and the name"
     return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

@@ -179,7 +179,7 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
         assert "0" not in [item["capacity"] for item in await all_of(bench, CAPACITIES)]
         assert names.of_driver(DRIVER, names.CLOSED_AT) not in ((await node_of(bench))["metadata"].get("annotations") or {})
 
-    play(story, nodes=("n0",))
+    play(story, nodes=("n0",), args=(*JUDGING, "--drain-publish-zero-capacity"))
 
 
 def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
@@ -191,7 +191,7 @@ def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
         await wait(bench, 15)
         assert [item["capacity"] for item in await all_of(bench, CAPACITIES)] == ["0"]
 
-    play(story, args=("--node-drain-policy=Ignore",), nodes=("n0",))
+    play(story, args=("--node-drain-policy=Ignore", "--drain-publish-zero-capacity"), nodes=("n0",))
 
 
 def test_a1_a4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:

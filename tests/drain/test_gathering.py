@@ -178,3 +178,11 @@ def test_a_cluster_without_snapshots_has_none() -> None:
     assert (picture.contents, picture.ignorance) == ((), ())
     kube.broken["volumesnapshotcontents"] = Forbidden("not allowed", status=403)
     assert look(kube).ignorance != ()
+
+
+def test_a_verdict_can_do_without_knowing_where_volumes_could_go() -> None:
+    kube = cluster()
+    kube.broken["csistoragecapacities"] = Forbidden("not allowed", status=403)
+    picture = look(kube)
+    assert (picture.capacities, picture.ignorance) == (None, ())
+    assert snapshot_of(picture, DRIVER).surroundings is None
