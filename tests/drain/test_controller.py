@@ -459,3 +459,46 @@ def test_who_may_not_write_does_not_go_on_asking() -> None:
         assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 9
 
     play(story, nodes=("n0",), refuse=refuse)
+
+
+def test_g1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 200)
+        former = await node_of(bench)
+        assert former["metadata"]["labels"][STATE] == "InProgress"
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 20)
+        # A machine that copies what its predecessor bore, and is not tainted.
+        copied = {"name": "n0", "labels": former["metadata"]["labels"], "annotations": former["metadata"]["annotations"]}
+        await bench.you.create(NODES, {"metadata": copied})
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await bench.you.patch(NODES, "n0", ready, content_type=MERGE_PATCH, subresource="status")
+        await wait(bench, 100)
+        node = await node_of(bench)
+        assert STATE not in node["metadata"]["labels"] and STARTED not in node["metadata"]["annotations"]
+        report = await bench.you.get(DRAIN_REPORTS, names.drain_report("n0", DRIVER))
+        assert [ref["uid"] for ref in report["metadata"]["ownerReferences"]] == [node["metadata"]["uid"]]
+        assert report["status"]["nodeUID"] == node["metadata"]["uid"] != former["metadata"]["uid"]
+        assert condition(node, names.RETIRE_READY) == "False"
+
+    play(story, args=EVACUATING, nodes=("n0",))
+
+
+def test_b8_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 10)
+        mark = len(bench.diary.lines)
+        await wait(bench, 700)
+        asked = [line for line in bench.diary.lines[mark:] if " n0 " in line and ("nodes" in line or "reports" in line)]
+        assert asked == []
+
+    play(story, args=EVACUATING, nodes=("n0",))
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
