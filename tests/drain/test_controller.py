@@ -502,3 +502,24 @@ def test_b8_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog:
 
     play(story, args=EVACUATING, nodes=("n0",))
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_g6_a_sidecar_that_is_told_to_go_resumes_where_it_was() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        before = await node_of(bench)
+        asked_at = bench.clock()
+        bench.nodes["n0"].stop()
+        assert await bench.until(lambda: bool(bench.nodes["n0"].ends), 30)
+        assert bench.clock() - asked_at < 25, "within the pod's grace period"
+        await wait(bench, 60)
+        after = await node_of(bench)
+        assert after["metadata"]["labels"][STATE] == "InProgress"
+        assert after["metadata"]["annotations"][STARTED] == before["metadata"]["annotations"][STARTED]
+        assert (await reasons(bench)).count("EvacuationStarted") == 1
+        assert len(await all_of(bench, LEASES)) == 1
+
+    play(story, args=EVACUATING, nodes=("n0",))
