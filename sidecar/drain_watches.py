@@ -207,7 +207,7 @@ def _unknown(item: Reflector[Any]) -> str:
     match item.state:
         case reflectors.Synced():
             return ""
-        case reflectors.Off(absent=True):
+        case reflectors.Off(absent=True) if item.resource == SNAPSHOT_CONTENTS:
             return ""
         case state:
             return f"{item.resource}: {state.why}"

@@ -27,7 +27,7 @@ from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
 from sidecar.engine.loop import WORK, Loop, NeedsWork
 from sidecar.kube import reflector as reflectors
-from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CLASSES, VOLUMES, Change, KubeApi, Resource
+from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CLASSES, NODES, VOLUMES, Change, KubeApi, Resource
 from sidecar.kube.client import KubeClient, Observer, open_client
 from sidecar.kube.errors import ApiError
 from sidecar.kube.gathering import SHORTEST
@@ -198,8 +198,10 @@ class Sidecar:
                 group.create_task(self._sweep.run(), name="snapshots")
             if self._contenders is not None:
                 group.create_task(self._contenders.run(), name="contenders")
+            # What a judgement waits for does not keep claims waiting; whether the node takes volumes has to be known.
             for item in (*self._required, *self._optional):
-                await item.wait_synced()
+                if self._drain is None or item not in self._drain.reflectors or item.resource == NODES:
+                    await item.wait_synced()
             log.info("Caches are complete", extra={"fields": {"claims": len(self.caches.claims), "volumes": len(self.caches.volumes)}})
             if self._drain is not None:
                 self._drain.node_changed()

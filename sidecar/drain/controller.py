@@ -24,12 +24,12 @@ from sidecar.drain.signals import Signals, State
 from sidecar.drain.snapshot import Snapshot, Surroundings
 from sidecar.drain.standing import asked, standing
 from sidecar.drain.turns import Turns
-from sidecar.drain.watched import NeverUsed, Watched, look, unknown_claims
+from sidecar.drain.watched import NeverUsed, Watched, look, unheard, unknown_claims
 from sidecar.drain.words import NOT_YET, End, Intent, Reason, Status
 from sidecar.drain.writing import Scribe
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.health import OK, Degraded, Scope
-from sidecar.kube.api import CAPACITIES, CLAIMS, NAMESPACES, NODES, KubeApi, every
+from sidecar.kube.api import CAPACITIES, CLAIMS, NAMESPACES, NODES, VOLUMES, Change, KubeApi, every
 from sidecar.kube.correlator import ObjectRef
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.recorder import Recorder
@@ -106,6 +106,8 @@ class DrainRoom:
         self._signals: Signals | None = None
         self._failures: dict[str, str] = {}
         self._last_look = -_PACE
+        self._marked = False
+        """This look has changed the node, of which no watch will tell."""
         self.attempts: Attempts[str] = Attempts()
 
     # --- what others ask --------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class DrainRoom:
     # --- one look ---------------------------------------------------------------------------------------------------
 
     async def handle(self, key: str) -> float | None:
-        self._last_look, self._failures = self._clock(), {}
+        self._last_look, self._failures, self._marked = self._clock(), {}, False
         node = self._watched.nodes.get(key)
         if node is None:
             # It is drained as far as anybody can be; what was made for it goes with it. Or nobody has heard of it yet.
@@ -162,25 +164,26 @@ class DrainRoom:
         else:
             again = await self._only_mark(node, signals)
         self._tell_health()
-        usual = self._next_look(key)
+        usual = self._clock() + _PACE if self._marked else self._next_look(key)
         return usual if again is None else min(usual, max(again, self._clock() + _PACE))
 
     async def _only_mark(self, node: Node, signals: Signals) -> float | None:
         """Nothing is judged, so nothing is evacuated; since when the node is closed is noted all the same, if it may be."""
         rest = evacuation.Rest(None, "nothing is judged without --drain-report")
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=rest)
-        await self._try("marks on the node", self._scribe.write_marks(node, marks))
+        await self._mark(node, marks)
         return self._standing_again
 
     async def _judge(self, node: Node, signals: Signals) -> float | None:
-        await self._end_in_time(node, signals)
+        node, signals = await self._end_in_time(node, signals)
         await self._try("the report", self._scribe.recall(node))
         assessment = assess(await self._snapshot(node, signals))
         decision = await self._course(node, signals, assessment)
         assessment = evacuation.told(assessment, intent=signals.intent, state=signals.state, slot=self._slot)
         self._assessment = assessment
         if self._settings.gate or self._guard.may_stand:
-            gate = self._guard.guard(node, signals, drain=assessment.drain.status, retire=assessment.retire.status)
+            drain, retire = assessment.drain.status, assessment.retire.status
+            gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=self._is_overridden(signals))
             if (decided := await self._try("the gate", gate)) is not None:
                 self._tell_gate(node, decided)
         await self._show(node, signals, assessment, decision)
@@ -195,14 +198,24 @@ class DrainRoom:
         times = [self._clock() + until - now for until in untils if until is not None and until > now]
         return min((at for at in (*times, self._standing_again) if at is not None), default=None)
 
-    async def _end_in_time(self, node: Node, signals: Signals) -> None:
+    async def _end_in_time(self, node: Node, signals: Signals) -> tuple[Node, Signals]:
         """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time."""
         unknown = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is looked at next")
         decision = evacuation.decide(self._evacuation_view(signals, drain=unknown, retire=unknown))
         if isinstance(decision, Expire | Override):
             marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
-            if await self._try("marks on the node", self._scribe.write_marks(node, marks)):
+            if (after := await self._mark(node, marks)) is not None:
                 self._tell_course(node, decision)
+                node, signals = after, self._read(after)
+        return node, signals
+
+    async def _mark(self, node: Node, marks: Marks, *, protect: bool | None = None) -> Node | None:
+        """The node as it is then, None if that was refused. It is known at once: a watch that is down must not have it decided again."""
+        after = await self._try("marks on the node", self._scribe.write_marks(node, marks, protect=protect))
+        if after is not None and after != node:
+            self._watched.nodes.apply(Change(node.name, node, after))
+            self._marked = True
+        return after
 
     def _evacuation_view(self, signals: Signals, *, drain: Verdict, retire: Verdict) -> EvacuationView:
         return EvacuationView(
@@ -229,11 +242,11 @@ class DrainRoom:
     async def _show(self, node: Node, signals: Signals, assessment: Assessment, decision: evacuation.Decision) -> None:
         """To everybody, in an order in which a process that ends in between repeats rather than omits: events come after what they tell of,
         and before the report that remembers they were told."""
-        overridden = bool(signals.override) or signals.state is State.OVERRIDDEN
-        protect = needs_protection(enabled=self._settings.protects, retire=assessment.retire.status, overridden=overridden)
+        overridden, retire = self._is_overridden(signals), assessment.retire.status
+        protect = needs_protection(enabled=self._settings.protects, retire=retire, overridden=overridden)
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
         marks |= Marks({names.of_driver(self._settings.driver, names.DRAIN_SUMMARY): summary(assessment)})
-        if await self._try("marks on the node", self._scribe.write_marks(node, marks, protect=protect)) is not None:
+        if await self._mark(node, marks, protect=protect) is not None:
             self._tell_course(node, decision)
         await self._try("the node's conditions", self._scribe.write_conditions(assessment))
         extra = self._extra(signals)
@@ -258,12 +271,18 @@ class DrainRoom:
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
+    def _is_overridden(self, signals: Signals) -> bool:
+        """By people, or by the end of an evacuation that somebody asks for: the label alone may be anybody's."""
+        asks = asked(signals, policy=self._settings.policy, standing=self._standing)
+        return bool(signals.override) or (signals.state is State.OVERRIDDEN and bool(asks))
+
     def _read(self, node: Node) -> Signals:
         return marks_of.read(node, self._settings.driver, now=self._wall())
 
     async def _snapshot(self, node: Node, signals: Signals) -> Snapshot:
         ignorance: list[str] = []
         fetched = [claim async for claim in self._claims(ignorance)]
+        ignorance += [line async for line in self._unheard()]
         blank = Snapshot(
             now=self._wall(),
             driver=self._settings.driver,
@@ -289,6 +308,18 @@ class DrainRoom:
             except ApiError as error:
                 ignorance.append(f"claim {namespace}/{name}: {error}")
 
+    async def _unheard(self) -> AsyncIterator[str]:
+        """Volumes that are bound here, as their claims say, and that the watch has not told of. One that is gone does not count."""
+        for claim in unheard(self._watched, self._settings.node):
+            try:
+                await self._kube.get(VOLUMES, claim.volume_name)
+            except NotFound:
+                continue
+            except ApiError as error:
+                yield f"volume {claim.volume_name}: {error}"
+            else:
+                yield f"volume {claim.volume_name} of claim {claim.full_name} has not been heard of yet"
+
     async def _namespace_policies(self, ignorance: list[str]) -> dict[str, str]:
         wanted = {volume.claim.namespace for volume in self._watched.volumes.values() if volume.claim is not None}
         known = self._policies
@@ -299,6 +330,8 @@ class DrainRoom:
                 try:
                     notes = (await self._kube.get(NAMESPACES, name))["metadata"].get("annotations") or {}
                     known.policies[name] = notes.get(names.DRAIN_POLICY, "")
+                except NotFound:
+                    known.policies[name] = ""  # only volumes that were kept are left of it
                 except ApiError as error:
                     ignorance.append(f"namespace {name}: {error}")
         return {name: word for name, word in (known.policies or {}).items() if word}

@@ -49,9 +49,17 @@ class Gathering:
         node = Node.of(me)
         others = await self._list(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
         pinned = Pinned(node, others)
-        volumes = await self._list(VOLUMES, lambda obj: _if(pinned.holds(volume := Volume.of(obj)), volume))
+        every_volume, unread = set[str](), len(self._ignorance)
+
+        def lies_here(obj: Json) -> Volume | None:
+            volume = Volume.of(obj)
+            every_volume.add(volume.name)
+            return volume if pinned.holds(volume) else None
+
+        volumes = await self._list(VOLUMES, lies_here)
+        listed = every_volume if len(self._ignorance) == unread else None
         held = {(volume.claim.namespace, volume.claim.name) for volume in volumes if volume.claim}
-        claims = await self._list(CLAIMS, lambda obj: _if(self._concerns(claim := Claim.of(obj), held), claim))
+        claims = await self._list(CLAIMS, lambda obj: _if(self._concerns(claim := Claim.of(obj), held, listed), claim))
         classes = await self._list(CLASSES, Class.of)
         provisioners = {class_.name: class_.provisioner for class_ in classes}
         capacities = await self._list_or_none(CAPACITIES, CapacityRecord.of)
@@ -76,8 +84,11 @@ class Gathering:
             ignorance=tuple(self._ignorance),
         )
 
-    def _concerns(self, claim: Claim, held: set[tuple[str, str]]) -> bool:
+    def _concerns(self, claim: Claim, held: set[tuple[str, str]], listed: set[str] | None) -> bool:
         waits_here = not claim.volume_name and claim.selected_node == self._name
+        bound_here = bool(claim.volume_name) and claim.selected_node == self._name
+        if bound_here and listed is not None and claim.volume_name not in listed:
+            self._ignorance.append(f"claim {claim.full_name} is bound to volume {claim.volume_name}, which was not there a moment before")
         return waits_here or (claim.namespace, claim.name) in held
 
     async def _contents(self, volumes: tuple[Volume, ...]) -> tuple[SnapshotContent, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 from sidecar.drain import gate
 from sidecar.drain.gate import Build, Clear, GateView, Open, Post, Rest
 from sidecar.drain.settings import Settings
-from sidecar.drain.signals import Signals, State
+from sidecar.drain.signals import Signals
 from sidecar.drain.words import Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
@@ -35,7 +35,7 @@ class Guard:
         self.may_stand = True
         """An earlier process, with other flags, may have built one."""
 
-    async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status) -> gate.Decision:
+    async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool) -> gate.Decision:
         """One step. Raises ApiError when it could not be taken."""
         try:
             await self._read(node)
@@ -44,13 +44,13 @@ class Guard:
                 raise
             self.may_stand = False  # who may not even look has not built one
             return Rest("the gate is switched off")
-        decision = gate.decide(self._view(node, signals, drain, retire))
+        decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
         await self._perform(decision)
         self.held = self._budget is not None
         self.may_stand = self.held or self._deployment is not None
         return decision
 
-    def _view(self, node: Node, signals: Signals, drain: Status, retire: Status) -> GateView:
+    def _view(self, node: Node, signals: Signals, drain: Status, retire: Status, *, overridden: bool) -> GateView:
         settings = self._settings
         return GateView(
             post=Post(node, settings.driver, settings.namespace, settings.gate_image),
@@ -60,7 +60,7 @@ class Guard:
             intent=signals.intent,
             drain=drain,
             retire=retire,
-            overridden=bool(signals.override) or signals.state is State.OVERRIDDEN,
+            overridden=overridden,
             budget=self._budget,
             deployment=self._deployment,
         )

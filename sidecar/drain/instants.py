@@ -18,10 +18,11 @@ def to_micro_text(at: float) -> str:
 
 
 def to_seconds(text: str) -> float | None:
-    """None for what is no point in time."""
+    """None for what is no point in time, and for one before 1970: nothing of ours is as old, and not all of those can be written again."""
     if _RFC3339.fullmatch(text) is None:
         return None
     try:
-        return datetime.fromisoformat(text).timestamp()
+        at = datetime.fromisoformat(text).timestamp()
+        return at if at >= 0 and to_text(at) else None
     except (ValueError, OverflowError):
         return None

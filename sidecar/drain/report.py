@@ -157,7 +157,7 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def differs(old: Json | None, new: Json) -> bool:
-    """Whether anything but the time of the look would change."""
+    """Whether anything but the time of the look would change, and what is only worth knowing, which goes with the next sign of life."""
     return old is None or owner_differs(old, new) or _timeless(status_of(old)) != _timeless(status_of(new))
 
 
@@ -183,7 +183,7 @@ def owner_patch(new: Json) -> Json:
 
 
 def _timeless(status: Json) -> Json:
-    return {key: value for key, value in status.items() if key != "observedAt"}
+    return {key: value for key, value in status.items() if key not in ("observedAt", "notes")}
 
 
 # --- on the node ------------------------------------------------------------------------------------------------------

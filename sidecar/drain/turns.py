@@ -51,7 +51,7 @@ class Turns:
         selector = slots.selector(settings.driver)
         leases = [Lease.of(obj) async for obj in every(self._kube, LEASES, namespace=settings.namespace, label_selector=selector)]
         label = names.of_driver(settings.driver, names.EVACUATION_STATE)
-        marked = [Node.of(obj) async for obj in every(self._kube, NODES, label_selector=label)] if wanted else []
+        marked = [Node.of(obj) async for obj in every(self._kube, NODES, label_selector=label, cached=True)] if wanted else []
         return SlotsView(
             now=now,
             driver=settings.driver,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Final
 
 from sidecar.drain.snapshot import InFlight, Snapshot
 from sidecar.kube.store import Store
@@ -25,6 +26,10 @@ class Watched:
     """What of it cannot be read, in words."""
 
 
+_MOST: Final = 20_000
+"""Names that are remembered; after that no volume counts as new any more."""
+
+
 @dataclass(slots=True)
 class NeverUsed:
     """Volumes that this process has made and that no pod has been seen with since, without a gap in what was seen. Who sees no pods tells
@@ -35,16 +40,24 @@ class NeverUsed:
 
     _fresh: dict[str, str] = field(default_factory=dict)
     """The claim's full name, by volume."""
+    _known: set[str] = field(default_factory=set)
+    """All volumes this was ever told of, and all claims that pods were seen with: what comes again under such a name is not new."""
 
     def made(self, volume: Volume) -> None:
-        if volume.claim is not None:
-            self._fresh[volume.name] = f"{volume.claim.namespace}/{volume.claim.name}"
+        if volume.claim is None or len(self._known) >= _MOST:
+            return
+        claim = f"{volume.claim.namespace}/{volume.claim.name}"
+        if volume.name not in self._known and claim not in self._known:
+            self._fresh[volume.name] = claim
+        self._known.add(volume.name)
 
     def gone(self, volume: str) -> None:
         self._fresh.pop(volume, None)
 
     def seen(self, pod: Pod) -> None:
         mounted = {f"{pod.namespace}/{claim}" for claim in pod.claims}
+        if len(self._known) < _MOST:
+            self._known |= mounted
         self._fresh = {volume: claim for volume, claim in self._fresh.items() if claim not in mounted}
 
     def overlooked(self) -> None:
@@ -79,6 +92,12 @@ def unknown_claims(watched: Watched) -> tuple[tuple[str, str], ...]:
     known = {claim.full_name for claim in watched.claims.values()}
     refs = (volume.claim for volume in watched.volumes.values() if volume.phase == "Bound" and volume.claim is not None)
     return tuple(sorted((ref.namespace, ref.name) for ref in refs if f"{ref.namespace}/{ref.name}" not in known))
+
+
+def unheard(watched: Watched, node: str) -> tuple[Claim, ...]:
+    """Claims that are bound here to a volume nobody has told of: it is yet to be heard of, or it is gone."""
+    bound = (claim for claim in watched.claims.by_index("node", node) if claim.volume_name)
+    return tuple(sorted((claim for claim in bound if claim.volume_name not in watched.volumes), key=lambda claim: claim.full_name))
 
 
 def _ours(watched: Watched) -> tuple[SnapshotContent, ...]:

@@ -29,6 +29,8 @@ class Scribe:
         self._clock = clock
         self._stored: Json | None = None
         self._made: Json | None = None
+        self._unsaved = False
+        """The last one that was made could not be stored: what is stored is behind it."""
         self._report_read_at: float | None = None
         self._conditions: list[Json] = []
         self._conditions_read_at: float | None = None
@@ -38,13 +40,13 @@ class Scribe:
     @property
     def previous(self) -> Json | None:
         """The report as it is stored, or as it was made last where none can be stored."""
-        return self._stored or self._made
+        return self._made if self._unsaved else self._stored or self._made
 
     async def recall(self, node: Node) -> None:
         """Read what an earlier process, or anybody, has stored. Raises ApiError when it cannot be read."""
         if node.uid != self._node_uid:
             self._stored = self._made = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
-            self._conditions, self._node_uid = [], node.uid
+            self._conditions, self._node_uid, self._unsaved = [], node.uid, False
         if self._is_due(self._report_read_at):
             self._stored = await self._read(node)
             self._report_read_at = self._clock()
@@ -57,13 +59,13 @@ class Scribe:
             return
         if self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now):
             return
-        old, self._stored = self._stored, None
+        old, self._stored, self._unsaved = self._stored, None, True
         try:
             await self._store(old, new)
         except ApiError:
             self._report_read_at = None
             raise
-        self._stored = new
+        self._stored, self._unsaved = new, False
 
     async def write_conditions(self, assessment: Assessment) -> None:
         """Raises ApiError when they could not be stored."""
@@ -81,10 +83,10 @@ class Scribe:
         self._conditions = [condition for condition in self._conditions if condition.get("type") not in ours] + wanted
         self._conditions_written_at = self._clock()
 
-    async def write_marks(self, node: Node, wanted: Marks, *, protect: bool | None = None) -> bool:
-        """Whether anything had to be written. What autoscalers may do is decided on the node as it is stored at this moment."""
+    async def write_marks(self, node: Node, wanted: Marks, *, protect: bool | None = None) -> Node:
+        """The node as it is then. What autoscalers may do is decided on the one that is stored at this moment."""
         if marks.patch(node, wanted | marks.protection(node, self._settings.driver, needed=protect)) is None:
-            return False
+            return node
         version = ""
         if marks.patch(node, marks.protection(node, self._settings.driver, needed=protect)) is not None:
             fresh = await self._kube.get(NODES, node.name)
@@ -92,9 +94,8 @@ class Scribe:
         all_of_them = wanted | marks.protection(node, self._settings.driver, needed=protect)
         patch = marks.patch(node, all_of_them, resource_version=version)
         if patch is None or self._settings.dry_run:
-            return False
-        await self._kube.patch(NODES, node.name, patch, content_type=MERGE_PATCH)
-        return True
+            return node
+        return Node.of(await self._kube.patch(NODES, node.name, patch, content_type=MERGE_PATCH))
 
     async def _store(self, old: Json | None, new: Json) -> None:
         name = new["metadata"]["name"]

@@ -523,3 +523,66 @@ def test_g6_a_sidecar_that_is_told_to_go_resumes_where_it_was() -> None:
         assert len(await all_of(bench, LEASES)) == 1
 
     play(story, args=EVACUATING, nodes=("n0",))
+
+
+# --- faults that a hostile reader has found ---------------------------------------------------------------------------
+
+
+def test_a_used_volume_that_comes_again_under_its_name_is_not_a_new_one() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await wait(bench, 5)
+        (volume,) = await all_of(bench, VOLUMES)
+        await bench.you.patch(VOLUMES, volume["metadata"]["name"], {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+        bench.cluster.delete(VOLUMES, volume["metadata"]["name"])
+        again = {key: value for key, value in volume["metadata"].items() if key in ("name", "annotations", "finalizers")}
+        await bench.you.create(VOLUMES, {"metadata": again, "spec": volume["spec"]})
+        await bench.you.patch(VOLUMES, again["name"], {"status": volume["status"]}, content_type=MERGE_PATCH, subresource="status")
+        await wait(bench, 30)
+        assert not any("never used" in note for note in (await report_of(bench)).get("notes", ()))
+        assert (await report_of(bench))["verdicts"]["retire"]["status"] != "True"
+
+    play(story, nodes=("n0",))
+
+
+def test_an_optional_watch_that_fails_keeps_no_claim_waiting() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("its conversion webhook is down") if call.resource == BUDGETS else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        assert phase(bench, "a") == "Bound"
+        await wait(bench, 60)
+        assert (await report_of(bench))["verdicts"]["drain"]["status"] == "Unknown"
+
+    play(story, nodes=("n0",), refuse=refuse)
+
+
+@pytest.mark.parametrize("anchor", ["0001-01-01T00:00:00+14:00", "0999-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])
+def test_an_anchor_from_before_all_times_is_garbage_like_any_other(anchor: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: Bench) -> None:
+        own = {names.of_driver(DRIVER, names.CLOSED_AT): anchor, STARTED: anchor}
+        await change(bench, "n0", {"taints": [EVACUATE], "unschedulable": True}, annotations=own)
+        await wait(bench, 60)
+        node = await node_of(bench)
+        assert node["metadata"]["annotations"][STARTED] != anchor and not bench.nodes["n0"].ends
+
+    play(story, args=(*EVACUATING, "--evacuation-deadline=10m"), nodes=("n0",))
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_label_that_somebody_wrote_opens_no_gate() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 10)
+        mark = len(bench.diary.lines)
+        await change(bench, "n0", labels={STATE: "Overridden"})
+        await wait(bench, 30)
+        assert not [line for line in bench.diary.lines[mark:] if "delete" in line]
+        assert len(await all_of(bench, BUDGETS)) == 1
+
+    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
