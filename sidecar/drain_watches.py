@@ -100,6 +100,7 @@ class DrainWatches:
             volumes=self._caches.volumes,
             classes=self._caches.classes,
             ignorance=self.ignorance,
+            without_contents=lambda: any(item.resource == SNAPSHOT_CONTENTS and _is_absent(item) for item in self.reflectors),
         )
 
     def ignorance(self) -> tuple[str, ...]:
@@ -201,6 +202,10 @@ class DrainPart:
 
     def wake(self) -> None:
         self.loop.add(self._node, self.room.soonest())
+
+
+def _is_absent(item: Reflector[Any]) -> bool:
+    return isinstance(item.state, reflectors.Off) and item.state.absent
 
 
 def _unknown(item: Reflector[Any]) -> str:

@@ -5,14 +5,15 @@ by itself: what is refused is told once and does not keep the rest from happenin
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from sidecar.drain import evacuation, slots, stored, transitions
 from sidecar.drain import gate as gates
 from sidecar.drain import signals as marks_of
+from sidecar.drain.asking import Asker
 from sidecar.drain.assess import assess
 from sidecar.drain.assessment import Assessment, Verdict
 from sidecar.drain.evacuation import AskForSlot, EvacuationView, Expire, Override
@@ -21,21 +22,20 @@ from sidecar.drain.marks import Marks, needs_protection, wanted
 from sidecar.drain.report import Course, Extra, Gate, Slot, summary
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals, State
-from sidecar.drain.snapshot import Snapshot, Surroundings
+from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.standing import asked, standing
 from sidecar.drain.turns import Turns
-from sidecar.drain.watched import NeverUsed, Watched, look, unheard, unknown_claims
+from sidecar.drain.watched import NeverUsed, Watched, look
 from sidecar.drain.words import NOT_YET, End, Intent, Reason, Status
 from sidecar.drain.writing import Scribe
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.health import OK, Degraded, Scope
-from sidecar.kube.api import CAPACITIES, CLAIMS, NAMESPACES, NODES, VOLUMES, Change, KubeApi, every
+from sidecar.kube.api import Change, KubeApi
 from sidecar.kube.correlator import ObjectRef
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError
 from sidecar.kube.recorder import Recorder
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.model.objects import CapacityRecord, Claim
 from sidecar.model.standing import OPEN, Standing
 from sidecar.observe.metrics import DrainNumbers
 from sidecar.observe.narrator import Narrator
@@ -51,17 +51,10 @@ _PACE: Final = 1.0
 # As long as nobody empties the node: what comes and goes within a moment, as a volume that is being made, is no news.
 _CALM: Final = 5.0
 _MOMENT: Final = 2.0
-# What is asked for and not watched (namespaces, other nodes) is asked for again after so long.
-_TRUSTED: Final = 60.0
-
-
-@dataclass(slots=True)
-class _Fetched:
-    """What was asked for, and when."""
-
-    at: float
-    surroundings: Surroundings | None = None
-    policies: dict[str, str] | None = None
+# What was refused is not tried more often than that, whatever changes.
+_REFUSED: Final = 10.0
+# However quiet it is, what is not watched may have changed.
+_USUAL: Final = 60.0
 
 
 class DrainRoom:
@@ -96,8 +89,7 @@ class DrainRoom:
         self._standing: Standing = OPEN
         self._cordoned_since: float | None = None
         self._standing_again: float | None = None
-        self._surroundings: _Fetched | None = None
-        self._policies: _Fetched | None = None
+        self._asker = Asker(kube, settings, watched, clock=clock)
         self._scribe = Scribe(kube, settings, clock=clock)
         self._turns = Turns(kube, settings, wall=wall)
         self._guard = Guard(kube, settings, clock=clock)
@@ -106,6 +98,8 @@ class DrainRoom:
         self._signals: Signals | None = None
         self._failures: dict[str, str] = {}
         self._last_look = -_PACE
+        self._refused_until = 0.0
+        """Something was refused: a change does not make it any sooner."""
         self._marked = False
         """This look has changed the node, of which no watch will tell."""
         self.attempts: Attempts[str] = Attempts()
@@ -127,8 +121,8 @@ class DrainRoom:
     def soonest(self) -> float:
         """When the node is to be judged because something has changed."""
         if self._signals is not None and not _observed(self._signals):
-            return max(self._clock() + _MOMENT, self._last_look + _CALM)
-        return max(self._clock(), self._last_look + _PACE)
+            return max(self._clock() + _MOMENT, self._last_look + _CALM, self._refused_until)
+        return max(self._clock(), self._last_look + _PACE, self._refused_until)
 
     def numbers(self) -> DrainNumbers | None:
         """For the metrics; None as long as nothing was judged."""
@@ -168,10 +162,16 @@ class DrainRoom:
         return usual if again is None else min(usual, max(again, self._clock() + _PACE))
 
     async def _only_mark(self, node: Node, signals: Signals) -> float | None:
-        """Nothing is judged, so nothing is evacuated; since when the node is closed is noted all the same, if it may be."""
-        rest = evacuation.Rest(None, "nothing is judged without --drain-report")
-        marks = wanted(signals, self._settings.driver, standing=self._standing, decision=rest)
-        await self._mark(node, marks)
+        """Nothing is judged, so nothing is evacuated, and what a former process has begun is undone. A closing is noted all the same."""
+        why = "nothing is judged without --drain-report"
+        decision = evacuation.Undo(why) if signals.marked else evacuation.Rest(None, why)
+        if self._turns.maybe_held:
+            await self._try("the turn to be evacuated", self._turns.turn(node, wanted=False))
+        if self._guard.may_stand:
+            gate = self._guard.guard(node, signals, drain=Status.UNKNOWN, retire=Status.UNKNOWN, overridden=False)
+            await self._try("the gate", gate)
+        marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
+        await self._mark(node, marks, protect=False)
         return self._standing_again
 
     async def _judge(self, node: Node, signals: Signals) -> float | None:
@@ -280,76 +280,28 @@ class DrainRoom:
         return marks_of.read(node, self._settings.driver, now=self._wall())
 
     async def _snapshot(self, node: Node, signals: Signals) -> Snapshot:
-        ignorance: list[str] = []
-        fetched = [claim async for claim in self._claims(ignorance)]
-        ignorance += [line async for line in self._unheard()]
+        asker = self._asker
+        asker.begin()
+        fetched, policies = await asker.claims(), await asker.policies()
+        await asker.volumes()
+        await asker.snapshots()
         blank = Snapshot(
             now=self._wall(),
             driver=self._settings.driver,
             node_name=node.name,
             node=node,
             expected_uid=node.uid,
-            namespace_policies=MappingProxyType(await self._namespace_policies(ignorance)),
+            namespace_policies=MappingProxyType(policies),
             default_policy=self._settings.default_policy,
-            ignorance=tuple(ignorance),
+            ignorance=tuple(asker.ignorance),
             since=stored.since(self._scribe.previous, node_uid=node.uid, now=self._wall()),
         )
         snapshot = look(self._watched, blank, never_used=self._never_used.names(), fetched=fetched)
         if not _observed(signals) or not any(volume.policy in NOT_YET for volume in assess(snapshot).volumes):
             return snapshot
-        return replace(snapshot, surroundings=await self._look_around(ignorance), ignorance=tuple(ignorance) + snapshot.ignorance)
-
-    async def _claims(self, ignorance: list[str]) -> AsyncIterator[Claim]:
-        for namespace, name in unknown_claims(self._watched):
-            try:
-                yield Claim.of(await self._kube.get(CLAIMS, name, namespace=namespace))
-            except NotFound:
-                continue
-            except ApiError as error:
-                ignorance.append(f"claim {namespace}/{name}: {error}")
-
-    async def _unheard(self) -> AsyncIterator[str]:
-        """Volumes that are bound here, as their claims say, and that the watch has not told of. One that is gone does not count."""
-        for claim in unheard(self._watched, self._settings.node):
-            try:
-                await self._kube.get(VOLUMES, claim.volume_name)
-            except NotFound:
-                continue
-            except ApiError as error:
-                yield f"volume {claim.volume_name}: {error}"
-            else:
-                yield f"volume {claim.volume_name} of claim {claim.full_name} has not been heard of yet"
-
-    async def _namespace_policies(self, ignorance: list[str]) -> dict[str, str]:
-        wanted = {volume.claim.namespace for volume in self._watched.volumes.values() if volume.claim is not None}
-        known = self._policies
-        if known is None or known.policies is None or self._clock() - known.at >= _TRUSTED or not wanted <= set(known.policies):
-            known = self._policies = _Fetched(self._clock(), policies={})
-            assert known.policies is not None
-            for name in sorted(wanted):
-                try:
-                    notes = (await self._kube.get(NAMESPACES, name))["metadata"].get("annotations") or {}
-                    known.policies[name] = notes.get(names.DRAIN_POLICY, "")
-                except NotFound:
-                    known.policies[name] = ""  # only volumes that were kept are left of it
-                except ApiError as error:
-                    ignorance.append(f"namespace {name}: {error}")
-        return {name: word for name, word in (known.policies or {}).items() if word}
-
-    async def _look_around(self, ignorance: list[str]) -> Surroundings | None:
-        if self._surroundings is None or self._clock() - self._surroundings.at >= _TRUSTED:
-            try:
-                others = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
-                ours = f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"
-                # Where sidecars of this driver publish them, and where their role lets them look.
-                published = every(self._kube, CAPACITIES, namespace=self._settings.namespace, label_selector=ours, cached=True)
-                records = [CapacityRecord.of(obj) async for obj in published]
-            except ApiError as error:
-                ignorance.append(f"where volumes could go: {error}")
-                return None
-            nodes = tuple(other for other in others if other.name != self._settings.node)
-            self._surroundings = _Fetched(self._clock(), surroundings=Surroundings(nodes, tuple(records)))
-        return self._surroundings.surroundings
+        before = len(asker.ignorance)
+        surroundings = await asker.surroundings()
+        return replace(snapshot, surroundings=surroundings, ignorance=(*asker.ignorance[before:], *snapshot.ignorance))
 
     # --- standing ---------------------------------------------------------------------------------------------------
 
@@ -384,17 +336,27 @@ class DrainRoom:
             observed=_observed(signals),
             intent=signals.intent,
             intent_source=str(signals.source) if signals.intent else "",
-            gate=Gate(settings.gate, self._guard.held) if settings.gate else None,
+            gate=self._gate(signals) if settings.gate else None,
             slot=_slot(slot),
             evacuation=Course(str(signals.state), signals.started_at, deadline) if signals.state else None,
         )
 
+    def _gate(self, signals: Signals) -> Gate:
+        """A gate whose guard does not run holds nobody."""
+        ours = (names.GUARDED_NODE, signals.uid)
+        guards = any(pod.ready and not pod.deleting_since and ours in pod.labels.items() for pod in self._watched.pods.values())
+        held = self._guard.held and guards
+        return Gate(True, held, "" if held == self._guard.held else "its guard pod is not ready, so it holds nobody yet")
+
     def _next_look(self, key: str) -> float:
         """When nothing is due and nothing changes. What is refused is tried again with back-off."""
         if self._failures:
-            return self._clock() + self._retry.delay(self.attempts.next(key))
+            delay = self._retry.delay(self.attempts.next(key))
+            self._refused_until = self._clock() + min(delay, _REFUSED)
+            return self._clock() + delay
         self.attempts.forget(key)
-        return self._clock() + _TRUSTED
+        self._refused_until = 0.0
+        return self._clock() + _USUAL
 
     async def _try(self, what: str, effect: Awaitable[R]) -> R | None:
         """The answer; None when it was refused or could not be had."""

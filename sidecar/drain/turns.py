@@ -32,7 +32,7 @@ class Turns:
         self._wall = wall
         self._seen: dict[str, _Seen] = {}
         self._free_since: float | None = None
-        self.maybe_held = True
+        self.maybe_held = bool(settings.namespace)
         """Whether this node may have a slot: an earlier process may have taken one."""
 
     async def turn(self, node: Node, *, wanted: bool) -> slots.Decision:

@@ -24,6 +24,8 @@ class Watched:
     classes: Store[Class]
     ignorance: Callable[[], tuple[str, ...]]
     """What of it cannot be read, in words."""
+    without_contents: Callable[[], bool] = lambda: False
+    """Whether snapshots would be looked at, and the API server had none to offer."""
 
 
 _MOST: Final = 20_000

@@ -586,3 +586,57 @@ def test_a_label_that_somebody_wrote_opens_no_gate() -> None:
         assert len(await all_of(bench, BUDGETS)) == 1
 
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+
+
+def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES)])
+        bench.plan = replace(bench.plan, args=("--node-drain-policy=NoSchedule",))
+        bench.nodes["n0"].kill()
+        await wait(bench, 60)
+        assert not any([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES)])
+        node = await node_of(bench)
+        assert STATE not in node["metadata"]["labels"]
+        assert not {STARTED, names.DO_NOT_DISRUPT, names.SCALE_DOWN_DISABLED} & set(node["metadata"]["annotations"])
+        assert names.of_driver(DRIVER, names.CLOSED_AT) in node["metadata"]["annotations"], "it is closed all the same"
+
+    gated = ("--drain-gate", "--drain-gate-image=pause", "--drain-autoscaler-annotations")
+    play(story, args=(*EVACUATING, *gated), nodes=("n0",))
+
+
+def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 20)
+        gate = (await report_of(bench))["gate"]
+        assert (gate["enabled"], gate["held"]) == (True, False) and "not ready" in gate["why"]
+        uid = (await node_of(bench))["metadata"]["uid"]
+        meta = {"name": "guard", "labels": {names.GUARDED_NODE: uid}}
+        body = {"containers": [{"name": "guard", "image": "none"}], "nodeSelector": {"kubernetes.io/hostname": "n0"}}
+        await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
+        await do(bench, "until running guard")
+        await wait(bench, 20)
+        assert (await report_of(bench))["gate"]["held"] is True
+
+    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+
+
+def test_changes_do_not_make_what_is_refused_any_sooner() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no", status=403) if (call.resource, call.verb) == (NODES, "patch") else None
+
+    async def story(bench: Bench) -> None:
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 100)
+        mark = len(bench.diary.lines)
+        for number in range(30):
+            await change(bench, "n0", annotations={"example.com/number": str(number), names.DRAIN_POLICY: str(number)})
+            await wait(bench, 2)
+        assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 2 * 7
+
+    play(story, nodes=("n0",), refuse=refuse)
