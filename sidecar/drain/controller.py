@@ -5,6 +5,7 @@ by itself: what is refused is told once and does not keep the rest from happenin
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from sidecar.drain.assessment import Assessment, Verdict
 from sidecar.drain.evacuation import AskForSlot, EvacuationView, Expire, Override
 from sidecar.drain.guarding import Guard
 from sidecar.drain.marks import Marks, needs_protection, wanted
+from sidecar.drain.plain import bytes_in_the_way
 from sidecar.drain.report import Course, Extra, Gate, Slot, summary
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals, State
@@ -110,13 +112,14 @@ class DrainRoom:
         """Whether this node takes volumes now."""
         return self._standing
 
-    def node_changed(self) -> float | None:
-        """The watch shows another node. An uncordon counts at once; returns when to look again although nothing changes."""
+    def node_changed(self) -> None:
+        """The watch shows another node. An uncordon counts at once."""
         node = self._watched.nodes.get(self._settings.node)
         if node is None:
-            return self._stand(OPEN, None)
-        self._signals = self._read(node)
-        return self._renew_standing(self._signals)
+            self._stand(OPEN, None)
+        else:
+            self._signals = self._read(node)
+            self._renew_standing(self._signals)
 
     def soonest(self) -> float:
         """When the node is to be judged because something has changed."""
@@ -129,16 +132,15 @@ class DrainRoom:
         judged, signals = self._assessment, self._signals
         if judged is None or signals is None:
             return None
-        against = [blocker for blocker in judged.blockers if Intent.RETIRE in blocker.blocks]
-        counts = {reason: sum(blocker.reason is reason for blocker in against) for reason in sorted({item.reason for item in against})}
+        counts = Counter(str(blocker.reason) for blocker in judged.blockers if Intent.RETIRE in blocker.blocks)
         stranded = sum(End.RETURNS in (pod.reboot, pod.retire) or End.STRANDED in (pod.reboot, pod.retire) for pod in judged.pods)
         return DrainNumbers(
             ready={str(intent): _known(judged.verdict(intent).status) for intent in Intent},
-            blockers={str(reason): count for reason, count in counts.items()},
-            bytes_remaining=sum(size for _, size in {(blocker.volume, blocker.bytes) for blocker in against}),
+            blockers=counts,
+            bytes_remaining=bytes_in_the_way(judged),
             stranded_pods=stranded,
             evacuation_seconds=None if signals.started_at is None else max(0.0, self._wall() - signals.started_at),
-            gate="off" if not self._settings.gate else "closed" if self._guard.held else "open",
+            gate="off" if not self._settings.gate else "closed" if self._gate(signals).held else "open",
         )
 
     # --- one look ---------------------------------------------------------------------------------------------------
@@ -177,7 +179,7 @@ class DrainRoom:
     async def _judge(self, node: Node, signals: Signals) -> float | None:
         node, signals = await self._end_in_time(node, signals)
         await self._try("the report", self._scribe.recall(node))
-        assessment = assess(await self._snapshot(node, signals))
+        assessment = await self._assess(node, signals)
         decision = await self._course(node, signals, assessment)
         assessment = evacuation.told(assessment, intent=signals.intent, state=signals.state, slot=self._slot)
         self._assessment = assessment
@@ -192,11 +194,14 @@ class DrainRoom:
     def _due(self, signals: Signals, decision: evacuation.Decision) -> float | None:
         """When to look again whatever happens; a deadline ahead is among it, however far the evacuation got in this look."""
         untils = [decision.until] if isinstance(decision, evacuation.Rest | evacuation.Wait) else []
-        if signals.started_at is not None and self._settings.allowed > 0 and signals.state is not None:
-            untils.append(signals.started_at + self._settings.allowed)
+        untils += [self._deadline(signals)] if signals.state is not None else []
         now = self._wall()
         times = [self._clock() + until - now for until in untils if until is not None and until > now]
         return min((at for at in (*times, self._standing_again) if at is not None), default=None)
+
+    def _deadline(self, signals: Signals) -> float | None:
+        allowed = self._settings.allowed
+        return signals.started_at + allowed if signals.started_at is not None and allowed > 0 else None
 
     async def _end_in_time(self, node: Node, signals: Signals) -> tuple[Node, Signals]:
         """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time."""
@@ -240,8 +245,8 @@ class DrainRoom:
         return decision
 
     async def _show(self, node: Node, signals: Signals, assessment: Assessment, decision: evacuation.Decision) -> None:
-        """To everybody, in an order in which a process that ends in between repeats rather than omits: events come after what they tell of,
-        and before the report that remembers they were told."""
+        """To everybody. Events come after what they tell of, and before the report that remembers they were told; they are written in the
+        background, so a process that is killed in between may omit one."""
         overridden, retire = self._is_overridden(signals), assessment.retire.status
         protect = needs_protection(enabled=self._settings.protects, retire=retire, overridden=overridden)
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
@@ -279,7 +284,8 @@ class DrainRoom:
     def _read(self, node: Node) -> Signals:
         return marks_of.read(node, self._settings.driver, now=self._wall())
 
-    async def _snapshot(self, node: Node, signals: Signals) -> Snapshot:
+    async def _assess(self, node: Node, signals: Signals) -> Assessment:
+        """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
         asker = self._asker
         asker.begin()
         fetched, policies = await asker.claims(), await asker.policies()
@@ -297,15 +303,16 @@ class DrainRoom:
             since=stored.since(self._scribe.previous, node_uid=node.uid, now=self._wall()),
         )
         snapshot = look(self._watched, blank, never_used=self._never_used.names(), fetched=fetched)
-        if not _observed(signals) or not any(volume.policy in NOT_YET for volume in assess(snapshot).volumes):
-            return snapshot
+        assessment = assess(snapshot)
+        if not _observed(signals) or not any(volume.policy in NOT_YET for volume in assessment.volumes):
+            return assessment
         before = len(asker.ignorance)
         surroundings = await asker.surroundings()
-        return replace(snapshot, surroundings=surroundings, ignorance=(*asker.ignorance[before:], *snapshot.ignorance))
+        return assess(replace(snapshot, surroundings=surroundings, ignorance=(*asker.ignorance[before:], *snapshot.ignorance)))
 
     # --- standing ---------------------------------------------------------------------------------------------------
 
-    def _renew_standing(self, signals: Signals) -> float | None:
+    def _renew_standing(self, signals: Signals) -> None:
         now = self._wall()
         self._cordoned_since = (self._cordoned_since or now) if signals.cordoned else None
         found, until = standing(
@@ -316,29 +323,27 @@ class DrainRoom:
             now=now,
             before=self._standing,
         )
-        return self._stand(found, None if until is None else self._clock() + until - now)
+        self._stand(found, None if until is None else self._clock() + until - now)
 
-    def _stand(self, found: Standing, again: float | None) -> float | None:
+    def _stand(self, found: Standing, again: float | None) -> None:
         before, self._standing, self._standing_again = self._standing, found, again
         if (before.closed, before.publishes_zero) != (found.closed, found.publishes_zero):
             fields = {"node": self._settings.node, "why": found.why or "nothing keeps it from taking volumes"}
             log.info("The node takes no volumes" if found.closed else "The node takes volumes", extra={"fields": fields})
         if before != found:
             self._on_standing()
-        return again
 
     # --- odds and ends ----------------------------------------------------------------------------------------------
 
     def _extra(self, signals: Signals) -> Extra:
         settings, slot = self._settings, self._slot
-        deadline = signals.started_at + settings.allowed if signals.started_at is not None and settings.allowed > 0 else None
         return Extra(
             observed=_observed(signals),
             intent=signals.intent,
             intent_source=str(signals.source) if signals.intent else "",
             gate=self._gate(signals) if settings.gate else None,
             slot=_slot(slot),
-            evacuation=Course(str(signals.state), signals.started_at, deadline) if signals.state else None,
+            evacuation=Course(str(signals.state), signals.started_at, self._deadline(signals)) if signals.state else None,
         )
 
     def _gate(self, signals: Signals) -> Gate:

@@ -85,14 +85,13 @@ class Scribe:
 
     async def write_marks(self, node: Node, wanted: Marks, *, protect: bool | None = None) -> Node:
         """The node as it is then. What autoscalers may do is decided on the one that is stored at this moment."""
-        if marks.patch(node, wanted | marks.protection(node, self._settings.driver, needed=protect)) is None:
-            return node
-        version = ""
-        if marks.patch(node, marks.protection(node, self._settings.driver, needed=protect)) is not None:
+        driver, version = self._settings.driver, ""
+        protection = marks.protection(node, driver, needed=protect)
+        if marks.patch(node, protection) is not None:
             fresh = await self._kube.get(NODES, node.name)
             node, version = Node.of(fresh), fresh["metadata"]["resourceVersion"]
-        all_of_them = wanted | marks.protection(node, self._settings.driver, needed=protect)
-        patch = marks.patch(node, all_of_them, resource_version=version)
+            protection = marks.protection(node, driver, needed=protect)
+        patch = marks.patch(node, wanted | protection, resource_version=version)
         if patch is None or self._settings.dry_run:
             return node
         return Node.of(await self._kube.patch(NODES, node.name, patch, content_type=MERGE_PATCH))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from sidecar.kube.skim import PassesBy, reads_all
+from sidecar.model import names
 from sidecar.model.objects import Json
 
 R = TypeVar("R")
@@ -50,7 +51,7 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
-DRAIN_REPORTS = Resource("csi-node-sidecar.io", "v1alpha1", "nodedrainreports", "NodeDrainReport", False)
+DRAIN_REPORTS = Resource(names.GROUP, names.REPORT_VERSION.removeprefix(f"{names.GROUP}/"), "nodedrainreports", names.REPORT_KIND, False)
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -50,7 +50,6 @@ NODE_DRAIN_POLICY: Final = f"{GROUP}/node-drain-policy"
 FORCE_DRAIN: Final = f"{GROUP}/force-drain"
 DRAIN_POLICY: Final = f"{GROUP}/drain-policy"
 HANDED_BACK: Final = f"{GROUP}/handed-back"
-ALLOW_PVC_DELETE: Final = f"{GROUP}/allow-pvc-delete"
 ACKNOWLEDGED: Final = f"{GROUP}/ack"
 
 # on capacity objects: which physical pool a figure is of, where somebody knows

@@ -116,6 +116,13 @@ def condition(node: Json, kind: str) -> str:
     return found[0] if found else ""
 
 
+def gate_by_metrics(bench: Bench) -> str:
+    sidecar = bench.sidecar("n0")
+    assert sidecar is not None and sidecar._drain is not None
+    numbers = sidecar._drain.room.numbers()
+    return numbers.gate if numbers is not None else ""
+
+
 def phase(bench: Bench, name: str) -> str:
     return next((item["status"].get("phase", "") for item in bench.diary.objects(CLAIMS) if item["metadata"]["name"] == name), "")
 
@@ -615,6 +622,7 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
         await wait(bench, 20)
         gate = (await report_of(bench))["gate"]
         assert (gate["enabled"], gate["held"]) == (True, False) and "not ready" in gate["why"]
+        assert gate_by_metrics(bench) == "open"
         uid = (await node_of(bench))["metadata"]["uid"]
         meta = {"name": "guard", "labels": {names.GUARDED_NODE: uid}}
         body = {"containers": [{"name": "guard", "image": "none"}], "nodeSelector": {"kubernetes.io/hostname": "n0"}}
@@ -622,6 +630,7 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
         await do(bench, "until running guard")
         await wait(bench, 20)
         assert (await report_of(bench))["gate"]["held"] is True
+        assert gate_by_metrics(bench) == "closed"
 
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
