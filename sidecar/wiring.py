@@ -294,6 +294,7 @@ class Sidecar:
             classes=self._classes_by_name,
             clock=self._tools.clock,
             rng=self._tools.rng,
+            on_known=self._wake_blind,
         )
 
     def _classes_by_name(self) -> dict[str, Class]:
@@ -302,6 +303,11 @@ class Sidecar:
     def _wake_waiting(self, classes: frozenset[str], free: int) -> None:
         """There is more room: claims that found none are looked at now, not at the end of their delay."""
         for uid in self.provisioner.room_grew(classes, free):
+            self.claims.add(uid)
+
+    def _wake_blind(self) -> None:
+        """The order is known now: claims that came before it need not wait for the end of a delay drawn by chance."""
+        for uid in self.provisioner.blind_races():
             self.claims.add(uid)
 
     def _promises(self) -> Mapping[str, Promise]:

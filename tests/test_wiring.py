@@ -40,12 +40,18 @@ class ListedKube(ScriptedKube):
         self.news.setdefault(plural, asyncio.Queue()).put_nowait(WatchEvent(type_, obj))
 
 
-def sidecar_on(kube: ListedKube, *args: str, driver: ScriptedDriver | None = None, environ: dict[str, str] | None = None) -> Sidecar:
+def sidecar_on(
+    kube: ListedKube,
+    *args: str,
+    driver: ScriptedDriver | None = None,
+    environ: dict[str, str] | None = None,
+    instruments: Instruments | None = None,
+) -> Sidecar:
     parsed = parse(["--node-deployment", *args], {"NODE_NAME": samples.NODE, **(environ or {})})
     assert isinstance(parsed, Parsed)
     doors = Doors(kube, kube, driver or ScriptedDriver())  # type: ignore[arg-type]
     recorder = EventRecorder(kube, component="test")  # type: ignore[arg-type]
-    return Sidecar(parsed.config, doors, Instruments(), recorder=recorder)
+    return Sidecar(parsed.config, doors, instruments or Instruments(), recorder=recorder)
 
 
 def running(sidecar: Callable[[], Sidecar], then: Callable[[Sidecar], Any]) -> Any:
@@ -127,6 +133,23 @@ def test_a_class_that_comes_back_wakes_its_claims() -> None:
         await until(lambda: driver.count("create") == 1)
 
     running(lambda: sidecar_on(kube, "--retry-interval-start=100s", driver=driver), then)
+
+
+def test_a_claim_that_comes_before_the_contenders_are_known_does_not_wait_for_a_delay_drawn_by_chance() -> None:
+    nodes = [{"metadata": {"name": samples.NODE}, "spec": {"drivers": [{"name": samples.DRIVER}]}}]
+    kube = ListedKube(
+        persistentvolumeclaims=[samples.claim_json()],
+        storageclasses=[samples.class_json(volumeBindingMode="Immediate")],
+        csinodes=nodes,
+    )
+    slow_start = Instruments(rng=lambda: 0.1)  # the list comes after half a second; by chance the claim would wait for 18
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: program.provisioner.blind_races() == ["testid"])
+        assert not kube.wrote("replace")
+        await until(lambda: kube.wrote("replace"))
+
+    running(lambda: sidecar_on(kube, "--node-deployment-placement=ranked", instruments=slow_start), then)
 
 
 def test_attachments_are_watched_only_for_a_driver_that_attaches() -> None:

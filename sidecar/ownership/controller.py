@@ -28,7 +28,10 @@ _START_SPREAD: Final = 5.0
 
 
 class Contenders:
-    """`roster` is what is known; `run` keeps it up to date; `doubt` says that a claim came here that others should have taken."""
+    """`roster` is what is known; `run` keeps it up to date; `doubt` says that a claim came here that others should have taken.
+
+    `on_known` is called when somebody is known after nobody was: claims that came before that wait by chance and not by order.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Contenders:
         classes: Callable[[], Mapping[str, Class]],
         clock: Callable[[], float],
         rng: Callable[[], float],
+        on_known: Callable[[], None] = lambda: None,
     ) -> None:
         self._kube = kube
         self._driver = driver
@@ -46,6 +50,7 @@ class Contenders:
         self._classes = classes
         self._clock = clock
         self._rng = rng
+        self._on_known = on_known
         self._nodes: frozenset[str] = frozenset()
         self._free: dict[str, dict[str, int]] = {}
         """By class, by the label of its publisher: bytes."""
@@ -98,7 +103,10 @@ class Contenders:
         self._patience = min(2.0 * self._patience, _USUAL) if same else _SOONEST
         if nodes != self._nodes:
             log.info("Contenders for claims that bind immediately", extra={"fields": {"nodes": len(nodes)}})
+        first = not self._nodes
         self._nodes, self._free, self._rosters, self._told = nodes, free, {}, ""
+        if first and nodes:
+            self._on_known()
 
     def _tell(self, error: ApiError) -> None:
         """Once for each reason."""

@@ -40,6 +40,8 @@ class Race:
     """The claim's resourceVersion when a bid for it came too late: with that one no other can succeed."""
     put_off: float = 0.0
     """For how many seconds its turn was put off, because all things were late."""
+    blind: bool = False
+    """Its delay was drawn while the contenders were not known, and may be far longer than their order would have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +189,9 @@ def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
 
 def _race(view: OwnershipView) -> Decision:
     race = view.race
-    if race is None or math.isinf(race.bid_at):
-        # Whoever was left out until now begins as if the claim were new.
-        race = Race(0, _due(view, _first_delay(view)), told=race is not None and race.told)
+    if race is None or math.isinf(race.bid_at) or (race.blind and view.roster):
+        # Whoever was left out until now, or did not know the order, begins as if the claim were new.
+        race = Race(0, _due(view, _first_delay(view)), told=race is not None and race.told, blind=_is_blind(view))
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
         if turn is not None and view.now >= turn:
@@ -199,6 +201,10 @@ def _race(view: OwnershipView) -> Decision:
     if race.beaten and race.beaten == view.claim.resource_version:
         return _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
     return _put_off(view, race) or _judge_room(view)
+
+
+def _is_blind(view: OwnershipView) -> bool:
+    return isinstance(view.placement, Ranked) and not view.roster
 
 
 def _put_off(view: OwnershipView, race: Race) -> Wait | None:

@@ -232,6 +232,10 @@ class Provisioner:
             found.append(uid)
         return found
 
+    def blind_races(self) -> list[str]:
+        """The claims whose turn was drawn while the contenders were not known."""
+        return self._memory.blind_races()
+
     def volume_gone(self, uid: str) -> None:
         """A volume of this node, made for that claim, is no more."""
         if uid in self._caches.claims:

@@ -107,6 +107,10 @@ class Memory:
         hindered = [(uid, item) for uid, item in self._claims.items() if item.races and item.race and item.race.hindered_since is not None]
         return sorted(hindered, key=lambda pair: (pair[1].race.hindered_since if pair[1].race else None) or 0.0)
 
+    def blind_races(self) -> list[str]:
+        """The claims whose turn was drawn while the contenders were not known."""
+        return [uid for uid, item in self._claims.items() if item.race is not None and item.race.blind]
+
     def takes_space(self, uid: str) -> bool:
         """Whether what the claim will take is yet to be taken: not once its volume is made, nor while nothing can come of it."""
         progress = self._claims.get(uid)

@@ -55,7 +55,7 @@ def lists(count: int) -> Lists:
     )
 
 
-def contenders(kube: Lists, *, namespace: str = "", rng: float = 0.5) -> Contenders:
+def contenders(kube: Lists, *, namespace: str = "", rng: float = 0.5, on_known: Callable[[], None] = lambda: None) -> Contenders:
     """To be made inside the loop, whose clock it goes by."""
     return Contenders(
         kube=kube,  # type: ignore[arg-type]
@@ -64,6 +64,7 @@ def contenders(kube: Lists, *, namespace: str = "", rng: float = 0.5) -> Contend
         classes=lambda: {"fake-class": samples.class_(), "twin": samples.class_(), "other": samples.class_(parameters={"a": "b"})},
         clock=asyncio.get_running_loop().time,
         rng=lambda: rng,
+        on_known=on_known,
     )
 
 
@@ -189,3 +190,17 @@ def test_a_list_without_our_driver_is_no_order_at_all() -> None:
         assert room.roster("fake-class") is None
 
     watched(Lists([csi_node("n0", "another-driver")]), then, seconds=10.0)
+
+
+def test_that_somebody_is_known_after_nobody_was_is_told_once() -> None:
+    kube, told = lists(3), []
+
+    async def main() -> None:
+        room = contenders(kube, on_known=lambda: told.append(asyncio.get_running_loop().time()))
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(3600.0)
+        running.cancel()
+
+    run_virtual(main())
+    assert len(kube.times()) > 1
+    assert told == kube.times()[:1]
