@@ -3,6 +3,7 @@
 Without drain decisions none of this exists. Which change wakes the room is known here; what is made of it is the room's.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ from sidecar.config import Config
 from sidecar.csi.api import CREATE_DELETE_SNAPSHOT, DriverInfo
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.evacuation import Expiry
+from sidecar.drain.neighbours import Neighbours
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import NodePolicy
 from sidecar.drain.watched import NeverUsed, Watched
@@ -171,11 +173,13 @@ class DrainPart:
         retry: Backoff,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        rng: Callable[[], float],
         on_standing: Callable[[], None],
     ) -> None:
         self._node, self._identity, self._watches = config.node_name, identity, watches
+        settings = settings_of(config, driver.name)
         self.room = DrainRoom(
-            settings=settings_of(config, driver.name),
+            settings=settings,
             kube=kube,
             watched=watches.watched(),
             never_used=watches.never_used,
@@ -187,10 +191,28 @@ class DrainPart:
             wall=wall,
             on_standing=on_standing,
         )
+        self._neighbours = Neighbours(
+            kube,
+            settings,
+            own_node=lambda: watches.nodes.get(config.node_name),
+            recorder=recorder,
+            narrator=narrator,
+            clock=clock,
+            wall=wall,
+            rng=rng,
+        )
+        self._guards_others = settings.gate
         self.loop = make_loop("drain", self.room.handle, 1, self.room.attempts)
         self.reflectors = watches.reflectors
         watches.on_node, watches.on_change = self.node_changed, self.wake
         metrics.watch_drain(self.room.numbers)
+
+    async def run(self) -> None:
+        """Until cancelled. Who builds no gates looks after none."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.loop.run(), name="drain")
+            if self._guards_others:
+                group.create_task(self._neighbours.run(), name="gates of others")
 
     def node_changed(self) -> None:
         """Whether it takes volumes is known at once; the rest is the queue's."""

@@ -89,7 +89,8 @@ async def _uninstall(parsed: Parsed, driver: str) -> int:
 
 async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step]:
     """What there is to take away. The gate first: nobody shall be held by what nobody looks after."""
-    for resource, selector in ((BUDGETS, gate.selector(driver)), (DEPLOYMENTS, gate.selector(driver)), (LEASES, slots.selector(driver))):
+    guards, turns = gate.selector(driver), slots.selector(driver)
+    for resource, selector in ((BUDGETS, guards), (DEPLOYMENTS, guards), (LEASES, guards), (LEASES, turns)):
         async for obj in every(kube, resource, label_selector=selector):
             meta = obj["metadata"]
             what = f"{resource.kind} {meta['namespace']}/{meta['name']}"

@@ -211,7 +211,7 @@ class Sidecar:
             group.create_task(self.claims.run(), name="claims")
             group.create_task(self.volumes.run(), name="volumes")
             if self._drain is not None:
-                group.create_task(self._drain.loop.run(), name="drain")
+                group.create_task(self._drain.run(), name="drain")
             if self._config.enable_capacity:
                 await self._run_capacity(group)
 
@@ -413,6 +413,7 @@ class Sidecar:
             retry=self._retry,
             clock=tools.clock,
             wall=tools.wall,
+            rng=tools.rng,
             on_standing=self._standing_changed,
         )
 

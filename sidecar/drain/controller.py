@@ -94,7 +94,7 @@ class DrainRoom:
         self._asker = Asker(kube, settings, watched, clock=clock)
         self._scribe = Scribe(kube, settings, clock=clock)
         self._turns = Turns(kube, settings, wall=wall)
-        self._guard = Guard(kube, settings, clock=clock)
+        self._guard = Guard(kube, settings, clock=clock, wall=wall)
         self._slot: slots.Decision | None = None
         self._assessment: Assessment | None = None
         self._signals: Signals | None = None
@@ -188,6 +188,8 @@ class DrainRoom:
             gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=self._is_overridden(signals))
             if (decided := await self._try("the gate", gate)) is not None:
                 self._tell_gate(node, decided)
+            if self._guard.unsigned:
+                self._failures["the lease of the gate"] = self._guard.unsigned
         await self._show(node, signals, assessment, decision)
         return self._due(signals, decision)
 

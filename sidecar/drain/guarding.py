@@ -1,15 +1,16 @@
-"""Builds and opens this node's gate. When it should stand says `gate`."""
+"""Builds and opens this node's gate, and keeps its sign of life. When it should stand says `gate`, for how long that counts `lifesign`."""
 
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.drain import gate
+from sidecar.drain import gate, lifesign
 from sidecar.drain.gate import Build, Clear, GateView, Open, Post, Rest
+from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals
 from sidecar.drain.words import Status
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource
-from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, KubeApi, Resource
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -22,10 +23,11 @@ _TRUSTED: Final = 60.0
 class Guard:
     """One per process."""
 
-    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._kube = kube
         self._settings = settings
         self._clock = clock
+        self._wall = wall
         self._budget: Json | None = None
         self._deployment: Json | None = None
         self._read_at: float | None = None
@@ -34,6 +36,11 @@ class Guard:
         """Whether the gate stands, as far as it is known."""
         self.may_stand = True
         """An earlier process, with other flags, may have built one."""
+        self._sign: Lease | None = None
+        self._sign_read_at: float | None = None
+        self._sign_of = ""
+        self.unsigned = ""
+        """Why the sign of life could not be given: should this node die, nobody else looks after its gate."""
 
     async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool) -> gate.Decision:
         """One step. Raises ApiError when it could not be taken."""
@@ -45,10 +52,18 @@ class Guard:
             self.may_stand = False  # who may not even look has not built one
             return Rest("the gate is switched off")
         decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
+        stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
+        if stands:
+            await self._give_sign(node, stands=True)
         await self._perform(decision)
+        if not stands:
+            await self._give_sign(node, stands=False)
         self.held = self._budget is not None
-        self.may_stand = self.held or self._deployment is not None
+        self.may_stand = self._has_gate() or self._sign is not None
         return decision
+
+    def _has_gate(self) -> bool:
+        return self._budget is not None or self._deployment is not None
 
     def _view(self, node: Node, signals: Signals, drain: Status, retire: Status, *, overridden: bool) -> GateView:
         settings = self._settings
@@ -73,11 +88,44 @@ class Guard:
         self._budget, self._deployment = await self._get(BUDGETS, name), await self._get(DEPLOYMENTS, name)
         self._read_at, self._node_uid = now, node.uid
 
-    async def _get(self, resource: Resource, name: str) -> Json | None:
+    async def _give_sign(self, node: Node, *, stands: bool) -> None:
+        """A gate without one holds as well, so that it cannot be given keeps nothing from happening."""
+        self.unsigned = ""
         try:
-            return await self._kube.get(resource, name, namespace=self._settings.namespace)
-        except NotFound:
-            return None
+            await self._read_sign(node)
+            view = lifesign.SignView(self._wall(), node, self._settings.driver, self._settings.namespace, stands, self._sign)
+            await self._perform_sign(lifesign.decide(view))
+        except (AlreadyExists, Conflict, NotFound):
+            self._sign_read_at = None  # somebody else was faster; the next look shows who
+        except ApiError as error:
+            self._sign_read_at = None
+            if self._settings.gate:
+                self.unsigned = str(error)
+
+    async def _read_sign(self, node: Node) -> None:
+        now = self._clock()
+        if self._sign_read_at is not None and now - self._sign_read_at < _TRUSTED and self._sign_of == node.uid:
+            return
+        stored = await self._get(LEASES, lifesign.name(node.uid, self._settings.driver))
+        self._sign, self._sign_read_at, self._sign_of = Lease.of(stored) if stored else None, now, node.uid
+
+    async def _perform_sign(self, decision: lifesign.Decision) -> None:
+        namespace = self._settings.namespace
+        if self._settings.dry_run:
+            return
+        match decision:
+            case lifesign.Give(body, False):
+                self._sign = Lease.of(await self._kube.create(LEASES, body, namespace=namespace))
+            case lifesign.Give(body):
+                self._sign = Lease.of(await self._kube.replace(LEASES, body, name=body["metadata"]["name"], namespace=namespace))
+            case lifesign.End(lease):
+                self._sign = None
+                await self._kube.delete(LEASES, lease.name, namespace=namespace, uid=lease.uid)
+            case lifesign.Rest():
+                pass
+
+    async def _get(self, resource: Resource, name: str) -> Json | None:
+        return await stored(self._kube, resource, name, namespace=self._settings.namespace)
 
     async def _perform(self, decision: gate.Decision) -> None:
         if self._settings.dry_run:
@@ -103,19 +151,30 @@ class Guard:
         self._keep(resource, made)
 
     async def _delete(self, obj: Json) -> None:
-        # An object as it was read need not say its kind.
-        resource = BUDGETS if "minAvailable" in obj["spec"] else DEPLOYMENTS
-        meta = obj["metadata"]
-        try:
-            await self._kube.delete(
-                resource, meta["name"], namespace=self._settings.namespace, uid=meta.get("uid", ""), propagation="Background"
-            )
-        except (NotFound, Conflict):
-            pass  # it is gone, or another one has its name: the next look shows which
-        self._keep(resource, None)
+        self._keep(await take_away(self._kube, obj, namespace=self._settings.namespace), None)
 
     def _keep(self, resource: Resource, obj: Json | None) -> None:
         if resource == BUDGETS:
             self._budget = obj
         else:
             self._deployment = obj
+
+
+async def stored(kube: KubeApi, resource: Resource, name: str, *, namespace: str) -> Json | None:
+    """None: there is none."""
+    try:
+        return await kube.get(resource, name, namespace=namespace)
+    except NotFound:
+        return None
+
+
+async def take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:
+    """Delete a part of a gate, on condition of its uid, and say of which kind it was."""
+    # An object as it was read need not say its kind.
+    resource = BUDGETS if "minAvailable" in obj["spec"] else DEPLOYMENTS
+    meta = obj["metadata"]
+    try:
+        await kube.delete(resource, meta["name"], namespace=namespace, uid=meta.get("uid", ""), propagation="Background")
+    except (NotFound, Conflict):
+        pass  # it is gone, or another one has its name: the next look shows which
+    return resource

@@ -8,46 +8,17 @@ lease: one of them is told that it exists already.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from sidecar.drain import instants
+from sidecar.drain import instants, leases
+from sidecar.drain.leases import RENEWED_EVERY, Lease
 from sidecar.drain.signals import State
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.model.objects import Json, Owner
+from sidecar.model.objects import Json
 
-# Longer than nodes' clocks differ, with room for a few renewals that fail. A node that is deleted takes its lease along at once.
-DURATION: Final = 900
-_RENEWED_EVERY: Final = DURATION / 3
 # How long the one whose turn it is may leave a slot free before the next in the order takes it.
 _PATIENCE: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """One slot as it is stored."""
-
-    name: str
-    uid: str
-    resource_version: str
-    holder: str
-    node: str
-    """Whose owner reference it bears."""
-    renewed: float
-    duration: float
-
-    @classmethod
-    def of(cls, obj: Mapping[str, Any]) -> "Lease":
-        meta, spec = obj["metadata"], obj.get("spec") or {}
-        return cls(
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
-            holder=spec.get("holderIdentity") or "",
-            node=next((ref.get("name", "") for ref in meta.get("ownerReferences") or () if ref.get("kind") == "Node"), ""),
-            renewed=instants.to_seconds(spec.get("renewTime") or "") or 0.0,
-            duration=float(spec.get("leaseDurationSeconds") or DURATION),
-        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -177,8 +148,7 @@ def decide(view: SlotsView) -> Decision:
 
 
 def identity(view: SlotsView) -> str:
-    """Who holds it: another machine under the node's name is another holder."""
-    return f"{view.node_uid}/{view.driver}"
+    return leases.identity(view.node_uid, view.driver)
 
 
 def selector(driver: str) -> str:
@@ -192,10 +162,8 @@ def _ours(view: SlotsView) -> Iterable[Lease]:
 
 
 def _keep(view: SlotsView, lease: Lease) -> Hold | Renew:
-    due = lease.renewed + _RENEWED_EVERY
-    # A renewal from the future was made by a clock that has been set back since: others see it as they see their own clocks.
-    if lease.renewed <= view.now < due:
-        return Hold(lease.name, due, f"this node has the slot {lease.name}")
+    if lease.is_fresh(view.now):
+        return Hold(lease.name, lease.renewed + RENEWED_EVERY, f"this node has the slot {lease.name}")
     return Renew(lease.name, _body(view, lease.name, lease.resource_version), f"the slot {lease.name} is renewed")
 
 
@@ -217,7 +185,7 @@ def _queue(view: SlotsView) -> Take | WaitFor:
 
 def _ahead(view: SlotsView, holders: set[str]) -> tuple[str, ...]:
     """Those in the order before this node, as far as they wait. A node that is not in it yet comes last."""
-    waiting = [item for item in sorted(view.contenders) if f"{item.uid}/{view.driver}" not in holders]
+    waiting = [item for item in sorted(view.contenders) if leases.identity(item.uid, view.driver) not in holders]
     mine = next((place for place, item in enumerate(waiting) if item.uid == view.node_uid), len(waiting))
     return tuple(item.name for item in waiting[:mine])
 
@@ -238,13 +206,13 @@ def _take(view: SlotsView, name: str, why: str) -> Take:
 
 
 def _body(view: SlotsView, name: str, resource_version: str) -> Json:
-    """It goes with the node that holds it."""
-    meta: Json = {
-        "name": name,
-        "namespace": view.namespace,
-        "labels": {names.SLOT_FOR: view.driver},
-        "ownerReferences": [Owner("v1", "Node", view.node, view.node_uid).as_json()],
-    }
-    spec = {"holderIdentity": identity(view), "leaseDurationSeconds": DURATION, "renewTime": instants.to_micro_text(view.now)}
-    guard = {"resourceVersion": resource_version} if resource_version else {}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta | guard, "spec": spec}
+    return leases.body(
+        name,
+        namespace=view.namespace,
+        labels={names.SLOT_FOR: view.driver},
+        node=view.node,
+        node_uid=view.node_uid,
+        holder=identity(view),
+        now=view.now,
+        resource_version=resource_version,
+    )

@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain import slots
+from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
-from sidecar.drain.slots import Hold, Lease, Release, Renew, SlotsView, Take, WaitFor
+from sidecar.drain.slots import Hold, Release, Renew, SlotsView, Take, WaitFor
 from sidecar.kube.api import LEASES, NODES, KubeApi, every
 from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
 from sidecar.model import names

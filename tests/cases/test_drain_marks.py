@@ -14,9 +14,10 @@ from sidecar.drain import evacuation, gate, slots
 from sidecar.drain.assessment import Assessment, Verdict
 from sidecar.drain.evacuation import EvacuationView, Expiry, remaining, told, wants_slot
 from sidecar.drain.gate import GateView, Post
+from sidecar.drain.leases import Lease
 from sidecar.drain.marks import PROTECTING, Marks, needs_protection, none, patch, protection, wanted
 from sidecar.drain.signals import NodePolicy, Signals, State, read
-from sidecar.drain.slots import Lease, SlotsView, WaitFor, contenders
+from sidecar.drain.slots import SlotsView, WaitFor, contenders
 from sidecar.drain.standing import asked, standing
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, PODS

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain import instants
+from sidecar.drain.leases import DURATION, Lease
 from sidecar.drain.slots import (
-    DURATION,
     Contender,
     Hold,
-    Lease,
     NoLimit,
     NotWanted,
     Release,
@@ -56,7 +55,8 @@ def view(*nodes: Node, leases: tuple[Lease, ...] = (), **changes: Any) -> SlotsV
 
 
 def lease(of: str, name: str = FIRST, *, ago: float = 10.0, holder: str | None = None) -> Lease:
-    return Lease(name, f"uid-of-{name}", "7", f"uid-{of}/{DRIVER}" if holder is None else holder, of, NOW - ago, float(DURATION))
+    held_by = f"uid-{of}/{DRIVER}" if holder is None else holder
+    return Lease(name, f"uid-of-{name}", "7", held_by, of, f"uid-{of}", NOW - ago, float(DURATION))
 
 
 def test_without_a_limit_nobody_asks_and_what_was_taken_is_given_back() -> None:
