@@ -25,7 +25,7 @@ from sidecar.kube.api import (
     Resource,
     every,
 )
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -47,8 +47,16 @@ class Step:
     patch: Json | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What could not be listed: none of it, or not all, is taken away."""
+
+    what: str
+    error: ApiError
+
+
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Returns the exit code: 0 nothing is left, 1 something could not be taken away, 2 the command line is wrong."""
+    """Returns the exit code: 0 nothing is left, 1 something could not be read or taken away, 2 the command line is wrong."""
     if {"-h", "--help"} & set(words):
         print(USAGE)
         return 0
@@ -79,6 +87,10 @@ async def _uninstall(parsed: Parsed, driver: str) -> int:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
         async for step in steps(doors.kube, driver):
+            if isinstance(step, Unread):
+                _complain(step.what, step.error)
+                failed += 1
+                continue
             print(f"{'would take away' if config.dry_run else 'takes away'} {step.what}")
             if not config.dry_run:
                 failed += not await _take(doors.kube, step)
@@ -87,24 +99,30 @@ async def _uninstall(parsed: Parsed, driver: str) -> int:
     return 1 if failed else 0
 
 
-async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step]:
+async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
     """What there is to take away. The gate first: nobody shall be held by what nobody looks after."""
     guards, turns = gate.selector(driver), slots.selector(driver)
-    for resource, selector in ((BUDGETS, guards), (DEPLOYMENTS, guards), (LEASES, guards), (LEASES, turns)):
-        async for obj in every(kube, resource, label_selector=selector):
-            meta = obj["metadata"]
-            what = f"{resource.kind} {meta['namespace']}/{meta['name']}"
-            yield Step(what, "delete", resource, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
-    async for obj in every(kube, NODES):
-        for step in _of_node(obj, driver):
-            yield step
-    try:
-        async for obj in every(kube, DRAIN_REPORTS):
-            if (obj.get("spec") or {}).get("driver") == driver:
-                meta = obj["metadata"]
-                yield Step(f"{DRAIN_REPORTS.kind} {meta['name']}", "delete", DRAIN_REPORTS, meta["name"], uid=meta["uid"])
-    except NotFound:
-        pass  # the CustomResourceDefinition is gone, and the reports with it
+    lists = ((BUDGETS, guards), (DEPLOYMENTS, guards), (LEASES, guards), (LEASES, turns), (NODES, ""), (DRAIN_REPORTS, ""))
+    for resource, selector in lists:
+        try:
+            async for obj in every(kube, resource, label_selector=selector):
+                for step in _of(resource, obj, driver):
+                    yield step
+        except ApiError as error:
+            # Without their CustomResourceDefinition there are no reports.
+            if not (resource == DRAIN_REPORTS and isinstance(error, NotFound)):
+                yield Unread(f"{resource} {selector}".rstrip(), error)
+
+
+def _of(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
+    if resource == NODES:
+        return _of_node(obj, driver)
+    if resource == DRAIN_REPORTS and (obj.get("spec") or {}).get("driver") != driver:
+        return []
+    meta = obj["metadata"]
+    namespace = meta.get("namespace", "")
+    what = f"{resource.kind} {'/'.join(filter(None, (namespace, meta['name'])))}"
+    return [Step(what, "delete", resource, meta["name"], namespace=namespace, uid=meta["uid"])]
 
 
 def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
@@ -132,6 +150,11 @@ async def _take(kube: KubeApi, step: Step) -> bool:
     except NotFound:
         return True
     except ApiError as error:
-        print(f"csi-node-sidecar: {step.what}: {error}; run it again", file=sys.stderr)
+        _complain(step.what, error)
         return False
     return True
+
+
+def _complain(what: str, error: ApiError) -> None:
+    remedy = "run it again with more rights" if isinstance(error, Forbidden | Unauthorized) else "run it again"
+    print(f"csi-node-sidecar: {what}: {error}; {remedy}", file=sys.stderr)

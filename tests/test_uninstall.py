@@ -1,14 +1,19 @@
 """What sidecars have put on nodes is taken away, and nothing else, when nobody is there to do it."""
 
+from dataclasses import dataclass
+
 import pytest
 
-from sidecar.config import UsageError
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, NODES
+from sidecar import uninstall
+from sidecar.config import Parsed, UsageError, parse
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, NODES, KubeApi, Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
+from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.node import DRIVER
 from sidecar.simulation.notebook.bench import Bench
 from sidecar.simulation.notebook.commands import do
-from sidecar.uninstall import _take, run, steps
+from sidecar.uninstall import Step, _take, _uninstall, run, steps
 from tests.drain.test_controller import EVACUATE, all_of, change, node_of, play, wait, with_pod
 from tests.world.test_drain_kills import ARGS
 
@@ -25,7 +30,7 @@ def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
         bench.nodes["n0"].stop()
         await wait(bench, 0.3)
         async for step in steps(bench.you, DRIVER):
-            assert await _take(bench.you, step)
+            assert isinstance(step, Step) and await _take(bench.you, step)
         assert not any([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES, DRAIN_REPORTS)])
         after = await node_of(bench)
         theirs = {key: value for key, value in before["metadata"]["annotations"].items() if DRIVER not in key}
@@ -46,6 +51,70 @@ def test_another_drivers_is_left_alone() -> None:
         assert [step async for step in steps(bench.you, "other.example")] == []
         assert [step async for step in steps(bench.you, DRIVER)] != []
         assert (await bench.you.list_page(NODES)).items
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+@dataclass
+class Opened:
+    """The doors that `uninstall` opens, as far as it uses them."""
+
+    kube: KubeApi
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+async def uninstalled(bench: Bench, patch: pytest.MonkeyPatch, refused: Resource, error: ApiError) -> int:
+    """The exit code, where lists of one kind are answered with an error."""
+
+    async def before(call: Call) -> None:
+        if (call.verb, call.resource) == ("list", refused):
+            raise error
+
+    async def open_doors(*_: object, **__: object) -> Opened:
+        return Opened(InProcessApi(bench.cluster, before=before))
+
+    patch.setattr(uninstall, "open_doors", open_doors)
+    parsed = parse(["--node-deployment"], {"NODE_NAME": "-"})
+    assert isinstance(parsed, Parsed)
+    return await _uninstall(parsed, DRIVER)
+
+
+KINDS = (BUDGETS, DEPLOYMENTS, LEASES, NODES, DRAIN_REPORTS)
+
+
+@pytest.mark.parametrize("refused", KINDS, ids=str)
+def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
+    refused: Resource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        bench.nodes["n0"].stop()
+        await wait(bench, 0.3)
+        capsys.readouterr()
+        assert await uninstalled(bench, monkeypatch, refused, Forbidden(f"list {refused}: not yours", status=403)) == 1
+        left = {step.resource async for step in steps(bench.you, DRIVER) if isinstance(step, Step)}
+        assert left == {refused}
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == (2 if refused == LEASES else 1)  # they are listed once as signs of life and once as slots
+        for line in lines:
+            assert f"list {refused}: not yours; run it again with more rights" in line
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(bench: Bench) -> None:
+        capsys.readouterr()
+        assert await uninstalled(bench, monkeypatch, DRAIN_REPORTS, NotFound("no such kind", status=404)) == 0
+        assert capsys.readouterr().err == ""
+        assert await uninstalled(bench, monkeypatch, NODES, NotFound("no such kind", status=404)) == 1
 
     play(story, args=ARGS, nodes=("n0",))
 

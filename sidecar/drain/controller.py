@@ -19,6 +19,7 @@ from sidecar.drain.assess import assess
 from sidecar.drain.assessment import Assessment, Verdict
 from sidecar.drain.evacuation import AskForSlot, EvacuationView, Expire, Override
 from sidecar.drain.guarding import Guard
+from sidecar.drain.leases import RENEWED_EVERY
 from sidecar.drain.marks import Marks, needs_protection, wanted
 from sidecar.drain.plain import bytes_in_the_way
 from sidecar.drain.report import Course, Extra, Gate, Slot, summary
@@ -358,7 +359,8 @@ class DrainRoom:
     def _next_look(self, key: str) -> float:
         """When nothing is due and nothing changes. What is refused is tried again with back-off."""
         if self._failures:
-            delay = self._retry.delay(self.attempts.next(key))
+            # However patient it may be told to be: as long as it lives, its gate's lease is renewed in time.
+            delay = min(self._retry.delay(self.attempts.next(key)), RENEWED_EVERY)
             self._refused_until = self._clock() + min(delay, _REFUSED)
             return self._clock() + delay
         self.attempts.forget(key)

@@ -33,6 +33,9 @@ R = TypeVar("R")
 _OPTIONAL: Final = frozenset({SNAPSHOT_CONTENTS})
 """Kinds that a cluster may do without."""
 
+# Whose place is not known may be thousands, of drivers whose volumes every node reaches.
+_SOME: Final = 20
+
 
 class Gathering:
     """One look. Each kind is listed once; what a list brings is made small, or dropped, page by page."""
@@ -48,12 +51,14 @@ class Gathering:
         me = await self._kube.get(NODES, self._name)
         node = Node.of(me)
         others = await self._list(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
-        pinned = Pinned(node, others)
+        pinned, strays = Pinned(node, others), dict[str, tuple[str, ...]]()
         every_volume, unread = set[str](), len(self._ignorance)
 
         def lies_here(obj: Json) -> Volume | None:
             volume = Volume.of(obj)
             every_volume.add(volume.name)
+            if pinned.may_hold(volume) and len(named := strays.get(volume.driver, ())) < _SOME:
+                strays[volume.driver] = (*named, volume.name)
             return volume if pinned.holds(volume) else None
 
         volumes = await self._list(VOLUMES, lies_here)
@@ -73,6 +78,7 @@ class Gathering:
             others=others,
             drivers=await self._drivers(),
             volumes=volumes,
+            strays=MappingProxyType(strays),
             claims=claims,
             pods=await self._list(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}"),
             contents=await self._contents(volumes),

@@ -39,6 +39,8 @@ class Guard:
         self._sign: Lease | None = None
         self._sign_read_at: float | None = None
         self._sign_of = ""
+        self._sign_unknown = True
+        """The last request about it has failed."""
         self.unsigned = ""
         """Why the sign of life could not be given: should this node die, nobody else looks after its gate."""
 
@@ -59,7 +61,7 @@ class Guard:
         if not stands:
             await self._give_sign(node, stands=False)
         self.held = self._budget is not None
-        self.may_stand = self._has_gate() or self._sign is not None
+        self.may_stand = self._has_gate() or self._sign is not None or self._sign_unknown
         return decision
 
     def _has_gate(self) -> bool:
@@ -90,15 +92,18 @@ class Guard:
 
     async def _give_sign(self, node: Node, *, stands: bool) -> None:
         """A gate without one holds as well, so that it cannot be given keeps nothing from happening."""
-        self.unsigned = ""
+        self.unsigned, self._sign_unknown = "", False
         try:
             await self._read_sign(node)
-            view = lifesign.SignView(self._wall(), node, self._settings.driver, self._settings.namespace, stands, self._sign)
-            await self._perform_sign(lifesign.decide(view))
+            # Whose lease a neighbour has takes it back before it gives it up: nobody deletes what another one holds.
+            for _ in range(2):
+                view = lifesign.SignView(self._wall(), node, self._settings.driver, self._settings.namespace, stands, self._sign)
+                await self._perform_sign(lifesign.decide(view))
         except (AlreadyExists, Conflict, NotFound):
-            self._sign_read_at = None  # somebody else was faster; the next look shows who
+            self._sign_read_at, self._sign_unknown = None, True  # somebody else was faster; the next look shows who
         except ApiError as error:
-            self._sign_read_at = None
+            # Who has no gates and may not even look has none to take away either.
+            self._sign_read_at, self._sign_unknown = None, self._settings.gate or not isinstance(error, Forbidden)
             if self._settings.gate:
                 self.unsigned = str(error)
 
@@ -119,8 +124,8 @@ class Guard:
             case lifesign.Give(body):
                 self._sign = Lease.of(await self._kube.replace(LEASES, body, name=body["metadata"]["name"], namespace=namespace))
             case lifesign.End(lease):
-                self._sign = None
                 await self._kube.delete(LEASES, lease.name, namespace=namespace, uid=lease.uid)
+                self._sign = None
             case lifesign.Rest():
                 pass
 
@@ -170,8 +175,8 @@ async def stored(kube: KubeApi, resource: Resource, name: str, *, namespace: str
 
 async def take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:
     """Delete a part of a gate, on condition of its uid, and say of which kind it was."""
-    # An object as it was read need not say its kind.
-    resource = BUDGETS if "minAvailable" in obj["spec"] else DEPLOYMENTS
+    # An object as it was read need not say its kind, and whoever edited it may have left little of it.
+    resource = DEPLOYMENTS if "template" in obj["spec"] else BUDGETS
     meta = obj["metadata"]
     try:
         await kube.delete(resource, meta["name"], namespace=namespace, uid=meta.get("uid", ""), propagation="Background")

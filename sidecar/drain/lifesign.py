@@ -59,10 +59,10 @@ Decision = Rest | Give | End
 def decide(view: SignView) -> Decision:
     """The node's own sidecar needs nobody's leave: whoever has the lease meanwhile gives way."""
     lease, me = view.lease, leases.identity(view.node.uid, view.driver)
-    if not view.stands:
-        return End(lease, "there is no gate any more") if lease else Rest("there is no gate")
     if lease is None:
-        return _give(view, "there is a gate", "")
+        return _give(view, "there is a gate", "") if view.stands else Rest("there is no gate")
+    if lease.holder == me and not view.stands:
+        return End(lease, "there is no gate any more")
     if lease.holder != me:
         return _give(view, f"this node's sidecar runs again, and {lease.holder or 'nobody'} had its lease", lease.resource_version)
     if lease.is_fresh(view.now):

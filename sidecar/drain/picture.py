@@ -23,6 +23,8 @@ class Picture:
     """That the kubelet of the node knows."""
     volumes: tuple[Volume, ...]
     """Those that lie on the node and nowhere else."""
+    strays: Mapping[str, tuple[str, ...]]
+    """By driver, some volumes of which that is not known: no node reaches them, or several do, and they do not say who made them."""
     claims: tuple[Claim, ...]
     """Bound to those, or yet to be created on the node."""
     pods: tuple[Pod, ...]
@@ -76,26 +78,42 @@ def _in_flight(claim: Claim) -> InFlight:
 
 
 class Pinned:
-    """Which volumes lie on one node and nowhere else. Volumes of one place are many and say the same, so each affinity is judged once."""
+    """Which volumes lie on one node and nowhere else. Volumes of one place are many and say the same, so each affinity is judged once.
+
+    People change the labels of nodes: where labels say that no node reaches a volume, or several do, it lies where it was made.
+    """
 
     def __init__(self, node: Node | None, others: Iterable[Node]) -> None:
         self._node = node
         self._others = tuple(others)
-        self._known: dict[tuple[Term, ...], bool] = {}
+        self._known: dict[tuple[Term, ...], tuple[bool, bool]] = {}
 
     def holds(self, volume: Volume) -> bool:
-        if self._node is None:
-            return False
-        if volume.affinity is None:
-            # Its maker wrote into it who it was: `<time>-<random>-<driver>-<node>`.
-            return volume.identity.split("-", 2)[-1] == f"{volume.driver}-{self._node.name}"
+        here, elsewhere = self._reached(volume)
+        return here if here != elsewhere else self._was_made_here(volume)
+
+    def may_hold(self, volume: Volume) -> bool:
+        """Nothing speaks for another node."""
+        here, elsewhere = self._reached(volume)
+        return here == elsewhere and not _maker(volume)
+
+    def _reached(self, volume: Volume) -> tuple[bool, bool]:
+        """From this node, and from any other; of a volume without affinity nothing is known."""
+        if volume.affinity is None or self._node is None:
+            return False, False
         if volume.affinity not in self._known:
-            self._known[volume.affinity] = self._judge(volume.affinity)
+            others = any(_reaches(volume.affinity, other) for other in self._others)
+            self._known[volume.affinity] = _reaches(volume.affinity, self._node), others
         return self._known[volume.affinity]
 
-    def _judge(self, affinity: tuple[Term, ...]) -> bool:
-        assert self._node is not None
-        return _reaches(affinity, self._node) and not any(_reaches(affinity, other) for other in self._others)
+    def _was_made_here(self, volume: Volume) -> bool:
+        return self._node is not None and _maker(volume) == self._node.name
+
+
+def _maker(volume: Volume) -> str:
+    """The node whose sidecar made it, as that wrote into it who it was: `<time>-<random>-<driver>-<node>`. Empty: nobody says."""
+    head, driver, node = volume.identity.partition(f"-{volume.driver}-")
+    return node if driver and head.count("-") == 1 else ""
 
 
 def _reaches(affinity: tuple[Term, ...], node: Node) -> bool:

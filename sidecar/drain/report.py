@@ -93,7 +93,7 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, extra: Ex
         "schemaVersion": SCHEMA,
         **_cut(_extra(extra), MOST_WITHIN),
         "verdicts": verdicts,
-        **{key: whole[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight")},
+        **{key: whole[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in whole},
         **_lists(whole),
         "announced": [claim.as_json() for claim in told],
         "conditions": [{"type": names.DRAIN_READY, **verdicts["drain"]}, {"type": names.RETIRE_READY, **verdicts["retire"]}],

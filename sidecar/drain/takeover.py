@@ -4,13 +4,13 @@ A gate is opened from elsewhere only where no fact that the dead sidecar alone c
 that can be read proves that nothing lies there. Otherwise it stays, and says why. It is never built from elsewhere.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sidecar.drain import lifesign
 from sidecar.drain.assessment import Verdict
-from sidecar.drain.leases import Lease
+from sidecar.drain.blockers import some
+from sidecar.drain.leases import DURATION, Lease
 from sidecar.drain.words import Reason, Status
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -67,7 +67,7 @@ def whose(view: LeaseView) -> Leave | TakeOver | Mind:
         return Leave(float("inf"), "this lease is no sign of life of a node with a gate")
     if lease.holder == view.me:
         return Mind()
-    due = view.unchanged_since + max(lease.duration, 1.0) + _PATIENCE + _SPREAD * view.chance
+    due = view.unchanged_since + min(max(lease.duration, 1.0), float(DURATION)) + _PATIENCE + _SPREAD * view.chance
     if view.now < due:
         return Leave(due, f"{lease.holder or 'its last holder'} looks after the gate")
     return TakeOver(
@@ -88,8 +88,8 @@ class GateFacts:
     """Why people want the node let go regardless; empty: they do not."""
     retire: Verdict | None
     """As it is seen from outside; None: not judged in this look."""
-    report: Mapping[str, Any] | None
-    """The status of the last report of the node's own sidecar on this very node; None: there is none."""
+    strays: tuple[str, ...]
+    """Volumes of the driver that may lie on the node as well as elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +133,17 @@ def judge(facts: GateFacts) -> Judgement:
 
 
 def _unproven(facts: GateFacts) -> str:
-    """Why it cannot be said from here that nothing lies there that must not be lost."""
-    retire, report = facts.retire, facts.report
+    """Why it cannot be said from here that nothing lies there that must not be lost.
+
+    Of data that no PersistentVolume stands for nothing is known from here; the node's own verdict does not count it either.
+    """
+    retire = facts.retire
     if retire is None:
         return f"{Reason.NOT_KNOWN}: what lies on the node has not been looked at yet"
     if retire.status is not Status.TRUE:
         return f"{retire.reason}: {retire.message}"
-    unseen = "what only the driver on the node knows"
-    if report is None:
-        return f"{Reason.NOT_KNOWN}: {unseen}, its own sidecar has never reported"
-    untracked = report.get("untracked", 0)
-    if not isinstance(untracked, int):
-        return f"{Reason.NOT_KNOWN}: {unseen} cannot be read in the last report of its own sidecar"
-    if untracked > 0:
-        return f"{Reason.UNTRACKED_DATA}: its own sidecar has last reported {untracked} volumes that no PersistentVolume stands for"
+    if facts.strays:
+        return f"{Reason.NOT_KNOWN}: these volumes may lie on the node, for labels of nodes do not tell: {some(facts.strays)}"
     return ""
 
 

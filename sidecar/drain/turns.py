@@ -10,9 +10,10 @@ from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
 from sidecar.drain.slots import Hold, Release, Renew, SlotsView, Take, WaitFor
 from sidecar.kube.api import LEASES, NODES, KubeApi, every
-from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
 
 # Each step is one write; after a conflict the leases are read again.
 _MOST_STEPS: Final = 4
@@ -33,11 +34,13 @@ class Turns:
         self._wall = wall
         self._seen: dict[str, _Seen] = {}
         self._free_since: float | None = None
+        self._strangers: set[str] = set()
+        """Names of slots that could not be created and whose Lease is not ours, as far as it is known: each look reads them again."""
         self.maybe_held = bool(settings.namespace)
         """Whether this node may have a slot: an earlier process may have taken one."""
 
     async def turn(self, node: Node, *, wanted: bool) -> slots.Decision:
-        """Where this node stands now. Raises ApiError when that could not be found out."""
+        """Where this node stands now. Raises ApiError when that could not be found out, or strangers have slots' names and it waits."""
         decision: slots.Decision = slots.NotWanted()
         for _ in range(_MOST_STEPS):
             view = await self._look(node, wanted=wanted)
@@ -45,12 +48,15 @@ class Turns:
             self._note(decision, view.now)
             if not await self._perform(decision):
                 break
+        if self._strangers and isinstance(decision, WaitFor):
+            raise self._narrowed()
         return decision
 
     async def _look(self, node: Node, *, wanted: bool) -> SlotsView:
         settings, now = self._settings, self._wall()
         selector = slots.selector(settings.driver)
         leases = [Lease.of(obj) async for obj in every(self._kube, LEASES, namespace=settings.namespace, label_selector=selector)]
+        self._strangers = {name for name in self._strangers if await self._is_strangers(name)}
         label = names.of_driver(settings.driver, names.EVACUATION_STATE)
         marked = [Node.of(obj) async for obj in every(self._kube, NODES, label_selector=label, cached=True)] if wanted else []
         return SlotsView(
@@ -61,7 +67,7 @@ class Turns:
             namespace=settings.namespace,
             limit=settings.limit,
             wanted=wanted,
-            leases=tuple(leases),
+            leases=(*leases, *(_kept(name) for name in self._strangers)),
             contenders=slots.contenders(marked, settings.driver),
             unchanged_since=self._unchanged(leases, now),
             free_since=self._free_since,
@@ -86,8 +92,8 @@ class Turns:
             return False
         try:
             match decision:
-                case Take(_, body, False):
-                    await self._kube.create(LEASES, body, namespace=namespace)
+                case Take(name, body, False):
+                    await self._create(name, body)
                 case Take(name, body) | Renew(name, body):
                     await self._kube.replace(LEASES, body, name=name, namespace=namespace)
                 case Release(lease):
@@ -98,3 +104,28 @@ class Turns:
         except (AlreadyExists, Conflict, NotFound):
             pass  # another node was faster; the next look shows who
         return True
+
+    async def _create(self, name: str, body: Json) -> None:
+        try:
+            await self._kube.create(LEASES, body, namespace=self._settings.namespace)
+        except AlreadyExists:
+            self._strangers.add(name)  # perhaps: the next look tells it from another node that was faster
+            raise
+
+    async def _is_strangers(self, name: str) -> bool:
+        try:
+            stored = await self._kube.get(LEASES, name, namespace=self._settings.namespace)
+        except NotFound:
+            return False
+        return (stored["metadata"].get("labels") or {}).get(names.SLOT_FOR) != self._settings.driver
+
+    def _narrowed(self) -> ApiError:
+        leases = ", ".join(f"{self._settings.namespace}/{name}" for name in sorted(self._strangers))
+        label = f"{names.SLOT_FOR}={self._settings.driver}"
+        remedy = "delete it, or have its owner name it otherwise, or raise --max-concurrent-evacuations"
+        return AlreadyExists(f"Lease {leases} has the name of a slot and is not ours (no label {label}): {remedy}", status=409)
+
+
+def _kept(name: str) -> Lease:
+    """A slot whose name a stranger has, as the rule is to see it: held, and never given back."""
+    return Lease(name, "", "", "a stranger", "", "", renewed=float("inf"), duration=0.0)

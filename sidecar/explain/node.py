@@ -6,12 +6,14 @@ PersistentVolume, creations that were begun) is not seen from here, and the answ
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from sidecar.config import Config
 from sidecar.drain.assess import assess
 from sidecar.drain.assessment import Assessment
+from sidecar.drain.blockers import some
 from sidecar.drain.gathering import Gathering
 from sidecar.drain.picture import Picture, snapshot_of
 from sidecar.drain.table import as_json, render
@@ -42,7 +44,12 @@ def judge(picture: Picture, driver: str, *, default_policy: Policy | None) -> tu
     """Without a name: all drivers that have something on the node, or could have."""
     drivers = (driver,) if driver else picture.all_drivers()
     assessments = (assess(snapshot_of(picture, name, default_policy=default_policy)) for name in drivers)
-    return tuple(replace(one, notes=(*one.notes, _FROM_OUTSIDE)) for one in assessments)
+    return tuple(replace(one, notes=(*one.notes, *_strays(picture, one.driver), _FROM_OUTSIDE)) for one in assessments)
+
+
+def _strays(picture: Picture, driver: str) -> Iterable[str]:
+    if volumes := picture.strays.get(driver):
+        yield f"labels of nodes do not tell where these volumes lie, nor do they say who made them: {some(volumes)}"
 
 
 def _as_json(judged: tuple[Assessment, ...]) -> str:

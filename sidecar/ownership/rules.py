@@ -151,7 +151,7 @@ def after_conflict(view: OwnershipView) -> Wait:
 
 def step_back(view: OwnershipView) -> Race:
     """This node had the claim and could not create it for lack of room: the others come first now."""
-    return Race(_attempt(view), _due(view, _after_the_others(view, floor=0.0)))
+    return Race(_attempt(view), _due(view, _after_the_others(view, floor=0.0)), blind=_is_blind(view))
 
 
 def room_grew(race: Race, now: float) -> Race:
@@ -189,9 +189,11 @@ def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
 
 def _race(view: OwnershipView) -> Decision:
     race = view.race
-    if race is None or math.isinf(race.bid_at) or (race.blind and view.roster):
-        # Whoever was left out until now, or did not know the order, begins as if the claim were new.
+    if race is None or math.isinf(race.bid_at):
+        # Whoever was left out until now begins as if the claim were new.
         race = Race(0, _due(view, _first_delay(view)), told=race is not None and race.told, blind=_is_blind(view))
+    elif race.blind and not _is_blind(view):
+        race = replace(race, bid_at=min(race.bid_at, _due(view, _first_delay(view))), blind=False)
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
         if turn is not None and view.now >= turn:
@@ -315,11 +317,11 @@ def _attempt(view: OwnershipView) -> int:
 
 def _hindered(view: OwnershipView, delay: float, why: str) -> Wait:
     since = view.race.hindered_since if view.race and view.race.hindered_since is not None else view.now
-    race = Race(_attempt(view), _due(view, delay), since, why, told=view.race.told if view.race else False)
+    race = Race(_attempt(view), _due(view, delay), since, why, told=view.race.told if view.race else False, blind=_is_blind(view))
     turn = _turn_to_tell(view, race)
     return Wait(race.bid_at if turn is None else min(race.bid_at, turn), race, why)
 
 
 def _again(view: OwnershipView, delay: float, why: str) -> Wait:
-    race = replace(view.race or Race(0, 0.0), attempt=_attempt(view), bid_at=_due(view, delay))
+    race = replace(view.race or Race(0, 0.0), attempt=_attempt(view), bid_at=_due(view, delay), blind=_is_blind(view))
     return Wait(race.bid_at, race, why)

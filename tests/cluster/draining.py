@@ -123,6 +123,7 @@ class Drained:
         for kind, selector in (
             ("poddisruptionbudgets", f"{names.GUARDED_FOR}={DRIVER}"),
             ("deployments", f"{names.GUARDED_FOR}={DRIVER}"),
+            ("leases", f"{names.GUARDED_FOR}={DRIVER}"),
             ("leases", f"{names.SLOT_FOR}={DRIVER}"),
         ):
             found += [f"{kind}: {item['metadata']['name']}" for item in self.installation.items(kind, where, f"--selector={selector}")]
@@ -142,6 +143,28 @@ class Drained:
     def await_open(self) -> None:
         for node in self.nodes:
             until(lambda node=node: not (self.note(node, CLOSED) or self.label(node, STATE)), f"{node} is let be", seconds=MAY_BE)  # type: ignore[misc]
+
+    @contextmanager
+    def without_sidecar(self, node: str) -> Iterator[None]:
+        """The node is none of those that the DaemonSet is for, so its pod goes and none comes."""
+        self.kubectl("label", "node", node, "kubernetes.io/os=none", "--overwrite")
+        try:
+            until(lambda: node not in self._sidecars(), f"no sidecar on {node}", seconds=60)
+            yield
+        finally:
+            self.kubectl("label", "node", node, "kubernetes.io/os=linux", "--overwrite")
+            self.installation.await_rollout()
+
+    def _sidecars(self) -> set[str]:
+        """The nodes that have one, be it on its way out."""
+        found = self.installation.items("pods", f"--namespace={NAMESPACE}", f"--selector=app.kubernetes.io/name={DAEMON_SET}")
+        return {item["spec"]["nodeName"] for item in found}
+
+    def lease(self, node: str) -> Json:
+        """The sign of life of a node with a gate; empty without one."""
+        selector = f"--selector={names.GUARDED_NODE}={self.node(node)['metadata']['uid']}"
+        found = self.installation.items("leases", f"--namespace={NAMESPACE}", selector)
+        return found[0] if found else {}
 
     def renew_sidecar(self, node: str) -> Json:
         """Its pod is deleted; the one that the DaemonSet makes instead, once it is ready."""

@@ -238,6 +238,31 @@ def chosen(installation: Installation, name: str) -> str:
     return str((claim_of(installation, name)["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, ""))
 
 
+def test_e3_the_gate_of_a_dead_sidecar_is_opened_by_a_neighbour_on_proof(drained: Drained, writers: Writers) -> None:
+    """By the right of its role and past the policies. Its lease is shortened by hand, or this would take a quarter of an hour."""
+    node = writers.pods()["writer-1"]["spec"]["nodeName"]
+    uid = drained.node(node)["metadata"]["uid"]
+    writers.scale(0)
+    drained.await_gate(node)
+    assert drained.lease(node)["spec"]["holderIdentity"] == f"{uid}/{DRIVER}"
+    held = [name for name, claim in writers.claims().items() if claim["metadata"]["annotations"][names.SELECTED_NODE] == node]
+    where = f"--namespace={EXAMPLE}"
+    with drained.without_sidecar(node):
+        drained.kubectl("annotate", "persistentvolumeclaim", *held, where, f"{names.DRAIN_POLICY}=Ignore")
+        name, short = drained.lease(node)["metadata"]["name"], {"spec": {"leaseDurationSeconds": 1}}
+        drained.kubectl("patch", "lease", name, f"--namespace={NAMESPACE}", "--type=merge", f"--patch={json.dumps(short)}")
+        assert drained.budgets(node)
+        took = seconds_until(lambda: not (drained.budgets(node) or drained.lease(node)), "a neighbour opens the gate", seconds=300)
+        told = drained.installation.items("events", "--field-selector=reason=DrainLetGo", "--all-namespaces")
+        assert [item["message"] for item in told if "no sign of life" in item["message"] and item["involvedObject"]["name"] == node]
+        until(lambda: not drained.guards(node), "the guard is gone", seconds=MAY_BE)
+        assert len(drained.installation.volumes()) == 2, "no volume is touched"
+    print(f"the neighbour had opened the gate after {took:.0f} s")
+    drained.kubectl("annotate", "persistentvolumeclaim", *held, where, f"{names.DRAIN_POLICY}-")
+    drained.await_gate(node)
+    writers.scale(2)
+
+
 def test_g7_an_uninstall_leaves_nothing_of_ours(drained: Drained, writers: Writers) -> None:
     node = writers.pods()["writer-1"]["spec"]["nodeName"]
     writers.scale(0)

@@ -17,7 +17,7 @@ from tests.deploy.test_manifests import granted
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
-POLICIES = {"own-node", "own-report", "own-guard", "own-budget"}
+POLICIES = {"own-node", "own-report", "own-guard", "own-budget", "own-lease"}
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str], Json]:
@@ -106,6 +106,7 @@ CLUSTER_WIDE = {
     ("csi-node-sidecar.io", "nodedrainreports"): (*LOOK, "create", "patch"),
     ("csi-node-sidecar.io", "nodedrainreports/status"): ("patch",),
 }
+AT_BASE = ("coordination.k8s.io", "leases")
 AT_HOME = {("policy", "poddisruptionbudgets"): ("create", "delete"), ("apps", "deployments"): ("get", "create", "delete")}
 
 
@@ -130,7 +131,9 @@ def test_rights_and_policies_are_for_the_account_the_pods_run_under() -> None:
         assert binding["roleRef"]["name"] == the(kind, ours)["metadata"]["name"]
     user = f"request.userInfo.username == 'system:serviceaccount:{account['namespace']}:{account['name']}'"
     for policy in policies():
-        assert [condition["expression"] for condition in policy["spec"]["matchConditions"]] == [user]
+        conditions = [condition["expression"] for condition in policy["spec"]["matchConditions"]]
+        assert conditions[:1] == [user]
+        assert len(conditions) == (2 if policy["metadata"]["name"].endswith("own-lease") else 1)
     assert the("Role", ours)["metadata"]["namespace"] == account["namespace"] == NAMESPACE
 
 
@@ -161,7 +164,11 @@ def test_every_write_that_the_roles_allow_is_looked_at() -> None:
         if {"CREATE", "UPDATE", "DELETE"} <= set(rule["operations"])
     }
     allowed = [rule for kind in ("ClusterRole", "Role") for rule in the(kind, written(*COMPONENT, "rbac.yaml"))["rules"]]
-    assert {(group, resource) for group, resource, verb in granted(allowed) if verb not in LOOK} == looked_at
+    # The right to write leases is the base's, as it is upstream's.
+    assert {(group, resource) for group, resource, verb in granted(allowed) if verb not in LOOK} | {AT_BASE} == looked_at
+    assert {
+        verb for group, resource, verb in granted(the("Role", written("base", "rbac.yaml"))["rules"]) if (group, resource) == AT_BASE
+    } - {*LOOK} == {"create", "update", "delete"}
 
 
 def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
@@ -170,3 +177,5 @@ def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
         assert word in text
     assert names.GROUP.replace(".", "[.]") in text
     assert names.GUARDED_NODE in str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-budget")))
+    of_leases = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-lease")))
+    assert names.GUARDED_FOR in of_leases and names.SLOT_FOR in of_leases

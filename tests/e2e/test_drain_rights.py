@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from sidecar.drain import leases, lifesign
 from sidecar.drain.gate import GateView, Post, wanted
+from sidecar.drain.leases import identity
 from sidecar.drain.report import Extra, body, conditions, conditions_patch, differs, owner_patch, status_patch, summary
 from sidecar.drain.words import Status
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -30,6 +32,7 @@ ACCOUNT, BASE_ONLY, DRIVER = "csi-node-sidecar", "base-only", "local.csi-node-si
 NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 OURS = names.of_driver(DRIVER, names.EVACUATION_STATE)
 # An account with the base's rights, as every sidecar has them that is not told to decide about drains.
@@ -131,7 +134,7 @@ def drained(plane: ControlPlane) -> Iterator[Drained]:
 def own(drained: Drained) -> Iterator[Person]:
     """The sidecar of n1; what it made in a test goes with it."""
     yield drained.sidecars["n1"]
-    for path in (REPORTS, BUDGETS, DEPLOYMENTS):
+    for path in (REPORTS, BUDGETS, DEPLOYMENTS, LEASES):
         drained.plane.request("DELETE", path)
 
 
@@ -378,15 +381,93 @@ def test_a_report_is_named_after_its_node_and_stays_its(own: Person, drained: Dr
     assert "the owner of a report is its node" in own.patch(f"{REPORTS}/{made['metadata']['name']}", owner_patch(stranger))[1]
 
 
-def test_the_gate_of_another_node_may_not_be_built_or_opened(own: Person, drained: Drained) -> None:
-    budget, deployment = gate(drained, "n2")
-    theirs = drained.sidecars["n2"]
-    for path, obj in ((BUDGETS, budget), (DEPLOYMENTS, deployment)):
+def test_the_gate_of_another_node_may_not_be_built(own: Person, drained: Drained) -> None:
+    for path, obj in zip((BUDGETS, DEPLOYMENTS), gate(drained, "n2"), strict=True):
         code, answer = own.ask("POST", path, obj)
         assert code == 422 and "of its own node" in answer["message"]
-        assert theirs.ask("POST", path, obj)[0] == 201
-        code, answer = own.ask("DELETE", f"{path}/{obj['metadata']['name']}")
-        assert code == 422 and "of its own node" in answer["message"]
+        assert drained.sidecars["n2"].ask("POST", path, obj)[0] == 201
+        labels = {"metadata": {"labels": {"example.com/x": "y"}}}
+        assert own.patch(f"{path}/{obj['metadata']['name']}", labels)[0] == 403, "no sidecar changes a gate that stands"
+
+
+def test_E3_a_neighbour_may_open_the_gate_of_another_node_and_delete_nothing_else(own: Person, drained: Drained) -> None:
+    """Whether the sidecar of that node is dead is for the neighbour to find out."""
+    for path, obj in zip((BUDGETS, DEPLOYMENTS), gate(drained, "n2"), strict=True):
+        drained.sidecars["n2"].ask("POST", path, obj)
+        where = f"{path}/{obj['metadata']['name']}"
+        code, answer = drained.nobody.ask("DELETE", where)
+        assert code == 422 and "deletes nothing but" in answer["message"]
+        assert own.ask("DELETE", where)[0] == 200
+        for name, change in (("unlabelled", {"labels": {}}), ("unowned", {"ownerReferences": []})):
+            stranger = copy.deepcopy(obj)
+            stranger["metadata"] |= {"name": name, **change}
+            drained.plane.request("POST", path, stranger)
+            code, answer = own.ask("DELETE", f"{path}/{name}")
+            assert code == 422 and "deletes nothing but" in answer["message"]
+
+
+def sign(drained: Drained, of: str, *, holder: str, **changes: Any) -> Json:
+    node = Node.of(drained.node(of))
+    held_by = identity(drained.node(holder)["metadata"]["uid"], DRIVER)
+    made = lifesign.body(node, DRIVER, namespace=NAMESPACE, holder=held_by, now=1_700_000_000.0, resource_version="")
+    made["metadata"] |= changes
+    return made
+
+
+def test_a_sidecar_signs_for_itself_alone(own: Person, drained: Drained) -> None:
+    mine, theirs = sign(drained, "n1", holder="n1"), sign(drained, "n2", holder="n2")
+    name, neighbour = theirs["metadata"]["name"], drained.sidecars["n2"]
+    for forged in (theirs, sign(drained, "n1", holder="n2"), sign(drained, "n2", holder="n1")):
+        code, answer = own.ask("POST", LEASES, forged)
+        assert code == 422 and "lease" in answer["message"]
+    assert drained.nobody.ask("POST", LEASES, mine)[0] == 422
+    assert own.ask("POST", LEASES, mine)[0] == neighbour.ask("POST", LEASES, theirs)[0] == 201
+    code, answer = own.ask("DELETE", f"{LEASES}/{name}")
+    assert code == 422 and "none but its own" in answer["message"]
+
+
+def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drained: Drained) -> None:
+    theirs = sign(drained, "n2", holder="n2")
+    where = f"{LEASES}/{theirs['metadata']['name']}"
+    code, stored = drained.sidecars["n2"].ask("POST", LEASES, theirs)
+    assert code == 201
+    taken = sign(drained, "n2", holder="n1", resourceVersion=stored["metadata"]["resourceVersion"])
+    stolen = {**taken, "metadata": {**taken["metadata"], "ownerReferences": []}}
+    code, answer = own.ask("PUT", where, stolen)
+    assert code == 422 and "stays with the node it was made for" in answer["message"]
+    assert own.ask("PUT", where, taken)[0] == 200
+    assert drained.sidecars["n2"].ask("DELETE", where)[0] == 422
+    assert own.ask("DELETE", where)[0] == 200
+
+
+def test_a_turn_to_be_evacuated_is_taken_over_with_its_owner(own: Person, drained: Drained) -> None:
+    theirs, mine = (_slot(drained, node) for node in ("n2", "n1"))
+    where = f"{LEASES}/{theirs['metadata']['name']}"
+    code, stored = drained.sidecars["n2"].ask("POST", LEASES, theirs)
+    assert code == 201
+    assert own.ask("DELETE", where)[0] == 422
+    mine["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+    assert own.ask("PUT", where, mine)[0] == 200
+    assert own.ask("DELETE", where)[0] == 200
+
+
+def _slot(drained: Drained, node: str) -> Json:
+    uid = drained.node(node)["metadata"]["uid"]
+    return leases.body(
+        names.evacuation_slot(0, DRIVER),
+        namespace=NAMESPACE,
+        labels={names.SLOT_FOR: DRIVER},
+        node=node,
+        node_uid=uid,
+        holder=identity(uid, DRIVER),
+        now=1_700_000_000.0,
+    )
+
+
+def test_other_leases_of_the_account_are_not_looked_at(own: Person) -> None:
+    leader = {"metadata": {"name": "external-snapshotter-leader"}, "spec": {"holderIdentity": "whoever"}}
+    assert own.ask("POST", LEASES, leader)[0] == 201
+    assert own.ask("DELETE", f"{LEASES}/external-snapshotter-leader")[0] == 200
 
 
 ESCAPES: dict[str, Json] = {
@@ -441,7 +522,7 @@ def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
     def judged() -> list[Json] | None:
         path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
         policies = [item for item in drained.plane.request("GET", path)["items"] if item["metadata"]["name"].startswith("csi-node-sidecar")]
-        return policies if len(policies) == 4 and all("typeChecking" in item.get("status", {}) for item in policies) else None
+        return policies if len(policies) == 5 and all("typeChecking" in item.get("status", {}) for item in policies) else None
 
     policies = until(judged, "the policies are type-checked", seconds=30)
     assert policies is not None

@@ -288,3 +288,24 @@ def test_a_turn_drawn_before_the_contenders_were_known_is_drawn_again_by_the_ord
 def test_by_chance_nobody_is_blind() -> None:
     drawn = decide(view())
     assert isinstance(drawn, Wait) and not drawn.race.blind
+
+
+def test_what_a_blind_race_has_learnt_is_not_forgotten_with_its_delay() -> None:
+    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
+    first = view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=Race(0, 118.0, blind=True))
+    beaten = after_conflict(replace(first, free=TIB))
+    again = decide(replace(first, now=100.01, race=beaten.race))
+    assert (isinstance(again, Wait) and "the watch has not shown it yet" in again.why) or again == Wait(
+        beaten.until, beaten.race, again.why
+    )
+    passed_over = decide(replace(first, free=Unmeasured("no answer")))
+    assert isinstance(passed_over, Wait) and "the others come first" in passed_over.why
+    assert isinstance(decide(replace(first, now=100.05, race=passed_over.race)), Wait)
+
+
+def test_a_long_delay_for_lack_of_room_is_drawn_anew_too() -> None:
+    hindered = decide(view(placement=RANKED, race=Race(0, 100.0, blind=True), free=CapacityAnswer(1)))
+    assert isinstance(hindered, Wait) and hindered.race.blind and hindered.until > 110.0
+    known = decide(replace(behind(), race=hindered.race))
+    assert isinstance(known, Wait) and known.until < 101.0
+    assert known.race.hindered_since == 100.0

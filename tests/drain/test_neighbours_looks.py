@@ -1,0 +1,322 @@
+"""Single looks of one neighbour at the gates of others, with something happening in the midst of them."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from sidecar.drain import gate, lifesign
+from sidecar.drain.gate import GateView, Post
+from sidecar.drain.guarding import Guard
+from sidecar.drain.leases import identity
+from sidecar.drain.neighbours import Neighbours
+from sidecar.drain.settings import Settings
+from sidecar.drain.signals import read
+from sidecar.drain.words import Status
+from sidecar.kube.api import BUDGETS, CSI_NODES, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.observe.decisions import Decisions
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.narrator import Narrator
+from sidecar.simulation.cluster import Call, Cluster, InProcessApi
+from tests.doors import Told
+from tests.drain.samples import DRIVER, KEY, NOW
+
+Json = dict[str, Any]
+NAMESPACE = "default"
+KINDS = (BUDGETS, DEPLOYMENTS, LEASES)
+EXPIRED = 1200.0
+LOOK = 60.0
+
+
+async def nothing(_: Call) -> None:
+    return None
+
+
+class Scene:
+    """An API server, a clock, and what happens before each request of the neighbour."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.cluster = Cluster(clock=self.wall, rng=random.Random("x").random)
+        self.you = InProcessApi(self.cluster)
+        self.happens: Callable[[Call], Awaitable[None]] = nothing
+        self.api = InProcessApi(self.cluster, before=self._before)
+        self.told = Told()
+
+    async def _before(self, call: Call) -> None:
+        await self.happens(call)
+
+    def wall(self) -> float:
+        return NOW + self.now
+
+    def settings(self, node: str, **changes: Any) -> Settings:
+        given = {"namespace": NAMESPACE, "agent": "1", "judges": True, "gate": True, "gate_image": "pause", **changes}
+        return Settings(node, DRIVER, **given)
+
+    async def node(self, name: str) -> Node:
+        meta = {"name": name, "labels": {KEY: name, "kubernetes.io/hostname": name}}
+        await self.you.create(NODES, {"metadata": meta})
+        drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [KEY]}]
+        await self.you.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": drivers}})
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await self.you.patch(NODES, name, ready, content_type=MERGE_PATCH, subresource="status")
+        return Node.of(await self.you.get(NODES, name))
+
+    async def guarded(self, name: str) -> Node:
+        """A node with a gate, whose own sidecar is dead."""
+        node = await self.node(name)
+        post = Post(node, DRIVER, NAMESPACE, "pause")
+        made = gate.wanted(GateView(post, True, True, None, Status.FALSE, Status.FALSE, overridden=False, budget=None, deployment=None))
+        assert made is not None
+        await self.you.create(BUDGETS, made.budget, namespace=NAMESPACE)
+        await self.you.create(DEPLOYMENTS, made.deployment, namespace=NAMESPACE)
+        await self.you.create(LEASES, self.sign(node), namespace=NAMESPACE)
+        return node
+
+    def sign(self, node: Node, version: str = "") -> Json:
+        holder = identity(node.uid, DRIVER)
+        return lifesign.body(node, DRIVER, namespace=NAMESPACE, holder=holder, now=self.wall(), resource_version=version)
+
+    async def volume(self, name: str, node: str, *, maker: str = "") -> None:
+        here = {"matchExpressions": [{"key": KEY, "operator": "In", "values": [node]}]}
+        attributes = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"} if maker else {}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": DRIVER, "volumeHandle": f"h-{name}", "volumeAttributes": attributes},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+        }
+        await self.you.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+
+    async def label(self, node: str, value: str | None) -> None:
+        await self.you.patch(NODES, node, {"metadata": {"labels": {KEY: value}}}, content_type=MERGE_PATCH)
+
+    async def neighbour(self, name: str = "n1") -> Neighbours:
+        own = await self.node(name)
+        narrator = Narrator(Decisions(), Metrics("x"), self.wall)
+        return Neighbours(
+            self.api,
+            self.settings(name),
+            own_node=lambda: own,
+            recorder=self.told,
+            narrator=narrator,
+            clock=lambda: self.now,
+            wall=self.wall,
+            rng=lambda: 0.5,
+        )
+
+    async def looks(self, neighbour: Neighbours, seconds: float) -> list[str]:
+        """One a minute, so long; what failed."""
+        failures: list[str] = []
+        until = self.now + seconds
+        while self.now < until:
+            failures += await neighbour.look()
+            self.now += LOOK
+        return failures
+
+    async def all(self, kind: Resource) -> list[Json]:
+        return (await self.you.list_page(kind)).items
+
+    async def left(self) -> list[int]:
+        return [len(await self.all(kind)) for kind in KINDS]
+
+    async def edit(self, kind: Resource, change: Callable[[Json], None]) -> None:
+        (obj,) = await self.all(kind)
+        change(obj)
+        await self.you.replace(kind, obj, name=obj["metadata"]["name"], namespace=NAMESPACE)
+
+
+def play(story: Callable[[Scene], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story(Scene())
+
+    asyncio.run(main())
+
+
+def test_an_empty_node_s_gate_is_opened_and_that_is_told_once() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        assert await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK) == []
+        assert await scene.left() == [0, 0, 0]
+        assert scene.told.reasons() == ["DrainLetGo"]
+
+    play(story)
+
+
+def test_a_sidecar_that_comes_back_while_it_is_judged_keeps_its_gate() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        back: list[str] = []
+
+        async def happens(call: Call) -> None:
+            if call.resource == PODS and not back:
+                (lease,) = await scene.all(LEASES)
+                version = back.append("back") or lease["metadata"]["resourceVersion"]
+                await scene.you.replace(LEASES, scene.sign(node, version), name=lease["metadata"]["name"], namespace=NAMESPACE)
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert back
+        assert await scene.left() == [1, 1, 1]
+        (lease,) = await scene.all(LEASES)
+        assert lease["spec"]["holderIdentity"] == identity(node.uid, DRIVER)
+
+    play(story)
+
+
+@pytest.mark.parametrize("maker", ["n0", ""])
+@pytest.mark.parametrize(("node", "value"), [("n0", None), ("n2", "n0")], ids=["label gone", "label twice"])
+def test_labels_that_people_have_changed_prove_nothing(node: str, value: str | None, maker: str) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.node("n2")
+        await scene.volume("pv-a", "n0", maker=maker)
+        await scene.label(node, value)
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [1, 1, 1]
+        ((*_, why),) = scene.told.events
+        assert ("pv-a" in why) and ("NotKnown" in why) == (not maker)
+
+    play(story)
+
+
+def test_a_volume_that_another_node_made_is_not_in_the_way() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-a", "n9", maker="n9")
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_one_lease_that_cannot_be_taken_keeps_no_other_waiting() -> None:
+    async def story(scene: Scene) -> None:
+        both = [await scene.guarded(name) for name in ("n0", "n2")]
+        stuck = min(both, key=lambda node: names.guard(node.uid, DRIVER))
+
+        async def happens(call: Call) -> None:
+            if call.verb == "update" and call.name == names.guard(stuck.uid, DRIVER):
+                raise Forbidden("denied by a webhook", status=403)
+
+        scene.happens = happens
+        failures = await scene.looks(await scene.neighbour(), EXPIRED + 5 * LOOK)
+        assert failures and all("denied by a webhook" in failure for failure in failures)
+        assert [item["metadata"]["name"] for item in await scene.all(LEASES)] == [names.guard(stuck.uid, DRIVER)]
+
+    play(story)
+
+
+def spoil(budget: Json) -> None:
+    del budget["spec"]["minAvailable"]
+    budget["spec"]["maxUnavailable"] = 0
+
+
+def test_a_budget_that_was_edited_is_taken_away_all_the_same() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.edit(BUDGETS, spoil)
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_by_its_own_sidecar_too() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.edit(BUDGETS, spoil)
+        guard = Guard(scene.api, scene.settings("n0"), clock=lambda: scene.now, wall=scene.wall)
+        await guard.guard(node, read(node, DRIVER, now=scene.wall()), drain=Status.TRUE, retire=Status.TRUE, overridden=False)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+@pytest.mark.parametrize("verb", ["get", "delete"])
+def test_a_gate_that_is_switched_off_takes_its_lease_along_after_a_failure_too(verb: str) -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        guard = Guard(scene.api, scene.settings("n0", gate=False), clock=lambda: scene.now, wall=scene.wall)
+        failures: list[ApiError] = [Unavailable("no answer")]
+
+        async def happens(call: Call) -> None:
+            if call.resource == LEASES and call.verb == verb and failures:
+                raise failures.pop()
+
+        scene.happens = happens
+        unknown, signals = Status.UNKNOWN, read(node, DRIVER, now=scene.wall())
+        for _ in range(3):
+            if guard.may_stand:
+                await guard.guard(node, signals, drain=unknown, retire=unknown, overridden=False)
+        assert not failures and not guard.may_stand
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_an_opening_is_told_although_the_lease_could_not_be_deleted_at_once() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        failures: list[ApiError] = [Unavailable("no answer")]
+
+        async def happens(call: Call) -> None:
+            if call.resource == LEASES and call.verb == "delete" and failures:
+                raise failures.pop()
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+        assert scene.told.reasons() == ["DrainLetGo"]
+
+    play(story)
+
+
+def test_after_a_gap_in_which_nobody_could_look_all_have_time_to_renew() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        neighbour = await scene.neighbour()
+        await scene.looks(neighbour, 5 * LOOK)
+        scene.now += 1500.0
+        await scene.looks(neighbour, 900.0)
+        (lease,) = await scene.all(LEASES)
+        assert lease["spec"]["holderIdentity"] == identity(node.uid, DRIVER)
+
+    play(story)
+
+
+@pytest.mark.parametrize(("duration", "after", "taken"), [(2**31 - 1, EXPIRED, True), (1, 60.0, False)])
+def test_a_duration_that_was_edited_neither_saves_nor_dooms(duration: int, after: float, taken: bool) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.edit(LEASES, lambda lease: lease["spec"].update(leaseDurationSeconds=duration))
+        await scene.looks(await scene.neighbour(), after + 2 * LOOK)
+        assert (await scene.left() == [0, 0, 0]) is taken
+
+    play(story)
+
+
+def test_a_neighbour_that_stays_as_it_is_is_looked_at_less_and_less() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-a", "n0")
+        whole: list[float] = []
+
+        async def happens(call: Call) -> None:
+            if call.resource == PODS:
+                whole.append(scene.now)
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * 3600)
+        pauses = [later - before for before, later in pairwise(whole)]
+        assert pauses[:3] == [300, 600, 1200] and set(pauses[3:]) == {1800}
+        assert scene.told.reasons() == ["DrainHeld"]
+
+    play(story)
