@@ -27,6 +27,8 @@ STATE, STARTED, CLOSED = (names.of_driver(DRIVER, name) for name in (names.EVACU
 # As kubectl words the answer 429 to an eviction, which it then repeats every five seconds.
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget"
 MAY_BE = 30.0
+# The label of nodes that have a sidecar: the kubelet puts its own labels back within seconds.
+RUNS = "scenario.example.com/runs"
 
 
 class Drained:
@@ -39,6 +41,7 @@ class Drained:
         for found in self.objects:
             if found["kind"] == "DaemonSet":
                 _with_flags(container(found, SIDECAR)["args"])
+                found["spec"]["template"]["spec"]["nodeSelector"][RUNS] = "here"
 
     @property
     def nodes(self) -> list[str]:
@@ -47,6 +50,7 @@ class Drained:
     # --- installing -------------------------------------------------------------------------------------------------
 
     def install(self) -> None:
+        self.kubectl("label", "node", "--all", f"{RUNS}=here", "--overwrite")
         self.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(self.objects))
         self.installation.await_rollout()
         for node in self.nodes:
@@ -61,6 +65,7 @@ class Drained:
         base = {_key(item) for item in yaml.safe_load_all(self.kubectl("kustomize", str(REPOSITORY / "deploy" / "base")))}
         extra = [item for item in self.objects if _key(item) not in base]
         self.kubectl("delete", "--ignore-not-found", "--filename=-", input=yaml.safe_dump_all(extra), seconds=90)
+        self.kubectl("label", "node", "--all", f"{RUNS}-")
 
     def sidecar_command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of the program, as somebody gives it who is nowhere near a node."""
@@ -147,12 +152,12 @@ class Drained:
     @contextmanager
     def without_sidecar(self, node: str) -> Iterator[None]:
         """The node is none of those that the DaemonSet is for, so its pod goes and none comes."""
-        self.kubectl("label", "node", node, "kubernetes.io/os=none", "--overwrite")
+        self.kubectl("label", "node", node, f"{RUNS}-")
         try:
             until(lambda: node not in self._sidecars(), f"no sidecar on {node}", seconds=60)
             yield
         finally:
-            self.kubectl("label", "node", node, "kubernetes.io/os=linux", "--overwrite")
+            self.kubectl("label", "node", node, f"{RUNS}=here")
             self.installation.await_rollout()
 
     def _sidecars(self) -> set[str]:

@@ -253,7 +253,7 @@ def test_e3_the_gate_of_a_dead_sidecar_is_opened_by_a_neighbour_on_proof(drained
         drained.kubectl("patch", "lease", name, f"--namespace={NAMESPACE}", "--type=merge", f"--patch={json.dumps(short)}")
         assert drained.budgets(node)
         took = seconds_until(lambda: not (drained.budgets(node) or drained.lease(node)), "a neighbour opens the gate", seconds=300)
-        told = drained.installation.items("events", "--field-selector=reason=DrainLetGo", "--all-namespaces")
+        told = until(lambda: drained.installation.items("events", "--field-selector=reason=DrainLetGo", "--all-namespaces"), "it is told")
         assert [item["message"] for item in told if "no sign of life" in item["message"] and item["involvedObject"]["name"] == node]
         until(lambda: not drained.guards(node), "the guard is gone", seconds=MAY_BE)
         assert len(drained.installation.volumes()) == 2, "no volume is touched"
