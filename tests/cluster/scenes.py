@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class Installation:
 
     def await_bound(self, prefix: str, count: int, *, seconds: float = 60.0) -> dict[str, Json]:
         def bound() -> bool:
-            return sum(item["status"].get("phase") == "Bound" for item in self.claims(prefix).values()) == count
+            return len([item for item in self.claims(prefix).values() if item["status"].get("phase") == "Bound"]) == count
 
         until(bound, f"{count} claims {prefix}* to be bound", seconds=seconds)
         return self.claims(prefix)
@@ -211,7 +212,7 @@ class Load:
         number = 0
         while not self._stop.wait(self.pause):
             name = f"{self.prefix}{number}"
-            self._try(lambda name=name: self.installation.apply(claim(name)), name)
+            self._try(partial(self.installation.apply, claim(name)), name)
             number += 1
 
     def look(self) -> None:
