@@ -207,6 +207,7 @@ class Load:
     bound: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _all_made: threading.Event = field(default_factory=threading.Event)
 
     def make(self) -> None:
         number = 0
@@ -214,9 +215,10 @@ class Load:
             name = f"{self.prefix}{number}"
             self._try(partial(self.installation.apply, claim(name)), name)
             number += 1
+        self._all_made.set()
 
     def look(self) -> None:
-        while not (self._stop.is_set() and len(self.bound) == len(self.made)):
+        while not (self._all_made.is_set() and len(self.bound) == len(self.made)):
             self._try(self._note, "")
             time.sleep(0.25)
 
