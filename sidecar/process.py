@@ -28,9 +28,20 @@ _HEARTBEAT: Final = 1.0
 _STALE_HEARTBEAT: Final = 30.0
 
 
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
 def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
     """The whole life. Returns the exit code."""
     return asyncio.run(_Life(config).run(warnings))
+
+
+def hear_no_more() -> None:
+    """All is done, and a signal that comes now has nothing to end: it must not find the event loop half closed."""
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Life:
@@ -51,6 +62,7 @@ class _Life:
                 await self._live(doors)
         except* Fatal as group:
             fatal = _first(group)
+        hear_no_more()
         if fatal is not None:
             return _last_words(fatal)
         log.info("Stopped")
@@ -60,7 +72,7 @@ class _Life:
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             loop.add_signal_handler(number, self._asked_to_stop, number)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:

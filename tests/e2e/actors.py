@@ -268,10 +268,14 @@ def all_of(processes: Sequence[Process]) -> Iterator[None]:
             process.start()
         yield
     finally:
-        for process in processes:
-            if process._child is not None and process._child.poll() is None:
+        started = [process for process in processes if process._child is not None]
+        for process in started:
+            if process.child.poll() is None:
                 process.child.terminate()
-        for process in processes:
+        for process in started:
+            # A second signal would end it at once, whatever it is about.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.child.wait(10)
             process.stop()
 
 
