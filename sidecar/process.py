@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 _HEARTBEAT: Final = 1.0
 # Later than this the event loop is not turning, and only a restart can help.
 _STALE_HEARTBEAT: Final = 30.0
-
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 

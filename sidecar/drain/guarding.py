@@ -9,7 +9,7 @@ from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals
 from sidecar.drain.words import Status
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, KubeApi, Resource
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, KubeApi, Resource, find
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -38,9 +38,8 @@ class Guard:
         """An earlier process, with other flags, may have built one."""
         self._sign: Lease | None = None
         self._sign_read_at: float | None = None
+        """None: it is not known, for the last request about it has failed."""
         self._sign_of = ""
-        self._sign_unknown = True
-        """The last request about it has failed."""
         self.unsigned = ""
         """Why the sign of life could not be given: should this node die, nobody else looks after its gate."""
 
@@ -61,7 +60,7 @@ class Guard:
         if not stands:
             await self._give_sign(node, stands=False)
         self.held = self._budget is not None
-        self.may_stand = self._has_gate() or self._sign is not None or self._sign_unknown
+        self.may_stand = self._has_gate() or self._sign is not None or self._sign_read_at is None
         return decision
 
     def _has_gate(self) -> bool:
@@ -86,13 +85,14 @@ class Guard:
         now = self._clock()
         if self._read_at is not None and now - self._read_at < _TRUSTED and node.uid == self._node_uid:
             return
-        name = names.guard(node.uid, self._settings.driver)
-        self._budget, self._deployment = await self._get(BUDGETS, name), await self._get(DEPLOYMENTS, name)
+        name, namespace = names.guard(node.uid, self._settings.driver), self._settings.namespace
+        self._budget = await find(self._kube, BUDGETS, name, namespace=namespace)
+        self._deployment = await find(self._kube, DEPLOYMENTS, name, namespace=namespace)
         self._read_at, self._node_uid = now, node.uid
 
     async def _give_sign(self, node: Node, *, stands: bool) -> None:
         """A gate without one holds as well, so that it cannot be given keeps nothing from happening."""
-        self.unsigned, self._sign_unknown = "", False
+        self.unsigned = ""
         try:
             await self._read_sign(node)
             # Whose lease a neighbour has takes it back before it gives it up: nobody deletes what another one holds.
@@ -100,18 +100,19 @@ class Guard:
                 view = lifesign.SignView(self._wall(), node, self._settings.driver, self._settings.namespace, stands, self._sign)
                 await self._perform_sign(lifesign.decide(view))
         except (AlreadyExists, Conflict, NotFound):
-            self._sign_read_at, self._sign_unknown = None, True  # somebody else was faster; the next look shows who
+            self._sign_read_at = None  # somebody else was faster; the next look shows who
         except ApiError as error:
-            # Who has no gates and may not even look has none to take away either.
-            self._sign_read_at, self._sign_unknown = None, self._settings.gate or not isinstance(error, Forbidden)
+            self._sign_read_at = None
             if self._settings.gate:
                 self.unsigned = str(error)
+            elif isinstance(error, Forbidden):
+                self._sign, self._sign_read_at = None, self._clock()  # who has no gates and may not even look has no lease either
 
     async def _read_sign(self, node: Node) -> None:
         now = self._clock()
         if self._sign_read_at is not None and now - self._sign_read_at < _TRUSTED and self._sign_of == node.uid:
             return
-        stored = await self._get(LEASES, lifesign.name(node.uid, self._settings.driver))
+        stored = await find(self._kube, LEASES, lifesign.name(node.uid, self._settings.driver), namespace=self._settings.namespace)
         self._sign, self._sign_read_at, self._sign_of = Lease.of(stored) if stored else None, now, node.uid
 
     async def _perform_sign(self, decision: lifesign.Decision) -> None:
@@ -128,9 +129,6 @@ class Guard:
                 self._sign = None
             case lifesign.Rest():
                 pass
-
-    async def _get(self, resource: Resource, name: str) -> Json | None:
-        return await stored(self._kube, resource, name, namespace=self._settings.namespace)
 
     async def _perform(self, decision: gate.Decision) -> None:
         if self._settings.dry_run:
@@ -163,14 +161,6 @@ class Guard:
             self._budget = obj
         else:
             self._deployment = obj
-
-
-async def stored(kube: KubeApi, resource: Resource, name: str, *, namespace: str) -> Json | None:
-    """None: there is none."""
-    try:
-        return await kube.get(resource, name, namespace=namespace)
-    except NotFound:
-        return None
 
 
 async def take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:

@@ -13,13 +13,13 @@ from typing import Final
 from sidecar.drain import gate, signals, takeover
 from sidecar.drain.assess import assess
 from sidecar.drain.gathering import Gathering
-from sidecar.drain.guarding import stored, take_away
+from sidecar.drain.guarding import take_away
 from sidecar.drain.leases import RENEWED_EVERY, Lease, identity
 from sidecar.drain.picture import snapshot_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.takeover import GateFacts, Judgement, Keep, LeaseView, LetGo, Mind, Nothing, TakeOver
 from sidecar.engine.backoff import jittered
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, NODES, KubeApi, every
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, NODES, KubeApi, every, find
 from sidecar.kube.correlator import ObjectRef
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.recorder import Recorder
@@ -104,8 +104,9 @@ class Neighbours:
         if own is None:
             return []
         views = await self._views(own, identity(own.uid, self._settings.driver))
-        minded = sorted((view for view in views if isinstance(takeover.whose(view), Mind)), key=self._judged_at)
-        orphans = ((view, found) for view in views if isinstance(found := takeover.whose(view), TakeOver))
+        decided = [(view, takeover.whose(view)) for view in views]
+        minded = sorted((view for view, found in decided if isinstance(found, Mind)), key=self._judged_at)
+        orphans = ((view, found) for view, found in decided if isinstance(found, TakeOver))
         failures: list[str] = []
         self._may_judge = True
         for view in minded:
@@ -170,7 +171,7 @@ class Neighbours:
 
     async def _facts(self, lease: Lease) -> GateFacts:
         node, namespace, name = await self._node(lease), self._settings.namespace, lease.name
-        parts = [await stored(self._kube, kind, name, namespace=namespace) for kind in (BUDGETS, DEPLOYMENTS)] if node else []
+        parts = [await find(self._kube, kind, name, namespace=namespace) for kind in (BUDGETS, DEPLOYMENTS)] if node else []
         there = tuple(part for part in parts if part is not None and "deletionTimestamp" not in part["metadata"])
         override = signals.read(node, self._settings.driver, now=self._wall()).override if node else ""
         facts = GateFacts(lease=lease, node=node, gate=there, override=override, retire=None, strays=())
@@ -178,7 +179,7 @@ class Neighbours:
 
     async def _node(self, lease: Lease) -> Node | None:
         """None: it is gone, and another one under its name is not it."""
-        found = await stored(self._kube, NODES, lease.node, namespace="")
+        found = await find(self._kube, NODES, lease.node)
         node = Node.of(found) if found else None
         return node if node and node.uid == lease.node_uid else None
 

@@ -9,7 +9,7 @@ from sidecar.drain import slots
 from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
 from sidecar.drain.slots import Hold, Release, Renew, SlotsView, Take, WaitFor
-from sidecar.kube.api import LEASES, NODES, KubeApi, every
+from sidecar.kube.api import LEASES, NODES, KubeApi, every, find
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -113,11 +113,8 @@ class Turns:
             raise
 
     async def _is_strangers(self, name: str) -> bool:
-        try:
-            stored = await self._kube.get(LEASES, name, namespace=self._settings.namespace)
-        except NotFound:
-            return False
-        return (stored["metadata"].get("labels") or {}).get(names.SLOT_FOR) != self._settings.driver
+        stored = await find(self._kube, LEASES, name, namespace=self._settings.namespace)
+        return stored is not None and (stored["metadata"].get("labels") or {}).get(names.SLOT_FOR) != self._settings.driver
 
     def _narrowed(self) -> ApiError:
         leases = ", ".join(f"{self._settings.namespace}/{name}" for name in sorted(self._strangers))

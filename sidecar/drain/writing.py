@@ -11,7 +11,7 @@ from sidecar.drain.assessment import Assessment
 from sidecar.drain.marks import Marks
 from sidecar.drain.report import HEARTBEAT, Extra
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -110,10 +110,7 @@ class Scribe:
         await self._kube.patch(DRAIN_REPORTS, name, report.status_patch(new), content_type=JSON_PATCH, subresource="status")
 
     async def _read(self, node: Node) -> Json | None:
-        try:
-            return await self._kube.get(DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
-        except NotFound:
-            return None
+        return await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
 
     def _is_due(self, at: float | None) -> bool:
         return at is None or self._clock() - at >= HEARTBEAT

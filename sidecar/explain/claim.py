@@ -17,8 +17,7 @@ from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, 
 from sidecar.csi.outcome import measure
 from sidecar.errors import Fatal
 from sidecar.explain.question import Question
-from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, Resource
-from sidecar.kube.errors import NotFound
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, find
 from sidecar.model.objects import Claim, Class, Json, Volume
 from sidecar.model.topology import Segment
 from sidecar.observe.decisions import told
@@ -113,7 +112,7 @@ async def _find_out(doors: Opened, config: Config, question: Question, info: Dri
 
 
 async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimView:
-    class_json = await _get(kube, CLASSES, claim.class_name) if claim.class_name else None
+    class_json = await find(kube, CLASSES, claim.class_name) if claim.class_name else None
     class_ = Class.of(class_json) if class_json and class_json.get("provisioner") == here.driver.name else None
     about = (
         f"binding mode {class_.binding_mode or 'not set'}, reclaim policy {class_.reclaim_policy}"
@@ -122,7 +121,7 @@ async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimV
     )
     facts.add("class", f"{claim.class_name or '(none)'}: {about}")
     volume_name = here.volume_name(claim.uid)
-    found = await _get(kube, VOLUMES, volume_name)
+    found = await find(kube, VOLUMES, volume_name)
     facts.add("volume", f"{volume_name}: {(found.get('status') or {}).get('phase', 'exists')}" if found else f"{volume_name}: not there")
     # In an open race what is worth knowing is whether this node would bid once its delay is over.
     race = Race(0, bid_at=0.0)
@@ -166,20 +165,13 @@ def _conclude(facts: Facts, decision: str, why: str, more: Mapping[str, object] 
 
 async def _imagine(kube: KubeApi, driver: str, node: str) -> DriverInfo:
     """The driver as the cluster knows it, by the node's CSINode and labels; what it can do is taken to be the usual."""
-    csi_node = await _get(kube, CSI_NODES, node) if node else None
+    csi_node = await find(kube, CSI_NODES, node) if node else None
     entry: Json = next((item for item in ((csi_node or {}).get("spec") or {}).get("drivers") or () if item.get("name") == driver), {})
     keys = entry.get("topologyKeys") or ()
-    labels = ((await _get(kube, NODES, node) or {}).get("metadata") or {}).get("labels") or {} if keys else {}
+    labels = ((await find(kube, NODES, node) or {}).get("metadata") or {}).get("labels") or {} if keys else {}
     segment = Segment.of({key: labels[key] for key in keys if key in labels})
     plugin = frozenset({CONTROLLER_SERVICE, TOPOLOGY} if keys else {CONTROLLER_SERVICE})
     return DriverInfo(driver, "", plugin, frozenset({CREATE_DELETE_VOLUME}), entry.get("nodeID", ""), segment)
-
-
-async def _get(kube: KubeApi, resource: Resource, name: str) -> Json | None:
-    try:
-        return await kube.get(resource, name)
-    except NotFound:
-        return None
 
 
 def _unreachable(config: Config, question: Question) -> str:

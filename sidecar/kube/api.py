@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from sidecar.kube.errors import NotFound
 from sidecar.kube.skim import PassesBy, reads_all
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -127,6 +128,14 @@ async def every(
         token = page.continue_token
         if not token:
             return
+
+
+async def find(api: "KubeApi", resource: Resource, name: str, *, namespace: str = "") -> Json | None:
+    """The object; None: there is none."""
+    try:
+        return await api.get(resource, name, namespace=namespace)
+    except NotFound:
+        return None
 
 
 class KubeApi(Protocol):

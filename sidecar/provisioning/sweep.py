@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, every
+from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, every, find
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model.names import SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Json
@@ -71,11 +71,8 @@ class SnapshotSweep:
         bound = text(snapshot, "status", "boundVolumeSnapshotContentName")
         if not bound:
             return False
-        try:
-            content = await self._kube.get(SNAPSHOT_CONTENTS, bound)
-        except NotFound:
-            return False
-        return text(content, "spec", "driver") == self._driver
+        content = await find(self._kube, SNAPSHOT_CONTENTS, bound)
+        return content is not None and text(content, "spec", "driver") == self._driver
 
     async def _restored_from(self) -> set[tuple[str, str]]:
         """Namespace and name of each snapshot that some claim is still to be filled from."""
