@@ -28,6 +28,7 @@ from sidecar.flags import (
     Kind,
     UsageError,
     closest,
+    one_of,
     quoted,
     read_bool,
     scan,
@@ -36,7 +37,7 @@ from sidecar.flags import (
     split_address,
 )
 
-__all__ = ["Config", "Parsed", "Refused", "ShowHelp", "ShowVersion", "UsageError", "help_text", "parse"]
+__all__ = ["KINDS", "SHORTHANDS", "Config", "Parsed", "Refused", "ShowHelp", "ShowVersion", "UsageError", "help_text", "parse"]
 
 
 class Refused(SidecarError):
@@ -216,16 +217,6 @@ REPORT, OVERRIDE = "Report", "Override"
 VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
 
 
-def _one_of(what: str, *words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            *most, last = [word or "nothing" for word in words]
-            raise UsageError([f"{quoted(text)} is not {what}; use {', '.join(most)} or {last}"])
-        return text
-
-    return read
-
-
 def _read_labels(text: str) -> str:
     for item in text.split(","):
         if item.count(":") != 1:
@@ -258,10 +249,10 @@ class Row:
 
 FEATURE_GATES = Kind("mapStringBool", _read_gates, _show_gates, merges=True)
 LOGGING_FORMAT = Kind("string", _read_format, str)
-PLACEMENT = Kind("string", _one_of("a placement", RANDOM, RANKED), str)
-NODE_POLICY = Kind("string", _one_of("a policy for nodes", IGNORE, NO_SCHEDULE, EVACUATE), str)
-VOLUME_POLICY = Kind("string", _one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
-EXPIRY = Kind("string", _one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
+PLACEMENT = Kind("string", one_of("a placement", RANDOM, RANKED), str)
+NODE_POLICY = Kind("string", one_of("a policy for nodes", IGNORE, NO_SCHEDULE, EVACUATE), str)
+VOLUME_POLICY = Kind("string", one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
+EXPIRY = Kind("string", one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
 LABELS = Kind("stringMap", _read_labels, str)
 QUANTITY = Kind("quantity", str, str)
 PATTERNS = Kind("pattern=N,...", str, str)
@@ -417,8 +408,8 @@ TABLE: tuple[Row, ...] = (
 )
 # fmt: on
 FLAGS: Mapping[str, Row] = MappingProxyType({row.name: row for row in TABLE if row.is_flag})
-_KINDS = {name: row.kind for name, row in FLAGS.items()}
-_SHORTHANDS = {row.shorthand: name for name, row in FLAGS.items() if row.shorthand}
+KINDS: Mapping[str, Kind] = MappingProxyType({name: row.kind for name, row in FLAGS.items()})
+SHORTHANDS: Mapping[str, str] = MappingProxyType({row.shorthand: name for name, row in FLAGS.items() if row.shorthand})
 
 
 # ---- the result --------------------------------------------------------------------------------------------------
@@ -532,7 +523,7 @@ class ShowVersion:
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed | ShowHelp | ShowVersion:
     """Read the words behind the program's name, and the environment."""
-    line = scan(argv, _KINDS, _SHORTHANDS)
+    line = scan(argv, KINDS, SHORTHANDS)
     values, warnings, mistakes = _read_given(line.given)
     if line.mistakes or mistakes:
         raise UsageError([*line.mistakes, *mistakes])

@@ -236,6 +236,16 @@ TEXT = Kind("string", str, str)
 ADDRESS = Kind("string", read_address, str)
 
 
+def one_of(what: str, *words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            *most, last = [word or "nothing" for word in words]
+            raise UsageError([f"{quoted(text)} is not {what}; use {', '.join(most)} or {last}"])
+        return text
+
+    return read
+
+
 # ---- the line ----------------------------------------------------------------------------------------------------
 
 

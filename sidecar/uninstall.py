@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.config import Parsed, UsageError, parse
+from sidecar.config import Parsed, parse
 from sidecar.drain import gate, marks, slots
 from sidecar.errors import SidecarError
+from sidecar.flags import TEXT, UsageError
 from sidecar.kube.api import (
     BUDGETS,
     DEPLOYMENTS,
@@ -25,10 +26,11 @@ from sidecar.kube.api import (
     Resource,
     every,
 )
-from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
+from sidecar.own_flags import divide
 from sidecar.wiring import Instruments, open_doors
 
 USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
@@ -57,29 +59,19 @@ class Unread:
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 nothing is left, 1 something could not be read or taken away, 2 the command line is wrong."""
-    if {"-h", "--help"} & set(words):
+    line = divide(words, {"driver": TEXT}, {}, USAGE)
+    if line.help:
         print(USAGE)
         return 0
-    driver, rest = _driver_of(words)
-    parsed = parse(["--node-deployment", *rest], {**environ, "NODE_NAME": "-"})
-    if not driver or not isinstance(parsed, Parsed):
+    driver = line.own.get("driver", "")
+    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
+    if not driver or line.positional or not isinstance(parsed, Parsed):
         raise UsageError([USAGE])
     try:
         return asyncio.run(_uninstall(parsed, driver))
     except SidecarError as error:
         print(f"csi-node-sidecar: {error}; check --kubeconfig and your rights", file=sys.stderr)
         return 1
-
-
-def _driver_of(words: Sequence[str]) -> tuple[str, list[str]]:
-    driver, others, rest = "", [], iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == "--driver":
-            driver = value if equals else next(rest, "")
-        else:
-            others.append(word)
-    return driver, others
 
 
 async def _uninstall(parsed: Parsed, driver: str) -> int:
@@ -109,6 +101,8 @@ async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
                 for step in _of(resource, obj, driver):
                     yield step
         except ApiError as error:
+            if isinstance(error, Unavailable) and not error.status:
+                raise  # there is no answer to any of them: said once
             # Without their CustomResourceDefinition there are no reports.
             if not (resource == DRAIN_REPORTS and isinstance(error, NotFound)):
                 yield Unread(f"{resource} {selector}".rstrip(), error)

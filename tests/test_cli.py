@@ -65,3 +65,26 @@ def test_no_way_to_the_api_server_is_one_clear_line(monkeypatch: pytest.MonkeyPa
 def test_explain_says_how_it_is_used(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert "explain pvc NAMESPACE/NAME" in capsys.readouterr().err
+
+
+MISTYPED = [
+    pytest.param(["explain", "node", "n1", "--intnt=retire"], "--intnt=retire: unknown flag; did you mean --intent?", id="explain"),
+    pytest.param(
+        ["explain", "node", "n1", "--intent=burn"], '--intent: "burn" is not an intent; use reboot, retire or nothing', id="value"
+    ),
+    pytest.param(["explain", "pvc", "a/b", "-o"], "-o: a value is missing", id="no value"),
+    pytest.param(["uninstall", "--drivr=d"], "--drivr=d: unknown flag; did you mean --driver?", id="uninstall"),
+    pytest.param(["uninstall", "--driver=d", "other"], "usage: csi-node-sidecar uninstall", id="a word too many"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), MISTYPED)
+def test_a_command_tells_its_own_flags_from_those_of_run(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["explain", "uninstall"])
+def test_help_of_a_command_ends_well_whatever_else_is_on_the_line(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--nonsense", "--help"]) == 0
+    assert f"usage: csi-node-sidecar {verb}" in capsys.readouterr().out

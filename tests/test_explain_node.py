@@ -49,6 +49,7 @@ def test_both_forms_say_the_same() -> None:
     picture = look(cluster())
     judged = judge(picture, "", default_policy=None)
     question = read_question(["node", "n1", "--intent=retire"], {})
+    assert question
     text, plain = _as_text(judged, question), json.loads(_as_json(judged))
     assert [item["driver"] for item in plain] == [DRIVER, OTHER]
     for item in plain:
@@ -59,13 +60,24 @@ def test_a_node_without_drivers_says_so() -> None:
     kube = cluster()
     kube.objects = {"nodes": [node("n1")]}
     picture = look(kube)
-    assert "no CSI driver" in _as_text(judge(picture, "", default_policy=None), read_question(["node", "n1"], {}))
+    question = read_question(["node", "n1"], {})
+    assert question
+    assert "no CSI driver" in _as_text(judge(picture, "", default_policy=None), question)
 
 
 def test_the_line_is_read() -> None:
     question = read_question(["node", "n1", "--intent", "reboot", "--driver=d", "-o", "json", "--kubeconfig=k"], {})
+    assert question
     assert (question.kind, question.name, question.intent, question.driver, question.as_json) == (NODE, "n1", "reboot", "d", True)
     assert question.flags == ("--kubeconfig=k",)
+
+
+@pytest.mark.parametrize(
+    "words", [["--kubeconfig", "k", "node", "n1"], ["node", "--kubeconfig", "k", "n1"], ["node", "n1", "--kubeconfig", "k"]]
+)
+def test_flags_may_stand_anywhere(words: list[str]) -> None:
+    question = read_question(words, {})
+    assert question and (question.kind, question.name, question.flags) == (NODE, "n1", ("--kubeconfig=k",))
 
 
 @pytest.mark.parametrize(

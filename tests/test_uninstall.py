@@ -1,6 +1,8 @@
 """What sidecars have put on nodes is taken away, and nothing else, when nobody is there to do it."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +107,16 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
             assert f"list {refused}: not yours; run it again with more rights" in line
 
     play(story, args=ARGS, nodes=("n0",))
+
+
+def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster, user = {"server": "http://127.0.0.1:9"}, {"token": "-"}
+    context = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+    kubeconfig.write_text(json.dumps({**context, "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}))
+    assert run(["--driver", DRIVER, f"--kubeconfig={kubeconfig}"], {}) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "127.0.0.1:9" in line and "check --kubeconfig" in line
 
 
 def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(

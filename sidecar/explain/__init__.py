@@ -18,12 +18,9 @@ from sidecar.observe.logs import OUR_ROOT, setup
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 explained, 1 something needed could not be had, 2 the command line is wrong."""
-    if {"-h", "--help"} & set(words):
-        print(USAGE)
-        return 0
     question = read_question(words, environ)
-    parsed = parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
-    if not isinstance(parsed, Parsed):
+    parsed = question and parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
+    if question is None or not isinstance(parsed, Parsed):
         print(USAGE)
         return 0
     setup("text", parsed.config.verbosity)

@@ -1,14 +1,20 @@
-"""What `explain` was asked: its own words, taken out of a line that may also carry the flags of `run`."""
+"""What `explain` was asked, on a line that may also carry the flags of `run`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.config import UsageError
+from sidecar.flags import TEXT, Kind, UsageError, one_of
+from sidecar.own_flags import divide
 
 CLAIM, NODE = "pvc", "node"
 _KINDS: Final = {"pvc": CLAIM, "persistentvolumeclaim": CLAIM, "node": NODE, "no": NODE}
-_INTENTS: Final = ("", "reboot", "retire")
+_FLAGS: Final = {
+    "node": TEXT,
+    "driver": TEXT,
+    "intent": Kind("string", one_of("an intent", "reboot", "retire", ""), str),
+    "output": Kind("string", one_of("a form of output", "table", "json"), str),
+}
 
 USAGE: Final = (
     "usage: csi-node-sidecar explain pvc NAMESPACE/NAME [--node NODE] | explain node NAME [--intent reboot|retire]; "
@@ -30,26 +36,25 @@ class Question:
     flags: tuple[str, ...]
 
 
-def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question:
-    """Takes out what is explain's own; the rest are the flags that `run` has too."""
-    own = {"--node": environ.get("NODE_NAME", ""), "--driver": "", "--intent": "", "-o": "table", "--output": ""}
-    positional: list[str] = []
-    flags: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in own:
-            own[name] = value if equals else next(rest, "")
-        elif word.startswith("-") or (flags and positional[1:]):
-            flags.append(word)
-        else:
-            positional.append(word)
-    output = own["--output"] or own["-o"]
-    kind = _KINDS.get(positional[0]) if len(positional) == 2 else None
-    if kind is None or output not in ("table", "json") or own["--intent"] not in _INTENTS or (own["--intent"] and kind != NODE):
+def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question | None:
+    """Nothing where help is wanted."""
+    line = divide(words, _FLAGS, {"o": "output"}, USAGE)
+    if line.help:
+        return None
+    kind = _KINDS.get(line.positional[0]) if len(line.positional) == 2 else None
+    if kind is None or (line.own.get("intent") and kind != NODE):
         raise UsageError([USAGE])
-    namespace, name = _named(kind, positional[1])
-    return Question(kind, namespace, name, own["--node"], own["--driver"], own["--intent"], output == "json", tuple(flags))
+    namespace, name = _named(kind, line.positional[1])
+    return Question(
+        kind,
+        namespace,
+        name,
+        node=line.own.get("node", environ.get("NODE_NAME", "")),
+        driver=line.own.get("driver", ""),
+        intent=line.own.get("intent", ""),
+        as_json=line.own.get("output") == "json",
+        flags=line.of_run,
+    )
 
 
 def _named(kind: str, word: str) -> tuple[str, str]:
