@@ -189,8 +189,8 @@ class DrainRoom:
             gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=self._is_overridden(signals))
             if (decided := await self._try("the gate", gate)) is not None:
                 self._tell_gate(node, decided)
-            if self._guard.unsigned:
-                self._failures["the lease of the gate"] = self._guard.unsigned
+            if self._guard.sign.failure:
+                self._failures["the lease of the gate"] = self._guard.sign.failure
         await self._show(node, signals, assessment, decision)
         return self._due(signals, decision)
 

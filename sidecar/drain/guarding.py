@@ -1,23 +1,21 @@
-"""Builds and opens this node's gate, and keeps its sign of life. When it should stand says `gate`, for how long that counts `lifesign`."""
+"""Builds and opens this node's gate, with a sign of life (`signing`) for as long as it stands. When it should stand says `gate`."""
 
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.drain import gate, lifesign
+from sidecar.drain import gate
 from sidecar.drain.gate import Build, Clear, GateView, Open, Post, Rest
-from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals
+from sidecar.drain.signing import TRUSTED, Sign
 from sidecar.drain.words import Status
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, KubeApi, Resource, find
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource, find
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 
 _KINDS: Final = {resource.kind: resource for resource in (BUDGETS, DEPLOYMENTS)}
-# How old what is known of the two objects may be: somebody may have deleted or changed them.
-_TRUSTED: Final = 60.0
 
 
 class Guard:
@@ -27,7 +25,6 @@ class Guard:
         self._kube = kube
         self._settings = settings
         self._clock = clock
-        self._wall = wall
         self._budget: Json | None = None
         self._deployment: Json | None = None
         self._read_at: float | None = None
@@ -36,12 +33,7 @@ class Guard:
         """Whether the gate stands, as far as it is known."""
         self.may_stand = True
         """An earlier process, with other flags, may have built one."""
-        self._sign: Lease | None = None
-        self._sign_read_at: float | None = None
-        """None: it is not known, for the last request about it has failed."""
-        self._sign_of = ""
-        self.unsigned = ""
-        """Why the sign of life could not be given: should this node die, nobody else looks after its gate."""
+        self.sign = Sign(kube, settings, clock=clock, wall=wall)
 
     async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool) -> gate.Decision:
         """One step. Raises ApiError when it could not be taken."""
@@ -55,12 +47,12 @@ class Guard:
         decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
         stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
         if stands:
-            await self._give_sign(node, stands=True)
+            await self.sign.give(node, stands=True)
         await self._perform(decision)
         if not stands:
-            await self._give_sign(node, stands=False)
+            await self.sign.give(node, stands=False)
         self.held = self._budget is not None
-        self.may_stand = self._has_gate() or self._sign is not None or self._sign_read_at is None
+        self.may_stand = self._has_gate() or self.sign.may_be_there
         return decision
 
     def _has_gate(self) -> bool:
@@ -83,52 +75,12 @@ class Guard:
 
     async def _read(self, node: Node) -> None:
         now = self._clock()
-        if self._read_at is not None and now - self._read_at < _TRUSTED and node.uid == self._node_uid:
+        if self._read_at is not None and now - self._read_at < TRUSTED and node.uid == self._node_uid:
             return
         name, namespace = names.guard(node.uid, self._settings.driver), self._settings.namespace
         self._budget = await find(self._kube, BUDGETS, name, namespace=namespace)
         self._deployment = await find(self._kube, DEPLOYMENTS, name, namespace=namespace)
         self._read_at, self._node_uid = now, node.uid
-
-    async def _give_sign(self, node: Node, *, stands: bool) -> None:
-        """A gate without one holds as well, so that it cannot be given keeps nothing from happening."""
-        self.unsigned = ""
-        try:
-            await self._read_sign(node)
-            # Whose lease a neighbour has takes it back before it gives it up: nobody deletes what another one holds.
-            for _ in range(2):
-                view = lifesign.SignView(self._wall(), node, self._settings.driver, self._settings.namespace, stands, self._sign)
-                await self._perform_sign(lifesign.decide(view))
-        except (AlreadyExists, Conflict, NotFound):
-            self._sign_read_at = None  # somebody else was faster; the next look shows who
-        except ApiError as error:
-            self._sign_read_at = None
-            if self._settings.gate:
-                self.unsigned = str(error)
-            elif isinstance(error, Forbidden):
-                self._sign, self._sign_read_at = None, self._clock()  # who has no gates and may not even look has no lease either
-
-    async def _read_sign(self, node: Node) -> None:
-        now = self._clock()
-        if self._sign_read_at is not None and now - self._sign_read_at < _TRUSTED and self._sign_of == node.uid:
-            return
-        stored = await find(self._kube, LEASES, lifesign.name(node.uid, self._settings.driver), namespace=self._settings.namespace)
-        self._sign, self._sign_read_at, self._sign_of = Lease.of(stored) if stored else None, now, node.uid
-
-    async def _perform_sign(self, decision: lifesign.Decision) -> None:
-        namespace = self._settings.namespace
-        if self._settings.dry_run:
-            return
-        match decision:
-            case lifesign.Give(body, False):
-                self._sign = Lease.of(await self._kube.create(LEASES, body, namespace=namespace))
-            case lifesign.Give(body):
-                self._sign = Lease.of(await self._kube.replace(LEASES, body, name=body["metadata"]["name"], namespace=namespace))
-            case lifesign.End(lease):
-                await self._kube.delete(LEASES, lease.name, namespace=namespace, uid=lease.uid)
-                self._sign = None
-            case lifesign.Rest():
-                pass
 
     async def _perform(self, decision: gate.Decision) -> None:
         if self._settings.dry_run:

@@ -40,9 +40,8 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Its holder looks after the gate; look again then."""
+    """It is not for this process, or not yet."""
 
-    until: float
     why: str
 
 
@@ -64,12 +63,12 @@ def whose(view: LeaseView) -> Leave | TakeOver | Mind:
     """Who looks after the gate."""
     lease = view.lease
     if lease.name != lifesign.name(lease.node_uid, view.driver):
-        return Leave(float("inf"), "this lease is no sign of life of a node with a gate")
+        return Leave("this lease is no sign of life of a node with a gate")
     if lease.holder == view.me:
         return Mind()
     due = view.unchanged_since + min(max(lease.duration, 1.0), float(DURATION)) + _PATIENCE + _SPREAD * view.chance
     if view.now < due:
-        return Leave(due, f"{lease.holder or 'its last holder'} looks after the gate")
+        return Leave(f"{lease.holder or 'its last holder'} looks after the gate")
     return TakeOver(
         f"the gate of node {lease.node} is not looked after: its lease was not renewed for {view.now - view.unchanged_since:.0f} s"
     )
