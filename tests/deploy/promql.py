@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 # fmt: off
 WORDS = frozenset((
-    "by", "count", "histogram_quantile", "increase", "max", "min", "offset", "on", "or", "rate", "sum", "time", "unless", "vector",
+    "absent", "and", "bool", "by", "count", "histogram_quantile", "increase", "max", "min", "offset", "on", "or", "rate", "sum",
+    "sum_over_time", "time", "unless", "vector",
 ))
 # fmt: on
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')

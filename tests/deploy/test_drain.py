@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,24 @@ def test_a_daemon_set_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["driver.yaml"], "components": [component]}))
     assert the("DaemonSet", rendered(tmp_path)) == other
+
+
+@pytest.mark.real_api
+def test_the_readme_s_patches_are_all_that_another_account_takes(tmp_path: Path) -> None:
+    """Flags aside: nothing names the base's account or namespace afterwards, and nothing else is changed."""
+    _, _, section = (DEPLOY / "README.md").read_text().partition("For another account")
+    (found, *_) = re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
+    component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
+    plain = {"components": [component]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(plain))
+    before = yaml.safe_dump_all(rendered(tmp_path))
+    patches = yaml.safe_load(found.replace("NAMESPACE", "kube-system").replace("ACCOUNT", "theirs"))
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({**plain, **patches}))
+    expected = before.replace(f"system:serviceaccount:{NAMESPACE}:csi-node-sidecar", "system:serviceaccount:kube-system:theirs")
+    expected = expected.replace(f"namespace: {NAMESPACE}\n", "namespace: kube-system\n")
+    expected = expected.replace("- kind: ServiceAccount\n  name: csi-node-sidecar\n", "- kind: ServiceAccount\n  name: theirs\n")
+    assert yaml.safe_dump_all(rendered(tmp_path)) == expected
+    assert expected.count("kube-system") == 2 + 2 + len(POLICIES)
 
 
 def test_the_sidecar_stays_on_a_node_that_is_emptied() -> None:

@@ -63,6 +63,10 @@ def swapped(work: Path, item: Json, **more: object) -> Json:
         "registry.example/k8scsi/csi-provisioner:v1.6.0",
         "mirror.example:5000/kubernetes-csi/external-provisioner:v5.0.1-eks-1",
         "csi-provisioner",
+        "registry.example/kubevirt/csi-external-provisioner:v1",
+        "registry.example/openshift4/ose-csi-external-provisioner:v4.16",
+        f"registry.example/openshift4/ose-csi-external-provisioner-rhel9{DIGEST}",
+        f"registry.example/openshift4/ose-csi-external-provisioner-rhel9:v4.18{DIGEST}",
     ],
 )
 @pytest.mark.parametrize("name", ["csi-provisioner", "provisioner", "external-provisioner"])
@@ -74,7 +78,18 @@ def test_the_image_changes_and_nothing_else(tmp_path: Path, name: str, image: st
 
 
 @pytest.mark.parametrize(
-    "image", ["example.com/my-csi-provisioner:v1", "example.com/csi-provisioner-exporter:v1", "example.com/csi-attacher:v1"]
+    "image",
+    [
+        "example.com/my-csi-provisioner:v1",
+        "example.com/csi-provisioner-exporter:v1",
+        "example.com/csi-attacher:v1",
+        "example.com/openshift4/ose-csi-external-attacher-rhel9:v4.18",
+        "example.com/ose-provisioner:v1",
+        "example.com/nfs-external-provisioner:v1",
+        "example.com/csi-provisioner-rhel:v1",
+        "example.com/rhel9-csi-provisioner:v1",
+        f"example.com/csi-external-provisioner/driver:v1{DIGEST}",
+    ],
 )
 def test_another_image_stays(tmp_path: Path, image: str) -> None:
     before = daemon_set({**SIDECAR, "image": image})
@@ -84,6 +99,12 @@ def test_another_image_stays(tmp_path: Path, image: str) -> None:
 def test_the_user_says_where_our_image_comes_from(tmp_path: Path) -> None:
     images = [{"name": "csi-node-sidecar", "newName": "registry.example/csi-node-sidecar", "newTag": "v1.0.0"}]
     after = swapped(tmp_path, daemon_set(SIDECAR), images=images)
+    assert after["spec"]["template"]["spec"]["containers"][1]["image"] == "registry.example/csi-node-sidecar:v1.0.0"
+
+
+def test_an_image_of_another_name_takes_a_line_of_the_user_s_own(tmp_path: Path) -> None:
+    images = [{"name": "mirror.example/sig-storage-csi-provisioner", "newName": "registry.example/csi-node-sidecar", "newTag": "v1.0.0"}]
+    after = swapped(tmp_path, daemon_set({**SIDECAR, "image": "mirror.example/sig-storage-csi-provisioner:v5.0.1"}), images=images)
     assert after["spec"]["template"]["spec"]["containers"][1]["image"] == "registry.example/csi-node-sidecar:v1.0.0"
 
 

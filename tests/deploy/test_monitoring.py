@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.observe.metrics import Metrics
-from tests.deploy.manifests import DEPLOY, Json, the, written
+from tests.deploy.manifests import DEPLOY, Json, rendered, the, written
 from tests.deploy.promql import Matcher, grouped_by, selectors
 from tests.e2e.actors import LATE, OurDriver, Sidecar, claim, storage_class
 from tests.e2e.controlplane import REPOSITORY, ControlPlane, until
@@ -32,6 +33,8 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # What Prometheus adds to each series: its own series of a target, and the target's labels, as the PodMonitor sets them.
 PROMETHEUS_OWN = {"up"}
 TARGET_LABELS = {"namespace", "pod", "node", "job"}
+# Of no pod, since there is none.
+OF_NO_NODE = {"CsiNodeSidecarAbsent"}
 # Said by an API server under a load that is not to be had here; test_a_refusal_is_labelled_429 stands in.
 NOT_TO_BE_HAD = ("csi_node_sidecar_api_requests_total", Matcher("code", "=", "429"))
 
@@ -141,12 +144,27 @@ def test_the_pod_monitor_finds_the_pods_and_sets_the_labels_that_are_asked_for()
     ports = [port["name"] for container in template["spec"]["containers"] for port in container.get("ports", [])]
     (endpoint,) = spec["podMetricsEndpoints"]
     assert spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert spec["namespaceSelector"] == {"any": True}
     assert ports.count(endpoint["port"]) == 1
     assert {item["targetLabel"] for item in endpoint["relabelings"]} == TARGET_LABELS - {"namespace", "pod"}
     (job,) = (item["replacement"] for item in endpoint["relabelings"] if item["targetLabel"] == "job")
     expressions = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
     for selector in (selector for expression in expressions for selector in selectors(expression)):
         assert Matcher("job", "=", job) in selector.matchers, selector
+
+
+@pytest.mark.real_api
+def test_without_the_base_the_user_says_where_the_objects_are_and_what_the_pods_are_called(tmp_path: Path) -> None:
+    _, _, section = (DEPLOY / "README.md").read_text().partition("\n## Monitoring\n")
+    (found, *_) = re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
+    component = os.path.relpath(MONITORING, tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(found.replace("[components/monitoring]", f"[{component}]"))
+    objects = rendered(tmp_path)
+    assert {item["kind"]: item["metadata"]["namespace"] for item in objects} == dict.fromkeys(
+        ("ConfigMap", "PodMonitor", "PrometheusRule"), "monitoring"
+    )
+    before, after = (the("PodMonitor", items)["spec"] for items in (written("components", "monitoring", "podmonitor.yaml"), objects))
+    assert after == {**before, "selector": {"matchLabels": {"app.kubernetes.io/name": "YOUR-DRIVER"}}}
 
 
 # --- the alerts -------------------------------------------------------------------------------------------------------
@@ -158,7 +176,8 @@ def test_an_alert_says_what_it_is_and_where_to_read_on(rule: Json) -> None:
     notes = rule["annotations"]
     assert notes.keys() == {"summary", "description", "runbook_url"}
     assert notes["runbook_url"] == f"README.md#{rule['alert'].lower()}"
-    assert "$labels.node" in notes["summary"] and {"namespace", "pod", "node"} <= grouped_by(rule["expr"])
+    if rule["alert"] not in OF_NO_NODE:
+        assert "$labels.node" in notes["summary"] and {"namespace", "pod", "node"} <= grouped_by(rule["expr"])
     named = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
     assert named <= grouped_by(rule["expr"])
 
