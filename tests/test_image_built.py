@@ -31,6 +31,7 @@ sbom: ModuleType = from_hack("images.sbom")
 
 VENV = "opt/csi-node-sidecar"
 PROGRAM = f"/{VENV}/bin/csi-node-sidecar"
+UPSTREAMS = "/csi-provisioner"
 PYTHON = f"/{VENV}/bin/python"
 # Its own files only, and of the machine the devices; nobody's rights, and nothing can be written.
 AS_NOBODY = (
@@ -114,8 +115,9 @@ def test_it_starts_as_the_dockerfile_says(image: Image) -> None:
 
 
 @pytest.mark.parametrize("enter", [report.IN_IMAGE, AS_NOBODY], ids=["root", "nobody-read-only"])
-def test_the_program_runs(image: Image, enter: str) -> None:
-    assert image.run(PROGRAM, "--version", enter=enter) == f"csi-node-sidecar {sidecar.__version__}\n"
+@pytest.mark.parametrize("program", [PROGRAM, UPSTREAMS])
+def test_the_program_runs_by_its_path_and_by_the_one_it_has_in_upstreams_image(image: Image, program: str, enter: str) -> None:
+    assert image.run(program, "--version", enter=enter) == f"csi-node-sidecar {sidecar.__version__}\n"
 
 
 def test_everything_it_loads_has_its_bytecode(image: Image) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import capacity_load
 from benchmarks.capacity_ages import Driven, Json, Write, ages, driven, most_within, percentile, seconds_of, writes
 from benchmarks.capacity_load import Load, Played
-from benchmarks.stage import CLASS, NODE, OURS, PEER, SERVICE_ACCOUNT, Ground, a_ground, is_synced, new_class, new_file, say, wait
+from benchmarks.stage import CLASS, NODE, OURS, PEER, SERVICE_ACCOUNT, Ground, a_ground, is_synced, new_class, new_file, positive, say, wait
 from sidecar.model.quantity import parse_bytes
 from sidecar.simulation.journal import read_journal
 from tests.e2e.actors import OurDriver
@@ -81,10 +81,10 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--rate", type=_positive, default=50.0, metavar="N", help="changes a second, half of them creations (default: %(default)g)")
-    add("--seconds", type=_positive, default=40.0, metavar="S", help="how long that is measured (default: %(default)g)")
-    add("--warm-up", type=_positive, default=8.0, metavar="S", help="how long it goes on before (default: %(default)g)")
-    add("--latency", type=_positive, default=0.05, metavar="S", help="what the driver takes for each call (default: %(default)g)")
+    add("--rate", type=positive, default=50.0, metavar="N", help="changes a second, half of them creations (default: %(default)g)")
+    add("--seconds", type=positive, default=40.0, metavar="S", help="how long that is measured (default: %(default)g)")
+    add("--warm-up", type=positive, default=8.0, metavar="S", help="how long it goes on before (default: %(default)g)")
+    add("--latency", type=positive, default=0.05, metavar="S", help="what the driver takes for each call (default: %(default)g)")
     add("--also", action="append", default=[], metavar="FLAG", help="one more turn of ours, e.g. --also=--capacity-reserve-pending=false")
     add("--json", type=new_file, metavar="FILE", help="write every measurement here")
     add("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}")
@@ -284,10 +284,3 @@ def _age(seconds: float) -> str:
 
 def _per_volume(count: int, item: Measurement) -> str:
     return f"{count / item.volumes:.2f}" if item.volumes else "-"
-
-
-def _positive(word: str) -> float:
-    number = float(word)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return number

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.process_cost import cost_of
-from benchmarks.stage import NODE, Stage, a_stage, is_synced, say, wait
+from benchmarks.stage import NODE, Stage, a_stage, count, is_synced, say, wait
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names
@@ -33,7 +33,7 @@ WRITES_AT_ONCE = 16
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser("drain", help="memory and CPU time of drain decisions", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="measure N times, print the medians (default: %(default)s)")
+    parser.add_argument("--runs", type=count, default=3, metavar="N", help="measure N times, print the medians (default: %(default)s)")
     parser.add_argument("--gate", action="store_true", help=f"fail above {LIMIT_MIB:g} MiB more")
     parser.set_defaults(run=run)
 

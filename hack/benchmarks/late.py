@@ -24,7 +24,22 @@ from typing import Any
 from benchmarks.capacity_ages import seconds_of
 from benchmarks.capacity_load import NAMESPACE
 from benchmarks.process_cost import cost_of
-from benchmarks.stage import CLASS, FLAGS, NODE, OURS, PEER, SERVICE_ACCOUNT, Stage, a_ground, is_synced, new_class, new_file, say, wait
+from benchmarks.stage import (
+    CLASS,
+    FLAGS,
+    NODE,
+    OURS,
+    PEER,
+    SERVICE_ACCOUNT,
+    Stage,
+    a_ground,
+    count,
+    is_synced,
+    new_class,
+    new_file,
+    say,
+    wait,
+)
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
@@ -85,8 +100,8 @@ class Measurement:
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser("late", help="speed and price of late binding, beside csi-provisioner", description=__doc__)
-    parser.add_argument("--claims", type=_count, default=1000, metavar="N", help="all at once (default: %(default)s)")
-    parser.add_argument("--runs", type=_count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
+    parser.add_argument("--claims", type=count, default=1000, metavar="N", help="all at once (default: %(default)s)")
+    parser.add_argument("--runs", type=count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
     parser.add_argument(
         "--also", action="append", default=[], metavar="FLAG", help="one more flag for both, e.g. --also=--worker-threads=10"
     )
@@ -281,10 +296,3 @@ def _grouped(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]
 
 def _median(items: Iterable[Measurement], value: Callable[[Measurement], float]) -> float:
     return statistics.median(value(item) for item in items)
-
-
-def _count(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number

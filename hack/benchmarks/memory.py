@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import load
 from benchmarks.process_cost import Cost, cost_of
-from benchmarks.stage import OURS, PEER, Stage, a_stage, is_synced, new_file, say, wait
+from benchmarks.stage import OURS, PEER, Stage, a_stage, count, is_synced, new_file, not_negative, say, wait
 
 EMPTY, FULL = "empty", "full"
 
@@ -47,9 +47,9 @@ class Measurement:
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser("memory", help="resident memory and start-up, beside csi-provisioner", description=__doc__)
-    parser.add_argument("--objects", type=_count, default=10_000, metavar="N", help="claims, and as many volumes (default: %(default)s)")
-    parser.add_argument("--runs", type=_count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
-    parser.add_argument("--settle", type=float, default=5.0, metavar="SECONDS", help="rest before looking (default: %(default)s)")
+    parser.add_argument("--objects", type=count, default=10_000, metavar="N", help="claims, and as many volumes (default: %(default)s)")
+    parser.add_argument("--runs", type=count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
+    parser.add_argument("--settle", type=not_negative, default=5.0, metavar="SECONDS", help="rest before looking (default: %(default)s)")
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write every single measurement here")
     parser.add_argument("--gate", action="store_true", help=f"fail unless ours needs at most {_limits()}")
     parser.set_defaults(run=run)
@@ -170,13 +170,6 @@ def broken_limits(measurements: Iterable[Measurement]) -> list[str]:
 
 def _limits() -> str:
     return " and ".join(f"{limit.resident:g} MiB and {limit.synced:g} s on the {cluster} cluster" for cluster, limit in LIMITS.items())
-
-
-def _count(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _grouped(measurements: Iterable[Measurement]) -> dict[tuple[str, str], list[Measurement]]:

@@ -18,7 +18,7 @@ from benchmarks.race_judge import Measurement
 from benchmarks.race_load import Phase
 from benchmarks.race_stage import FILL, MAIN, Program, Setting, a_scene, programs
 from benchmarks.race_turn import a_place, as_json, made, measure_phase
-from benchmarks.stage import PEER, new_file, new_folder, say, words_of
+from benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, say, words_of
 from tests.e2e.controlplane import binaries
 
 QUICK = {"nodes": [3, 10], "steady": 60, "claims": 200, "fill": 5}
@@ -35,13 +35,19 @@ def add_to(commands: Any) -> None:
     add = parser.add_argument
     add("--nodes", type=_counts, default=[3, 10, 30], metavar="N,N,...", help="nodes of the cluster, each in its turn (default: 3,10,30)")
     add("--only", type=words_of(known), default=known, metavar="NAME,...", help=f"programs (default: {','.join(known)})")
-    add("--rate", type=float, default=5.0, metavar="N", help="claims a second of the steady phase (default: %(default)g)")
-    add("--steady", type=int, default=150, metavar="N", help="claims of the steady phase (default: %(default)s)")
-    add("--claims", type=int, default=1000, metavar="N", help="claims of the burst (default: %(default)s)")
-    add("--fill", type=int, default=10, metavar="N", help="volumes that fill a node; all nodes are filled (default: %(default)s)")
-    add("--latency", type=float, default=0.05, metavar="S", help="what a driver takes for CreateVolume (default: %(default)g)")
+    add("--rate", type=positive, default=5.0, metavar="N", help="claims a second of the steady phase (default: %(default)g)")
+    add("--steady", type=count, default=150, metavar="N", help="claims of the steady phase (default: %(default)s)")
+    add("--claims", type=count, default=1000, metavar="N", help="claims of the burst (default: %(default)s)")
+    add("--fill", type=count, default=10, metavar="N", help="volumes that fill a node; all nodes are filled (default: %(default)s)")
+    add("--latency", type=not_negative, default=0.05, metavar="S", help="what a driver takes for CreateVolume (default: %(default)g)")
     add("--base-delay", default="", metavar="DURATION", help="--node-deployment-base-delay for all programs (default: theirs, 20s)")
-    add("--patience", type=float, default=45.0, metavar="S", help="a phase ends when no claim was bound for so long (default: %(default)g)")
+    add(
+        "--patience",
+        type=positive,
+        default=45.0,
+        metavar="S",
+        help="a phase ends when no claim was bound for so long (default: %(default)g)",
+    )
     add("--quick", action="store_true", help="fewer nodes and claims: a few minutes, for a first look")
     add("--json", type=new_file, metavar="FILE", help="write every measurement here, after each turn")
     add(
@@ -95,7 +101,4 @@ def phases(program: Program, nodes: int, arguments: argparse.Namespace) -> list[
 
 
 def _counts(word: str) -> list[int]:
-    numbers = [int(part) for part in word.split(",")]
-    if min(numbers) < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return numbers
+    return [count(part) for part in word.split(",")]

@@ -24,7 +24,7 @@ from benchmarks.race_load import Phase
 from benchmarks.race_report import line
 from benchmarks.race_stage import LATER, MAIN, Program, Setting, a_scene, programs
 from benchmarks.race_turn import Earlier, a_place, as_json, made, measure_phase, read_earlier
-from benchmarks.stage import PEER, new_file, new_folder, say, words_of
+from benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, say, words_of
 from tests.e2e.controlplane import binaries
 
 PHASES = ("steady", "burst", "late")
@@ -49,10 +49,10 @@ def add_to(commands: Any) -> None:
     )
     known = [program.name for program in programs("")]
     add = parser.add_argument
-    add("--nodes", type=_count, default=100, metavar="N", help="nodes, each with an instance (default: %(default)s)")
-    add("--claims", type=_count, default=3000, metavar="N", help="claims of each burst (default: %(default)s)")
-    add("--steady", type=_count, default=120, metavar="N", help="claims of the steady phase (default: %(default)s)")
-    add("--rate", type=float, default=2.0, metavar="N", help="claims a second of the steady phase (default: %(default)g)")
+    add("--nodes", type=count, default=100, metavar="N", help="nodes, each with an instance (default: %(default)s)")
+    add("--claims", type=count, default=3000, metavar="N", help="claims of each burst (default: %(default)s)")
+    add("--steady", type=count, default=120, metavar="N", help="claims of the steady phase (default: %(default)s)")
+    add("--rate", type=positive, default=2.0, metavar="N", help="claims a second of the steady phase (default: %(default)g)")
     add(
         "--only",
         type=words_of([*known, NOTHING]),
@@ -61,9 +61,15 @@ def add_to(commands: Any) -> None:
         help=f"programs, each a turn (default: {','.join(known)}); {NOTHING}: only show what is given with --beside",
     )
     add("--phases", type=words_of(PHASES), default=PHASES, metavar="NAME,...", help=f"of each turn (default: {','.join(PHASES)})")
-    add("--latency", type=float, default=0.05, metavar="S", help="what a driver takes for CreateVolume (default: %(default)g)")
+    add("--latency", type=not_negative, default=0.05, metavar="S", help="what a driver takes for CreateVolume (default: %(default)g)")
     add("--base-delay", default="", metavar="DURATION", help="--node-deployment-base-delay for all programs (default: theirs, 20s)")
-    add("--patience", type=float, default=60.0, metavar="S", help="a phase ends when no claim was bound for so long (default: %(default)g)")
+    add(
+        "--patience",
+        type=positive,
+        default=60.0,
+        metavar="S",
+        help="a phase ends when no claim was bound for so long (default: %(default)g)",
+    )
     add("--quick", action="store_true", help="few nodes and claims: minutes, for a first look")
     add("--json", type=new_file, metavar="FILE", help="write every measurement here, after each phase")
     add("--svg", type=new_file, metavar="FILE", help="draw the bursts here, beside the published figures")
@@ -173,10 +179,3 @@ def _available() -> float:
     """MiB."""
     lines = dict(text.split(":", 1) for text in Path("/proc/meminfo").read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) / 1024
-
-
-def _count(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number

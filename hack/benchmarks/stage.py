@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -112,6 +113,30 @@ def new_folder(word: str) -> Path:
     if folder.exists() or not os.access(folder.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"{word} exists already, or cannot be made")
     return folder
+
+
+def count(word: str) -> int:
+    """For argparse."""
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def positive(word: str) -> float:
+    """For argparse."""
+    number = float(word)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return number
+
+
+def not_negative(word: str) -> float:
+    """For argparse."""
+    number = float(word)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError("must be at least 0")
+    return number
 
 
 def words_of(known: Sequence[str]) -> Callable[[str], list[str]]:

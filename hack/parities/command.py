@@ -23,7 +23,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("patterns", nargs="*", metavar="CASE", help="only cases whose name matches, such as 'plain-secret-*' (default: all)")
     add("--smoke", action="store_true", help="only a choice of named cases, which takes a minute")
     add("--seed", type=int, default=1, metavar="N", help="what the generated cases are drawn from (default: %(default)s)")
-    add("--generated", type=int, default=60, metavar="N", help="how many are drawn (default: %(default)s)")
+    add("--generated", type=_not_negative, default=60, metavar="N", help="how many are drawn (default: %(default)s)")
     add("--list", action="store_true", help="print the names of the cases and stop")
     add("--json", type=Path, metavar="FILE", help="write every difference here, intended or not")
 
@@ -56,6 +56,13 @@ def chosen(arguments: argparse.Namespace) -> list[Case]:
         if not fnmatch.filter([case.id for case in cases], pattern):
             raise SystemExit(f"hack/parity: no case is called {pattern}; see hack/parity --list")
     return [case for case in cases if not patterns or any(fnmatch.fnmatch(case.id, pattern) for pattern in patterns)]
+
+
+def _not_negative(word: str) -> int:
+    number = int(word)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must be at least 0")
+    return number
 
 
 def _turn(program: str, cases: Sequence[Case], work: Path) -> Play:

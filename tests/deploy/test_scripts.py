@@ -1,7 +1,8 @@
-"""hack/kind and hack/release as far as a machine without a container engine can tell: what they print is what they would run."""
+"""The scripts of hack with stand-ins for what they start: what a dry run prints is what is run, and nothing is done by mistake."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -16,17 +17,21 @@ import yaml
 from tests.deploy.manifests import DEPLOY, rendered, the
 from tests.e2e.controlplane import REPOSITORY
 
-KIND, RELEASE = (REPOSITORY / "hack" / name for name in ("kind", "release"))
+KIND, RELEASE, RENEW, TEST = (REPOSITORY / "hack" / name for name in ("kind", "release", "renew-constraints", "test"))
+SCRIPTS = (KIND, RELEASE, RENEW, TEST, REPOSITORY / "hack" / "demo", REPOSITORY / "hack" / "environment")
+CONSTRAINTS = REPOSITORY / "hack" / "constraints.txt"
 IMAGE = "registry.example/team/csi-node-sidecar"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 SECONDS = 60
-# A stand-in writes down its words, one run on a line, keeps what it reads, and does what its own lines say.
+# A stand-in writes down its words and where it is, one run on a line, keeps what it reads, and does what its own lines say.
 STAND_IN = """#!/usr/bin/env python3
 import json, os, sys
 from pathlib import Path
 here = Path(os.environ["STAND_INS"])
 with (here / "calls").open("a") as calls:
     calls.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
+with (here / "places").open("a") as places:
+    places.write(os.getcwd() + "\\n")
 if "-" in sys.argv:
     (here / "read").write_text(sys.stdin.read())
 """
@@ -49,12 +54,14 @@ def stand_ins(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def script(file: Path, *words: str, stand_ins: Path | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
+def script(
+    file: Path, *words: str, stand_ins: Path | None = None, code: int = 0, caller: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     system = os.pathsep.join(["/usr/bin", "/bin"])
     path = f"{stand_ins / 'bin'}{os.pathsep}{system}" if stand_ins else system
-    environment = {"PATH": path, "HOME": "/nonexistent", "STAND_INS": str(stand_ins or "")}
+    environment = {"PATH": path, "HOME": "/nonexistent", "STAND_INS": str(stand_ins or ""), **more}
     done = subprocess.run(
-        [file, *words], capture_output=True, text=True, check=False, timeout=SECONDS, env=environment, stdin=subprocess.DEVNULL
+        [file, *words], capture_output=True, text=True, check=False, timeout=SECONDS, env=environment, stdin=subprocess.DEVNULL, cwd=caller
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -104,7 +111,21 @@ def test_archives_are_loaded_one_by_one(stand_ins: Path) -> None:
 
 
 def test_without_archives_those_of_hack_image_are_loaded() -> None:
-    assert script(KIND, "--dry-run", "load").stdout.startswith("hack/image sidecar driver busybox\n")
+    first, *_ = script(KIND, "--dry-run", "load").stdout.splitlines()
+    assert shlex.split(first) == [str(REPOSITORY / "hack" / "image"), "sidecar", "driver", "busybox"]
+
+
+def test_what_the_caller_names_is_where_the_caller_is(stand_ins: Path) -> None:
+    (stand_ins / "a.tar").touch()
+    script(KIND, "load", "a.tar", stand_ins=stand_ins, caller=stand_ins)
+    script(KIND, "kubectl", "apply", "-f", "my.yaml", stand_ins=stand_ins, caller=stand_ins)
+    assert set((stand_ins / "places").read_text().splitlines()) == {str(stand_ins)}
+
+
+def test_the_base_is_the_repositorys_wherever_the_caller_is(stand_ins: Path) -> None:
+    script(KIND, "install", stand_ins=stand_ins, caller=stand_ins)
+    apply, _ = calls(stand_ins)
+    assert (stand_ins / apply[-1]).samefile(DEPLOY / "base")
 
 
 def test_the_cluster_has_as_many_workers_as_asked_for(stand_ins: Path) -> None:
@@ -172,6 +193,23 @@ def test_the_build_is_for_two_architectures_with_sbom_and_provenance(stand_ins: 
     assert {f"linux-{cpu}.{kind}.json" for cpu in ("amd64", "arm64") for kind in ("spdx", "provenance")} < written
 
 
+def test_a_release_goes_where_its_caller_says(stand_ins: Path) -> None:
+    script(RELEASE, "--out", "out", IMAGE, stand_ins=stand_ins, caller=stand_ins)
+    assert (stand_ins / "out" / "drop-in" / "kustomization.yaml").exists()
+    assert set((stand_ins / "places").read_text().splitlines()) == {str(REPOSITORY)}, "what is built is the repository"
+
+
+def test_the_released_component_says_what_is_true_of_it(stand_ins: Path) -> None:
+    out = stand_ins / "out"
+    script(RELEASE, "--out", str(out), IMAGE, stand_ins=stand_ins)
+    text = (out / "drop-in" / "kustomization.yaml").read_text()
+    (image,) = yaml.safe_load(text)["images"]
+    assert (image["newName"], image["digest"], "newTag" in image) == (IMAGE, DIGEST, False)
+    example = yaml.safe_load("\n".join(line.removeprefix("#") for line in text.splitlines() if line.startswith("#     ")))
+    assert example == {"resources": ["driver.yaml"], "components": ["<this folder>"]}
+    assert "csi-node-sidecar, newName" not in text
+
+
 @pytest.mark.real_api
 def test_the_released_component_names_the_image_by_its_digest(stand_ins: Path) -> None:
     script(RELEASE, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
@@ -191,13 +229,125 @@ def test_a_checkout_with_changes_is_not_released(stand_ins: Path) -> None:
     assert "changes" in script(RELEASE, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins, code=1).stderr
 
 
-@pytest.mark.parametrize("words", [(), ("--fast", IMAGE), (f"{IMAGE}:v1",), (f"{IMAGE}@{DIGEST}",), (IMAGE, IMAGE), (IMAGE, "--out")])
+@pytest.mark.parametrize(
+    "words", [(), ("--fast", IMAGE), (f"{IMAGE}:v1",), (f"{IMAGE}@{DIGEST}",), (IMAGE, IMAGE), (IMAGE, "--out"), ("--out", "", IMAGE)]
+)
 def test_a_release_that_makes_no_sense_is_refused(stand_ins: Path, words: tuple[str, ...]) -> None:
     script(RELEASE, *words, stand_ins=stand_ins, code=2)
     assert not (stand_ins / "calls").exists()
 
 
-# --- both -------------------------------------------------------------------------------------------------------------
+# --- renew-constraints ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("-h", 0), ("--dry-run", 2), ("all", 2), ("", 2)])
+def test_constraints_are_renewed_without_arguments_only(word: str, code: int) -> None:
+    before = CONSTRAINTS.read_bytes()
+    done = script(RENEW, word, code=code, PYTHON="false")
+    assert "usage: hack/renew-constraints" in done.stdout if code == 0 else "--help" in done.stderr
+    assert CONSTRAINTS.read_bytes() == before
+
+
+# --- environment and test ---------------------------------------------------------------------------------------------
+
+# Asked for a virtual environment, it looks whether the lock is held, and makes none; for the rest it is Python.
+ASKED_TO_INSTALL = f"""#!{sys.executable}
+import fcntl, os, sys
+if "venv" not in sys.argv:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+with open(os.environ["CSI_NODE_SIDECAR_CACHE"] + "/python.lock") as lock:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("held")
+sys.exit("free")
+"""
+# Half of the tests ends as its variable says, and the control plane too.
+PYTHON = """#!/bin/sh
+echo "$*" >>"$STAND_INS/runs"
+case "$*" in
+    hack/control-plane*) exit "$PLANE" ;;
+    *"not real_api"*) exit "$FIRST" ;;
+    *) exit "$SECOND" ;;
+esac
+"""
+
+
+def test_the_environment_is_installed_by_one_at_a_time_and_without_flock(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "mkdir", "rm"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    (tools / "python3").write_text(ASKED_TO_INSTALL)
+    (tools / "python3").chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-euc", "source hack/environment && enter_environment"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        cwd=REPOSITORY,
+        env={"PATH": str(tools), "CSI_NODE_SIDECAR_CACHE": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "held", done.stderr
+
+
+@pytest.fixture
+def tested(tmp_path: Path) -> Path:
+    """Stand-ins in the place of what hack/test installs."""
+    key = hashlib.sha256(CONSTRAINTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = tmp_path / f"python-{key}"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "complete").touch()
+    for name in ("python", "nproc", "ruff", "mypy", "lint-imports"):
+        (folder / "bin" / name).write_text({"python": PYTHON, "nproc": '#!/bin/sh\necho "$CORES"\n'}.get(name, "#!/bin/sh\n"))
+        (folder / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def play_tests(tested: Path, *words: str, code: int, **ends: int) -> None:
+    ends = {"FIRST": 0, "SECOND": 0, "PLANE": 0, "CORES": 2, **ends}
+    settings = {"PYTHON": sys.executable, "CSI_NODE_SIDECAR_CACHE": str(tested), **{name: str(end) for name, end in ends.items()}}
+    script(TEST, *words, stand_ins=tested, code=code, **settings)
+
+
+CHOICE = ("-k", "some")
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "second", "plane", "code"),
+    [
+        ((), 0, 0, 0, 0),
+        (CHOICE, 5, 0, 0, 0),
+        (CHOICE, 0, 5, 0, 0),
+        (CHOICE, 5, 5, 0, 5),
+        (CHOICE, 1, 0, 0, 1),
+        (CHOICE, 0, 1, 0, 1),
+        (CHOICE, 5, 1, 0, 1),
+        (CHOICE, 5, 0, 1, 5),
+        (CHOICE, 0, 0, 1, 0),
+        ((), 0, 5, 0, 5),
+        (("fast", *CHOICE), 5, 0, 0, 5),
+        (("real", *CHOICE), 0, 5, 0, 5),
+        (("real",), 0, 0, 1, 0),
+    ],
+)
+def test_a_choice_of_tests_may_leave_one_half_empty_but_not_both(
+    tested: Path, words: tuple[str, ...], first: int, second: int, plane: int, code: int
+) -> None:
+    play_tests(tested, *words, code=code, FIRST=first, SECOND=second, PLANE=plane)
+    runs = (tested / "runs").read_text()
+    if code == 0 and not plane:
+        assert ("not real_api" in runs) == ("real" not in words) and "-m real_api" in runs
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_without_a_choice_each_half_has_tests(tested: Path, cores: int) -> None:
+    play_tests(tested, code=5, FIRST=5, CORES=cores)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("file", [KIND, RELEASE], ids=["kind", "release"])
@@ -212,12 +362,12 @@ def test_help_tells_every_option(file: Path) -> None:
     assert options and all(option in told for option in options)
 
 
-@pytest.mark.parametrize("file", [KIND, RELEASE], ids=["kind", "release"])
+@pytest.mark.parametrize("file", SCRIPTS, ids=[file.name for file in SCRIPTS])
 def test_shellcheck_finds_nothing(file: Path) -> None:
     beside = Path(sys.executable).with_name("shellcheck")
     tool = str(beside) if beside.exists() else shutil.which("shellcheck")
     if tool is None and not os.environ.get("CI"):
         pytest.skip("shellcheck is not installed: pip install -e '.[dev]'")
     assert tool, "shellcheck is missing, and CI must not pass without it"
-    done = subprocess.run([tool, file], capture_output=True, text=True, check=False, timeout=SECONDS)
+    done = subprocess.run([tool, "-x", file], capture_output=True, text=True, check=False, timeout=SECONDS, cwd=REPOSITORY)
     assert done.returncode == 0, done.stdout

@@ -82,6 +82,13 @@ def test_the_printed_command_replays_what_was_found(copy: Path, fire: Callable[[
     assert f"VIOLATION {line[2]}" in again.stdout
 
 
+@pytest.mark.parametrize("words", ["--seeds 0", "--seeds -5", "--claims 0", "--claims -1", "--jobs 0"])
+def test_fire_refuses_to_play_nothing(fire: Callable[[str], subprocess.CompletedProcess[str]], words: str):
+    done = fire(f"hack/fire {words}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"argument {words.split()[0]}: must be at least 1" in done.stderr
+
+
 def test_fire_is_content_with_sound_rooms(fire: Callable[[str], subprocess.CompletedProcess[str]]):
     done = fire("hack/fire --seeds 2 --jobs 1 --claims 4 --without kills")
     assert done.returncode == 0, done.stdout + done.stderr
