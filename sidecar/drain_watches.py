@@ -25,11 +25,14 @@ from sidecar.kube.api import BUDGETS, NODES, PODS, SNAPSHOT_CONTENTS, Change, Ku
 from sidecar.kube.recorder import Recorder
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
+from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.provisioning.caches import Caches
+from sidecar.provisioning.view import Here
+from sidecar.provisioning.volume_rules import may_lie_here
 
 R = TypeVar("R")
 
@@ -84,7 +87,7 @@ class DrainWatches:
         self.never_used = NeverUsed()
         self.on_node: Callable[[], None] = _nobody
         self.on_change: Callable[[], None] = _nobody
-        self._node, self._driver, self._caches = node, driver, caches
+        self._node, self._driver, self._caches, self._judges = node, driver, caches, judges
         self._shared = tuple(shared)
         self._pods_listed = False
         self.reflectors: list[Reflector[Any]] = [self._watch_node(make)]
@@ -102,8 +105,14 @@ class DrainWatches:
             volumes=self._caches.volumes,
             classes=self._caches.classes,
             ignorance=self.ignorance,
+            segment=self._driver.segment,
             without_contents=lambda: any(item.resource == SNAPSHOT_CONTENTS and _is_absent(item) for item in self.reflectors),
         )
+
+    def may_be_held(self, here: Here, obj: Json) -> bool:
+        """A volume that may lie here beside those that this program would delete. The hostname says most of it, and hardly ever changes."""
+        node = self.nodes.get(self._node)
+        return self._judges and may_lie_here(here, obj, node.labels.get(names.HOSTNAME, "") if node else "")
 
     def ignorance(self) -> tuple[str, ...]:
         """What is not complete, or of which it is not known whether it still is."""
@@ -112,9 +121,14 @@ class DrainWatches:
     def volume_changed(self, change: Change[Volume], *, identity: str) -> None:
         if change.new is None:
             self.never_used.gone(change.key)
-        elif change.old is None and change.new.identity == identity and self._sees_pods():
+        elif change.old is None and change.new.identity == identity and self._sees_pods() and self._is_empty(change.new):
             self.never_used.made(change.new)
         self.on_change()
+
+    def _is_empty(self, volume: Volume) -> bool:
+        """What was filled from a snapshot or a clone has data before any pod comes, and of a claim that is gone nobody knows."""
+        claim = self._caches.claims.get(volume.claim.uid) if volume.claim else None
+        return claim is not None and claim.source is None
 
     def _sees_pods(self) -> bool:
         return any(item.resource == PODS and isinstance(item.state, reflectors.Synced) for item in self.reflectors)
@@ -218,6 +232,9 @@ class DrainPart:
         """Whether it takes volumes is known at once; the rest is the queue's."""
         self.room.node_changed()
         self.wake()
+
+    def may_be_held(self, here: Here, obj: Json) -> bool:
+        return self._watches.may_be_held(here, obj)
 
     def volume_changed(self, change: Change[Volume]) -> None:
         self._watches.volume_changed(change, identity=self._identity)

@@ -346,7 +346,8 @@ class Sidecar:
         here = self.here()
 
         def project(obj: Json) -> Volume | None:
-            return Volume.of(obj) if concerns_us(here, obj) else None
+            wanted = concerns_us(here, obj) or (self._drain is not None and self._drain.may_be_held(here, obj))
+            return Volume.of(obj) if wanted else None
 
         def changed(change: Change[Volume]) -> None:
             self.volumes.add(change.key)

@@ -9,7 +9,7 @@ from sidecar.drain.words import Reason, Status
 from sidecar.explain.node import _as_json, _as_text, judge
 from sidecar.explain.question import NODE, read_question
 from sidecar.kube.errors import Forbidden
-from tests.drain.test_gathering import DRIVER, OTHER, cluster, look, node
+from tests.drain.test_gathering import DRIVER, OTHER, cluster, look, meta, node
 
 
 def ready() -> dict[str, object]:
@@ -43,6 +43,22 @@ def test_what_could_not_be_read_is_never_a_yes() -> None:
     kube.broken["persistentvolumes"] = Forbidden("not allowed", status=403)
     (after,) = judge(look(kube), DRIVER, default_policy=None)
     assert (after.drain.status, after.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
+
+
+def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    (judged,) = judge(look(kube), "local.exampel", default_policy=None)
+    assert (judged.drain.status, judged.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
+    assert "local.exampel" in judged.retire.message and DRIVER in judged.retire.message
+
+
+def test_a_driver_with_a_class_and_nothing_on_the_node_is_ready() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    kube.objects["storageclasses"].append({"metadata": meta("third"), "provisioner": "third.example"})
+    (judged,) = judge(look(kube), "third.example", default_policy=None)
+    assert (judged.drain.status, judged.retire.status) == (Status.TRUE, Status.TRUE)
 
 
 def test_both_forms_say_the_same() -> None:

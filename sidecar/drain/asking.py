@@ -3,18 +3,19 @@
 Answers, refusals among them, are trusted for a while: a judgement is made at every change, and most changes are of other things.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from sidecar.drain.place import Pinned, place_unknown
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Surroundings
-from sidecar.drain.watched import Watched, unheard, unknown_claims
-from sidecar.kube.api import CAPACITIES, CLAIMS, NAMESPACES, NODES, SNAPSHOT_CONTENTS, VOLUMES, KubeApi, every
+from sidecar.drain.watched import Watched, at_home, undecided, unheard, unknown_claims
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, SNAPSHOT_CONTENTS, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.model.objects import CapacityRecord, Claim
+from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
 
 R = TypeVar("R")
 
@@ -46,10 +47,28 @@ class Asker:
         self._known = {key: known for key, known in self._known.items() if now - known.at < _TRUSTED}
         self.ignorance = []
 
-    async def claims(self) -> list[Claim]:
+    async def held(self, node: Node) -> tuple[Volume, ...]:
+        """The volumes that lie here and nowhere else. What other nodes there are is asked only where some volume's place depends on it."""
+        others = await self._others() if undecided(self._watched, node) else ()
+        pinned = Pinned(at_home(self._watched, node), others or ())
+        volumes = self._watched.volumes.values()
+        doubtful = sorted(volume.name for volume in volumes if pinned.is_doubtful(volume))
+        if doubtful:
+            self.ignorance.append(place_unknown(doubtful))
+        return tuple(volume for volume in volumes if pinned.holds(volume))
+
+    async def classes(self, held: Iterable[Volume]) -> list[Class]:
+        """Those of volumes that people made, which no driver is behind: their word counts too."""
+        found = []
+        for name in sorted({volume.class_name for volume in held} - {"", *(class_.name for class_ in self._watched.classes.values())}):
+            answer = await self._ask(f"StorageClass {name}", lambda: self._kube.get(CLASSES, name))  # noqa: B023
+            found += [Class.of(answer)] if answer else []
+        return found
+
+    async def claims(self, held: Iterable[Volume]) -> list[Claim]:
         """Those of volumes here that the watch did not keep."""
         found = []
-        for namespace, name in unknown_claims(self._watched):
+        for namespace, name in unknown_claims(self._watched, held):
             answer = await self._ask(f"claim {namespace}/{name}", lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
             found += [Claim.of(answer)] if answer else []
         return found
@@ -72,27 +91,32 @@ class Asker:
             served = await self._ask(str(SNAPSHOT_CONTENTS), lambda: self._kube.list_page(SNAPSHOT_CONTENTS, limit=1))
             self.ignorance += [f"{SNAPSHOT_CONTENTS} {_LATE}"] if served else []
 
-    async def policies(self) -> dict[str, str]:
+    async def policies(self, held: Iterable[Volume]) -> dict[str, str]:
         """The words of namespaces. Of one that is gone only volumes are left that were kept."""
-        wanted = {volume.claim.namespace for volume in self._watched.volumes.values() if volume.claim is not None}
         found = {}
-        for name in sorted(wanted):
+        for name in sorted({volume.claim.namespace for volume in held if volume.claim is not None}):
             answer = await self._ask(f"namespace {name}", lambda: self._kube.get(NAMESPACES, name))  # noqa: B023
-            found[name] = ((answer or {}).get("metadata", {}).get("annotations") or {}).get(names.DRAIN_POLICY, "")
-        return {name: word for name, word in found.items() if word}
+            found[name] = ((answer or {}).get("metadata", {}).get("annotations") or {}).get(names.DRAIN_POLICY)
+        return {name: word for name, word in found.items() if word is not None}
 
     async def surroundings(self) -> Surroundings | None:
         """Where volumes could go; None if that is not to be had."""
-        found: Surroundings | None = await self._ask("where volumes could go", self._look_around)
-        return found
+        others = await self._others()
+        records = await self._ask("where volumes could go", self._published)
+        return None if others is None or records is None else Surroundings(others, records)
 
-    async def _look_around(self) -> Surroundings:
-        others = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
+    async def _others(self) -> tuple[Node, ...] | None:
+        return await self._ask("the other nodes", self._list_others)
+
+    async def _list_others(self) -> tuple[Node, ...]:
+        nodes = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
+        return tuple(node for node in nodes if node.name != self._settings.node)
+
+    async def _published(self) -> tuple[CapacityRecord, ...]:
         ours = f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"
         # Where sidecars of this driver publish them, and where their role lets them look.
         published = every(self._kube, CAPACITIES, namespace=self._settings.namespace, label_selector=ours, cached=True)
-        records = [CapacityRecord.of(obj) async for obj in published]
-        return Surroundings(tuple(other for other in others if other.name != self._settings.node), tuple(records))
+        return tuple([CapacityRecord.of(obj) async for obj in published])
 
     async def _ask(self, what: str, question: Callable[[], Awaitable[R]]) -> R | None:
         known = self._known.get(what)

@@ -87,7 +87,7 @@ class Place:
     shortfall: int
     """Bytes missing on the node that comes closest; 0 where it fits, or where no node comes into question."""
     excluded: tuple[tuple[str, str], ...]
-    """(node, why it does not come into question), at most ten of them, when it fits nowhere."""
+    """(node, why it does not come into question), or (volume, why it keeps these here); at most ten of them, when it fits nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

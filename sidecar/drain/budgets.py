@@ -40,7 +40,7 @@ def weigh(budgets: Iterable[Budget], pods: Iterable[Pod], *, stranded: Set[str])
         found = index.of(pod)
         if found:
             selecting[pod.full_name] = tuple(budget.full_name for budget in found)
-        if len(found) == 1 and counts(pod) and not stays(pod):
+        if len(found) == 1 and counts(pod) and not stays(pod) and not _freed(pod, found[0]):
             selected[found[0].full_name].append(pod)
     blocked: dict[str, str] = {}
     uncounted: dict[str, str] = {}
@@ -58,6 +58,11 @@ def weigh(budgets: Iterable[Budget], pods: Iterable[Pod], *, stranded: Set[str])
 def counts(pod: Pod) -> bool:
     """The server asks no budget about pods that do not run yet or are ending already."""
     return pod.phase != "Pending" and not pod.ended and not pod.deleting_since
+
+
+def _freed(pod: Pod, budget: Budget) -> bool:
+    """Its eviction needs nothing of the budget."""
+    return budget.frees_unready and not pod.ready
 
 
 def _refused(budget: Budget, members: Sequence[Pod], stranded: Set[str]) -> Iterable[str]:

@@ -291,7 +291,8 @@ class DrainRoom:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
         asker = self._asker
         asker.begin()
-        fetched, policies = await asker.claims(), await asker.policies()
+        held = await asker.held(node)
+        fetched, policies, classes = await asker.claims(held), await asker.policies(held), await asker.classes(held)
         await asker.volumes()
         await asker.snapshots()
         blank = Snapshot(
@@ -305,7 +306,8 @@ class DrainRoom:
             ignorance=tuple(asker.ignorance),
             since=stored.since(self._scribe.previous, node_uid=node.uid, now=self._wall()),
         )
-        snapshot = look(self._watched, blank, never_used=self._never_used.names(), fetched=fetched)
+        never_used = self._never_used.names()
+        snapshot = look(self._watched, blank, held=held, never_used=never_used, fetched=fetched, classes=classes)
         assessment = assess(snapshot)
         if not _observed(signals) or not any(volume.policy in NOT_YET for volume in assessment.volumes):
             return assessment

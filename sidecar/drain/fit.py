@@ -1,8 +1,9 @@
 """Where volumes could go that may leave this node: first-fit-decreasing over the pools of the other nodes.
 
-Volumes of one pod go to one node. What a pool gives to one volume is gone for every class that draws on it. Memory and processors are not
-looked at, so a place is where the data fits, not a promise of the scheduler. A node is judged once for each kind of pods and classes, and
-found for a group by a tree over what is free, so that the whole stays linear in what it is given.
+Volumes of one pod go to one node, and nowhere if another volume of the pod has to stay. What a pool gives to one volume is gone for every
+class that draws on it. Memory and processors are not looked at, so a place is where the data fits, not a promise of the scheduler. A node
+is judged once for each kind of pods and classes, and found for a group by a tree over what is free, so that the whole stays linear in what
+it is given.
 """
 
 import math
@@ -15,14 +16,16 @@ from typing import Final
 from sidecar.drain.assessment import Place
 from sidecar.drain.room import Figure, Figures, Room, Tree
 from sidecar.drain.snapshot import Surroundings
-from sidecar.drain.volumes import Held
-from sidecar.drain.words import NOT_YET, VolumeClass
+from sidecar.drain.volumes import Held, stays
+from sidecar.drain.words import NOT_YET, Intent, Policy, VolumeClass
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node, Pod, Toleration
 from sidecar.model.objects import Class
 from sidecar.model.topology import Segment, Term, allows
 
 _EXCLUDED_SHOWN: Final = 10
+# An annotation may have 256 KiB.
+_QUOTED: Final = 40
 
 _Wish = tuple[tuple[Toleration, ...], tuple[tuple[str, str], ...], tuple[Term, ...] | None]
 """What a pod asks of its node: tolerations, node selector, required affinity."""
@@ -33,13 +36,19 @@ _Kind = tuple[frozenset[_Wish], frozenset[str]]
 def places(held: Iterable[Held], *, surroundings: Surroundings, classes: Mapping[str, Class]) -> tuple[Place, ...]:
     """One for each group of volumes that may go."""
     market = _Market(surroundings, classes)
-    groups = _groups([item for item in held if may_go(item)])
-    found = [(group, market.place(group)) for group in groups]
-    return tuple(sorted((market.result(group, node) for group, node in found), key=lambda place: place.volumes))
+    groups = _groups(tuple(held))
+    bound = [Place(group.names, "", 0, group.bound) for group in groups if group.bound]
+    found = [(group, market.place(group)) for group in groups if not group.bound]
+    return tuple(sorted((*bound, *(market.result(group, node) for group, node in found)), key=lambda place: place.volumes))
 
 
 def may_go(held: Held) -> bool:
     return held.class_ in (VolumeClass.IN_USE, VolumeClass.IDLE) and held.fixed_policy in NOT_YET
+
+
+def _keeps_pods(held: Held) -> bool:
+    """It stays here, and nobody has said that it may vanish."""
+    return held.pinned and held.fixed_policy not in (*NOT_YET, Policy.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class _Group:
 
     volumes: tuple[Held, ...]
     kind: _Kind
+    bound: tuple[tuple[str, str], ...]
+    """The volumes that keep one of its pods here, and so all of it, with the reason; not more than are shown."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,8 +73,9 @@ class _Group:
         return Room(self.volumes[0].bytes, sum(item.bytes for item in self.volumes))
 
 
-def _groups(volumes: Sequence[Held]) -> list[_Group]:
+def _groups(held: Sequence[Held]) -> list[_Group]:
     """In the order in which they are placed. Two pods that share a volume go together."""
+    volumes = [item for item in held if may_go(item)]
     parent = {item.name: item.name for item in volumes}
     first: dict[str, str] = {}
     for item in volumes:
@@ -72,7 +84,13 @@ def _groups(volumes: Sequence[Held]) -> list[_Group]:
     together: dict[str, list[Held]] = defaultdict(list)
     for item in volumes:
         together[_root(parent, item.name)].append(item)
-    groups = [_group(members) for members in together.values()]
+    bound: dict[str, dict[str, str]] = defaultdict(dict)
+    for item in filter(_keeps_pods, held):
+        # Who is not evicted goes nowhere, and so keeps nothing from going.
+        for pod in (pod for pod in item.pods if pod.full_name in first and not stays(pod)):
+            why = f"it stays by its policy {_policies(item)}, and pod {pod.full_name} with it"
+            bound[_root(parent, first[pod.full_name])].setdefault(item.name, why)
+    groups = [_group(members, bound.get(root, {})) for root, members in together.items()]
     return sorted(groups, key=lambda group: (-group.room.total, group.names))
 
 
@@ -83,10 +101,16 @@ def _root(parent: dict[str, str], name: str) -> str:
     return name
 
 
-def _group(members: Iterable[Held]) -> _Group:
+def _policies(held: Held) -> str:
+    by_intent = {intent: resolved.policy for intent in Intent if (resolved := held.policy(intent))}
+    return held.fixed_policy or " and ".join(f"{policy} ({intent})" for intent, policy in by_intent.items())
+
+
+def _group(members: Iterable[Held], bound: Mapping[str, str]) -> _Group:
     volumes = tuple(sorted(members, key=lambda item: (-item.bytes, item.storage_class, item.name)))
     wishes = frozenset(_wish(pod) for item in volumes for pod in item.pods)
-    return _Group(volumes, (wishes, frozenset(item.storage_class for item in volumes)))
+    classes = frozenset(item.storage_class for item in volumes)
+    return _Group(volumes, (wishes, classes), tuple(islice(bound.items(), _EXCLUDED_SHOWN)))
 
 
 def _wish(pod: Pod) -> _Wish:
@@ -238,6 +262,9 @@ def _unfit(node: Node) -> str:
     leaving = sorted(str(taint) for taint in node.taints if taint.key in (names.EVACUATE_TAINT, *names.RETIRING_TAINTS))
     if leaving:
         return f"it is being emptied itself (taint {leaving[0]})"
+    noted = node.annotations.get(names.DRAIN_INTENT, "").strip()
+    if noted:
+        return f"it is being emptied itself (annotation {names.DRAIN_INTENT}={noted[:_QUOTED]!r})"
     return "it is cordoned" if node.cordoned else ""
 
 
@@ -249,7 +276,7 @@ def _unsuitable(node: Node, wishes: Set[_Wish]) -> str:
             return f"its taint {taint} is not tolerated"
     if any(node.labels.get(key) != value for _, selector, _ in wishes for key, value in selector):
         return "the pod's node selector leaves it out"
-    if any(affinity is not None and not any(term.holds(node.labels) for term in affinity) for _, _, affinity in wishes):
+    if any(affinity is not None and not any(term.matches(node.name, node.labels) for term in affinity) for _, _, affinity in wishes):
         return "the pod's node affinity leaves it out"
     return ""
 

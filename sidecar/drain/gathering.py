@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from sidecar.drain.picture import Picture, Pinned
+from sidecar.drain.picture import Picture
+from sidecar.drain.place import Pinned
 from sidecar.kube.api import (
     BUDGETS,
     CAPACITIES,
@@ -45,26 +46,30 @@ class Gathering:
         self._name = node_name
         self._now = now
         self._ignorance: list[str] = []
+        self._unlisted: list[Claim] = []
 
     async def look(self) -> Picture:
         """Raises NotFound when there is no such node; whatever else fails is told in the picture."""
         me = await self._kube.get(NODES, self._name)
         node = Node.of(me)
         others = await self._list(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
-        pinned, strays = Pinned(node, others), dict[str, tuple[str, ...]]()
+        pinned, strays, doubtful = Pinned(node, others), dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
         every_volume, unread = set[str](), len(self._ignorance)
 
         def lies_here(obj: Json) -> Volume | None:
             volume = Volume.of(obj)
             every_volume.add(volume.name)
-            if pinned.may_hold(volume) and len(named := strays.get(volume.driver, ())) < _SOME:
-                strays[volume.driver] = (*named, volume.name)
+            if pinned.may_hold(volume):
+                told = doubtful if pinned.is_doubtful(volume) else strays
+                told[volume.driver] = (*told.get(volume.driver, ()), volume.name)[:_SOME]
             return volume if pinned.holds(volume) else None
 
-        volumes = await self._list(VOLUMES, lies_here)
+        found = await self._list(VOLUMES, lies_here)
+        volumes = tuple(volume for volume in found if volume.driver)
         listed = every_volume if len(self._ignorance) == unread else None
         held = {(volume.claim.namespace, volume.claim.name) for volume in volumes if volume.claim}
         claims = await self._list(CLAIMS, lambda obj: _if(self._concerns(claim := Claim.of(obj), held, listed), claim))
+        await self._unheard()
         classes = await self._list(CLASSES, Class.of)
         provisioners = {class_.name: class_.provisioner for class_ in classes}
         capacities = await self._list_or_none(CAPACITIES, CapacityRecord.of)
@@ -79,6 +84,8 @@ class Gathering:
             drivers=await self._drivers(),
             volumes=volumes,
             strays=MappingProxyType(strays),
+            doubtful=MappingProxyType(doubtful),
+            foreign=len(found) - len(volumes),
             claims=claims,
             pods=await self._list(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}"),
             contents=await self._contents(volumes),
@@ -86,7 +93,7 @@ class Gathering:
             capacities=capacities,
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
             budgets=budgets,
-            namespace_policies=await self._policies({claim.namespace for claim in claims}),
+            namespace_policies=await self._policies({claim.namespace for claim in claims} | {namespace for namespace, _ in held}),
             ignorance=tuple(self._ignorance),
         )
 
@@ -94,8 +101,20 @@ class Gathering:
         waits_here = not claim.volume_name and claim.selected_node == self._name
         bound_here = bool(claim.volume_name) and claim.selected_node == self._name
         if bound_here and listed is not None and claim.volume_name not in listed:
-            self._ignorance.append(f"claim {claim.full_name} is bound to volume {claim.volume_name}, which was not there a moment before")
+            self._unlisted.append(claim)
         return waits_here or (claim.namespace, claim.name) in held
+
+    async def _unheard(self) -> None:
+        """Volumes that were not listed, and claims are bound to: one that is gone does not count."""
+        for claim in self._unlisted:
+            what = f"claim {claim.full_name} is bound to volume {claim.volume_name}, which was not there a moment before"
+            try:
+                await self._kube.get(VOLUMES, claim.volume_name)
+            except NotFound:
+                continue
+            except ApiError as error:
+                what = f"volume {claim.volume_name}: {error}"
+            self._ignorance.append(what)
 
     async def _contents(self, volumes: tuple[Volume, ...]) -> tuple[SnapshotContent, ...]:
         handles = {(volume.driver, volume.handle) for volume in volumes}
@@ -122,6 +141,8 @@ class Gathering:
         for name in sorted(namespaces):
             try:
                 notes = (await self._kube.get(NAMESPACES, name))["metadata"].get("annotations") or {}
+            except NotFound:
+                continue  # only volumes are left of it that were kept
             except ApiError as error:
                 self._ignorance.append(f"namespace {name}: {error}")
                 continue

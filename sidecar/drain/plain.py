@@ -9,6 +9,7 @@ from sidecar.drain.words import Intent, VolumeClass
 from sidecar.model.objects import Json
 
 _CLAIM: Final = "PersistentVolumeClaim"
+_POD: Final = "Pod"
 NOT_HELD: Final = (VolumeClass.FOREIGN, VolumeClass.MOVED)
 """Not this driver's, or not the only copy any more."""
 
@@ -51,8 +52,16 @@ def held_bytes(assessment: Assessment) -> int:
 
 
 def bytes_in_the_way(assessment: Assessment, intent: Intent = Intent.RETIRE) -> int:
-    """Of the volumes that block; one that does so for two reasons counts once."""
-    in_the_way = {blocker.volume or blocker.key: blocker.bytes for blocker in assessment.blockers if intent in blocker.blocks}
+    """Of all that blocks, itself or by a pod that it keeps here; what does so twice counts once."""
+    used = {volume.name: volume.bytes for volume in assessment.volumes if volume.class_ is VolumeClass.IN_USE}
+    by_pod = {(pod.namespace, pod.name): pod.volumes for pod in assessment.pods}
+    in_the_way: dict[tuple[VolumeClass | None, str], int] = {}
+    for blocker in (blocker for blocker in assessment.blockers if intent in blocker.blocks):
+        if blocker.kind == _POD:
+            its = (name for name in by_pod.get((blocker.namespace, blocker.name), ()) if name in used)
+            in_the_way |= {(VolumeClass.IN_USE, name): used[name] for name in its}
+        else:
+            in_the_way[blocker.class_, blocker.volume or blocker.key] = blocker.bytes
     return sum(in_the_way.values())
 
 

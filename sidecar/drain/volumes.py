@@ -191,7 +191,7 @@ def _class_of(volume: Volume, claim: Claim | None, *, used: bool) -> VolumeClass
 
 
 def _excuse(volume: Volume, claim: Claim | None, class_: VolumeClass, *, never_used: bool) -> str:
-    if class_ is VolumeClass.RETAINED and _acknowledged(volume.notes):
+    if class_ in (VolumeClass.RETAINED, VolumeClass.IDLE) and _acknowledged(volume.notes):
         return ACKNOWLEDGED
     # What was filled from a snapshot or a clone has data before any pod comes.
     filled = claim is not None and claim.source is not None

@@ -5,15 +5,21 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
+from sidecar.drain.place import Pinned
 from sidecar.drain.snapshot import InFlight, Snapshot
 from sidecar.kube.store import Store
+from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.topology import Segment
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The caches, by kind. Of claims, volumes and contents those of this node, of pods too; budgets are the whole cluster's."""
+    """The caches, by kind. Of claims, volumes and contents those of this node, of pods too; budgets are the whole cluster's.
+
+    Among the volumes are some of which only `held` tells whether they lie here.
+    """
 
     nodes: Store[Node]
     pods: Store[Pod]
@@ -26,6 +32,8 @@ class Watched:
     """What of it cannot be read, in words."""
     without_contents: Callable[[], bool] = lambda: False
     """Whether snapshots would be looked at, and the API server had none to offer."""
+    segment: Segment = field(default_factory=Segment)
+    """Where the driver says that this node is."""
 
 
 _MOST: Final = 20_000
@@ -70,18 +78,29 @@ class NeverUsed:
         return frozenset(self._fresh)
 
 
-def look(watched: Watched, blank: Snapshot, *, never_used: Iterable[str] = (), fetched: Iterable[Claim] = ()) -> Snapshot:
-    """`blank` says when, whose and for whom; `fetched` are claims that the watch did not bring."""
+def look(
+    watched: Watched,
+    blank: Snapshot,
+    *,
+    held: Iterable[Volume],
+    never_used: Iterable[str] = (),
+    fetched: Iterable[Claim] = (),
+    classes: Iterable[Class] = (),
+) -> Snapshot:
+    """`blank` says when, whose and for whom; `held` are the volumes here, `fetched` and `classes` what the watches did not bring."""
+    held = tuple(held)
     claims = watched.claims.by_index("node", blank.node_name)
-    bound = [claim for claim in watched.claims.values() if claim.volume_name]
+    # A volume is there before its claim says so.
+    named = {volume.claim.uid for volume in held if volume.claim}
+    bound = [claim for claim in watched.claims.values() if claim.volume_name or claim.uid in named]
     return replace(
         blank,
         node=watched.nodes.get(blank.node_name),
-        volumes=tuple(watched.volumes.values()),
+        volumes=held,
         claims=MappingProxyType({claim.full_name: claim for claim in (*fetched, *bound)}),
         pods=tuple(watched.pods.values()),
-        contents=_ours(watched),
-        classes=MappingProxyType({class_.name: class_ for class_ in watched.classes.values()}),
+        contents=_ours(watched, held),
+        classes=MappingProxyType({class_.name: class_ for class_ in (*classes, *watched.classes.values())}),
         in_flight=tuple(_in_flight(claim) for claim in claims if not claim.volume_name),
         never_used=frozenset(never_used),
         budgets=tuple(watched.budgets.values()),
@@ -89,10 +108,21 @@ def look(watched: Watched, blank: Snapshot, *, never_used: Iterable[str] = (), f
     )
 
 
-def unknown_claims(watched: Watched) -> tuple[tuple[str, str], ...]:
+def undecided(watched: Watched, node: Node) -> bool:
+    """Whether some volume's place depends on what other nodes there are."""
+    alone, places = Pinned(at_home(watched, node), ()), (watched.segment, _hostname(node))
+    return any(alone.may_reach(volume) and not alone.names_only(volume, places) for volume in watched.volumes.values())
+
+
+def at_home(watched: Watched, node: Node) -> Node:
+    """The node with the labels that its driver reports, which people may have taken off it."""
+    return replace(node, labels={**node.labels, **watched.segment.labels()})
+
+
+def unknown_claims(watched: Watched, held: Iterable[Volume]) -> tuple[tuple[str, str], ...]:
     """(namespace, name) of the claims of volumes here that the watch did not keep: they were bound before it knew of the volume."""
     known = {claim.full_name for claim in watched.claims.values()}
-    refs = (volume.claim for volume in watched.volumes.values() if volume.phase == "Bound" and volume.claim is not None)
+    refs = (volume.claim for volume in held if volume.phase == "Bound" and volume.claim is not None)
     return tuple(sorted((ref.namespace, ref.name) for ref in refs if f"{ref.namespace}/{ref.name}" not in known))
 
 
@@ -102,9 +132,13 @@ def unheard(watched: Watched, node: str) -> tuple[Claim, ...]:
     return tuple(sorted((claim for claim in bound if claim.volume_name not in watched.volumes), key=lambda claim: claim.full_name))
 
 
-def _ours(watched: Watched) -> tuple[SnapshotContent, ...]:
+def _hostname(node: Node) -> Segment:
+    return Segment(tuple((key, value) for key, value in node.labels.items() if key == names.HOSTNAME))
+
+
+def _ours(watched: Watched, held: Iterable[Volume]) -> tuple[SnapshotContent, ...]:
     """The store may hold contents that no label gives to a node: these lie where their source lies."""
-    handles = {volume.handle for volume in watched.volumes.values()}
+    handles = {volume.handle for volume in held}
     return tuple(content for content in watched.contents.values() if content.managed_by or content.source_handle in handles)
 
 

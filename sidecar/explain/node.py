@@ -42,9 +42,24 @@ async def answer(config: Config, question: Question) -> str:
 
 def judge(picture: Picture, driver: str, *, default_policy: Policy | None) -> tuple[Assessment, ...]:
     """Without a name: all drivers that have something on the node, or could have."""
+    if driver and not _is_known(picture, driver):
+        known = ", ".join(picture.all_drivers()) or "none"
+        nobody = f"nothing here has to do with a driver {driver}; check its name: those of the node are {known}"
+        picture = replace(picture, ignorance=(*picture.ignorance, nobody))
     drivers = (driver,) if driver else picture.all_drivers()
     assessments = (assess(snapshot_of(picture, name, default_policy=default_policy)) for name in drivers)
-    return tuple(replace(one, notes=(*one.notes, *_strays(picture, one.driver), _FROM_OUTSIDE)) for one in assessments)
+    return tuple(replace(one, notes=(*one.notes, *_strays(picture, one.driver), *_foreign(picture), _FROM_OUTSIDE)) for one in assessments)
+
+
+def _is_known(picture: Picture, driver: str) -> bool:
+    if driver in picture.all_drivers() or driver in picture.strays or driver in picture.doubtful:
+        return True
+    return any(class_.provisioner == driver for class_ in picture.classes)
+
+
+def _foreign(picture: Picture) -> Iterable[str]:
+    if picture.foreign:
+        yield f"PersistentVolumes of no CSI driver on this node, which nobody looks after here: {picture.foreign}"
 
 
 def _strays(picture: Picture, driver: str) -> Iterable[str]:

@@ -4,6 +4,9 @@ from typing import Final
 
 GROUP: Final = "csi-node-sidecar.io"
 
+# labels of nodes
+HOSTNAME: Final = "kubernetes.io/hostname"
+
 # annotations on claims
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"

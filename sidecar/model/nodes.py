@@ -184,6 +184,8 @@ class Budget:
     """How many more of its pods may be disrupted now, as the server counts them."""
     observed: bool
     """Whether the server has counted since it was last changed; what it allows is not known before."""
+    frees_unready: bool
+    """Pods that are not ready may go whatever it allows, counted or not, and take nothing from it."""
 
     @property
     def full_name(self) -> str:
@@ -208,9 +210,25 @@ class Budget:
                 for item in (selector or {}).get("matchExpressions") or ()
             ),
             selects=selector is not None,
-            allowed=int(status.get("disruptionsAllowed") or 0),
-            observed=status.get("observedGeneration", 0) >= meta.get("generation", 0),
+            allowed=_whole(status.get("disruptionsAllowed")),
+            observed=_whole(status.get("observedGeneration")) >= meta.get("generation", 0),
+            frees_unready=_frees_unready(spec, status),
         )
+
+
+def _frees_unready(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    match spec.get("unhealthyPodEvictionPolicy"):
+        case "AlwaysAllow":
+            return True
+        case None | "" | "IfHealthyBudget":
+            return 0 < _whole(status.get("desiredHealthy")) <= _whole(status.get("currentHealthy"))
+        case _:  # the API asks its clients to take a policy they do not know for one that frees nothing
+            return False
+
+
+def _whole(value: object) -> int:
+    """Garbage is 0, the strictest: a budget that raised would be overlooked."""
+    return value if isinstance(value, int) else 0
 
 
 @dataclass(frozen=True, slots=True)

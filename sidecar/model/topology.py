@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,6 +27,10 @@ class Segment:
     def within(self, other: "Segment") -> bool:
         """Every pair of this one is also a pair of the other."""
         return set(self.pairs) <= set(other.pairs)
+
+
+_NAME: Final = "metadata.name"
+"""The only field of a node that a term may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +64,38 @@ class Term:
 
     requirements: tuple[Requirement, ...]
     has_fields: bool = False
+    fields: tuple[Requirement, ...] = ()
+    """Those it asks for; none where they were not kept."""
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         return bool(self.requirements) and not self.has_fields and all(item.holds(labels) for item in self.requirements)
 
+    def matches(self, node: str, labels: Mapping[str, str]) -> bool:
+        """The same of a node whose name is known too."""
+        if not self.has_fields:
+            return self.holds(labels)
+        return bool(self.fields) and self._names(node) and all(item.holds(labels) for item in self.requirements)
+
+    def may_hold(self, labels: Mapping[str, str]) -> bool:
+        """Nothing that is known speaks against it: of keys that are not among these nothing is known."""
+        return all(item.holds(labels) for item in self.requirements if item.key in labels)
+
+    def may_match(self, node: str, labels: Mapping[str, str]) -> bool:
+        return bool(self.requirements or self.has_fields) and self._names(node) and self.may_hold(labels)
+
+    def _names(self, node: str) -> bool:
+        return all(item.holds({_NAME: node}) for item in self.fields)
+
+    def names_only(self, node: str, places: Iterable["Segment"]) -> bool:
+        """It asks for this very node, or for all of one of these places and no other value of them."""
+        if any(item == Requirement(_NAME, "In", (node,)) for item in self.fields):
+            return True
+        return any(place and all(Requirement(key, "In", (value,)) in self.requirements for key, value in place.pairs) for place in places)
+
 
 def terms_of(selector: Mapping[str, Any] | None) -> tuple[Term, ...]:
     """The terms of `nodeAffinity.required`, from plain JSON."""
-    return tuple(
-        Term(tuple(_requirement(item) for item in term.get("matchExpressions") or ()), bool(term.get("matchFields")))
-        for term in (selector or {}).get("nodeSelectorTerms") or ()
-    )
+    return tuple(_term(term) for term in (selector or {}).get("nodeSelectorTerms") or ())
 
 
 def accessible(terms: Iterable[Term], segment: Segment) -> bool:
@@ -83,6 +108,11 @@ def allows(allowed: Iterable[Mapping[str, tuple[str, ...]]], segment: Segment) -
     """A class's allowedTopologies against one node: some term whose every key has one of the node's values."""
     labels = segment.labels()
     return any(term and all(labels.get(key) in values for key, values in term.items()) for term in allowed)
+
+
+def _term(term: Mapping[str, Any]) -> Term:
+    labels, fields = (tuple(_requirement(item) for item in term.get(key) or ()) for key in ("matchExpressions", "matchFields"))
+    return Term(labels, bool(fields), fields)
 
 
 def _requirement(item: Mapping[str, Any]) -> Requirement:

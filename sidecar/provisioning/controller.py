@@ -163,7 +163,7 @@ class Provisioner:
             claim=claim,
             gone=cached is None,
             class_=self._caches.classes.get(claim.class_name) if claim else None,
-            volume=self._caches.volumes.get(name) if name else None,
+            volume=self._volume_here(name) if name else None,
             race=progress.race,
             roster=self._roster(claim.class_name) if claim else None,
             lag=self._lag.now(now),
@@ -171,7 +171,7 @@ class Provisioner:
             begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
-            volume_here=self._caches.volumes.get(claim.volume_name) if claim and claim.is_source else None,
+            volume_here=self._volume_here(claim.volume_name) if claim and claim.is_source else None,
             clones=self._clones(claim) if claim and claim.is_source and claim.deleting else (),
             source_here=self._source_here(claim) if claim else True,
             unprotected=progress.unprotected,
@@ -215,7 +215,13 @@ class Provisioner:
         source = claim.source
         if source is None or source.kind != CLAIM or not self._here().with_topology:
             return True
-        return bool(self._caches.volumes.by_index("claim", f"{source.namespace}/{source.name}"))
+        volumes = self._caches.volumes.by_index("claim", f"{source.namespace}/{source.name}")
+        return any(lies_here(self._here(), volume) for volume in volumes)
+
+    def _volume_here(self, name: str) -> Volume | None:
+        """For drain decisions the cache also holds volumes that people made, of which this room cannot tell where they lie."""
+        volume = self._caches.volumes.get(name)
+        return volume if volume and lies_here(self._here(), volume) else None
 
     def _roster(self, class_name: str) -> Roster | None:
         return self._contenders.roster(class_name) if self._contenders else None

@@ -16,6 +16,8 @@ _CLONED_FROM: Final = names.CLONE_FINALIZER.encode()
 _AFFINITY: Final = b'"nodeAffinity":{"required":{'
 _OPERATOR: Final = b'"operator":"'
 _IN: Final = b'"operator":"In"'
+_TERM: Final = b'"matchExpressions":'
+_FIELDS: Final = b'"matchFields":'
 
 
 def is_foreign_claim(line: bytes, here: Here) -> bool:
@@ -25,8 +27,10 @@ def is_foreign_claim(line: bytes, here: Here) -> bool:
 
 
 def is_foreign_volume(line: bytes, here: Here) -> bool:
-    """It lies where certain labels have certain values, and this node has none of these."""
+    """It lies where a label that this node's driver reports, and maybe others, have certain values, and this node has none of these."""
     labels = here.segment.labels()
     if not labels or _AFFINITY not in line or line.count(_OPERATOR) != line.count(_IN):
+        return False
+    if line.count(_TERM) != 1 or _FIELDS in line or not any(f'"key":"{key}"'.encode() in line for key in labels):
         return False
     return not any(f'"{value}"'.encode() in line for value in labels.values())

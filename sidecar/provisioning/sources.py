@@ -14,7 +14,7 @@ from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, MODIFY_VOLUME
 from sidecar.model.names import ALLOW_MODE_CHANGE, CLONE_FINALIZER, CONTENT_MANAGED_BY, SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Claim
 from sidecar.model.quantity import parse_bytes
-from sidecar.model.topology import Requirement, Segment, Term
+from sidecar.model.topology import Requirement, Term
 from sidecar.provisioning.needs import (
     ATTRIBUTES_CLASS,
     CLAIM,
@@ -361,7 +361,8 @@ def _not_its_volume(here: Here, asked: Asked, source: Json, volume: Json, bound:
 
 def _volume_elsewhere(here: Here, asked: Asked, volume: Json) -> Elsewhere | None:
     terms = _affinity(volume)
-    if not terms or any(_may_hold(term, here.segment) for term in terms):
+    # What speaks of keys that the driver does not report may hold for this node: that is not known here.
+    if not terms or any(term.may_hold(here.segment.labels()) for term in terms):
         return None
     return _elsewhere(here, asked, " or ".join(_place(term) for term in terms))
 
@@ -378,12 +379,6 @@ def _affinity(volume: Json) -> tuple[Term, ...]:
 def _requirement(entry: Any) -> Requirement:
     values = tuple(value for value in items(entry, "values") if isinstance(value, str))
     return Requirement(text(entry, "key"), text(entry, "operator"), values)
-
-
-def _may_hold(term: Term, segment: Segment) -> bool:
-    """What speaks of keys that the driver does not report may hold for this node: that is not known here."""
-    labels = segment.labels()
-    return all(item.holds(labels) for item in term.requirements if item.key in labels)
 
 
 def _place(term: Term) -> str:

@@ -117,6 +117,17 @@ def concerns_us(here: Here, obj: Json) -> bool:
     return driver == here.driver.name and _lies_here(here, affinity_of(obj), identity_of(obj))
 
 
+def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
+    """Of a PersistentVolume as it comes: it is this driver's, and nothing that is known at once speaks against this node.
+
+    Volumes that people made may ask for labels of nodes that no driver reports, of which its hostname is the usual one.
+    """
+    if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
+        return False
+    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.segment.labels()}
+    return any(term.may_match(here.node, known) for term in affinity_of(obj) or ())
+
+
 def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> bool:
     """Drivers answer OK when asked to delete a volume they do not know, so only the node that has it may ask.
 

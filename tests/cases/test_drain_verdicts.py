@@ -216,6 +216,8 @@ def test_drain_A14_idle_volumes_and_snapshots_block_retiring_until_they_are_gone
     assert reasons(assess(both), Intent.RETIRE) == {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE}
     acknowledged = replace(both, contents=(samples.content(ack="ticket 12"),))
     assert reasons(assess(acknowledged), Intent.RETIRE) == {Reason.LAST_COPY}
+    both_acknowledged = replace(acknowledged, volumes=(samples.volume(notes=samples.notes(ack="ticket 13")),))
+    assert assess(both_acknowledged).retire.status is Status.TRUE
     gone = replace(acknowledged, volumes=(), claims={})
     assert assess(gone).retire.status is Status.TRUE and assess(both).drain.status is Status.TRUE
 
@@ -252,6 +254,12 @@ def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> No
 POLICIES = (None, "Ignore", "Reprovision", "Migrate", "Foo")
 
 
+def _claims_of(number: int) -> tuple[str, ...]:
+    """Half of the groups may go together, and half have a volume that stays."""
+    alone = number % 10 == 3
+    return (f"data-{number}",) if alone else (f"data-{number}", f"data-{number + 1}")
+
+
 def large(times: int) -> Snapshot:
     """500 nodes, 2,000 volumes of almost as many sizes, 5,000 pods, 200 budgets: so many times. Most volumes find no room elsewhere."""
     volumes = tuple(
@@ -261,7 +269,7 @@ def large(times: int) -> Snapshot:
     pods = tuple(
         samples.pod(
             f"pod-{number}",
-            *((f"data-{number}", f"data-{number + 1}") if number < 1000 * times else ()),
+            *(_claims_of(number) if number < 1000 * times else ()),
             labels={"app": f"app-{number % (200 * times)}", "tier": "all"},
             affinity=(Term((Requirement("zone", "In", (f"zone-{number % 3}",)),)),),
         )

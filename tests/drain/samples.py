@@ -158,7 +158,16 @@ def record(on: str, gib: float | None = 100, *, of: str = CLASS, pool: str | Non
 
 def budget(name: str = "db", allowed: int = 1, **changes: Any) -> Budget:
     """One that selects the pods of `pod()`."""
-    base = Budget(namespace=NAMESPACE, name=name, labels={"app": "db"}, expressions=(), selects=True, allowed=allowed, observed=True)
+    base = Budget(
+        namespace=NAMESPACE,
+        name=name,
+        labels={"app": "db"},
+        expressions=(),
+        selects=True,
+        allowed=allowed,
+        observed=True,
+        frees_unready=False,
+    )
     return replace(base, **changes)
 
 

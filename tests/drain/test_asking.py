@@ -8,13 +8,18 @@ import pytest
 from sidecar.drain.asking import Asker
 from sidecar.drain.settings import Settings
 from sidecar.drain.watched import Watched
-from sidecar.kube.api import CLAIMS, NAMESPACES, SNAPSHOT_CONTENTS, VOLUMES, Change, Page, Resource
+from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, NODES, SNAPSHOT_CONTENTS, VOLUMES, Change, Page, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store
+from sidecar.model import names
+from sidecar.model.nodes import Node
 from sidecar.model.objects import Claim, Volume
-from tests.drain.test_gathering import claim, volume
+from tests.drain.test_gathering import claim, meta, node, volume
 
 Json = dict[str, Any]
+
+
+HELD = (Volume.of(volume("pv-1", "n1", claim="a")),)
 
 
 class Kube:
@@ -27,9 +32,9 @@ class Kube:
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         return self._say(resource, name)
 
-    async def list_page(self, resource: Resource, *, limit: int = 500) -> Page:
+    async def list_page(self, resource: Resource, *, limit: int = 500, **_: Any) -> Page:
         self._say(resource, "")
-        return Page([], "1", "")
+        return Page([node("n1"), node("n2")] if resource == NODES else [], "1", "")
 
     def _say(self, resource: Resource, name: str) -> Json:
         self.asked.append((resource.plural, name))
@@ -58,11 +63,11 @@ def test_a_claim_that_the_watch_did_not_keep_is_asked_for_once_in_a_while() -> N
     room, now = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
     for _ in range(3):
         room.begin()
-        assert [found.name for found in asyncio.run(room.claims())] == ["a"]
+        assert [found.name for found in asyncio.run(room.claims(HELD))] == ["a"]
     assert kube.asked == [(CLAIMS.plural, "a")]
     now[0] = 61.0
     room.begin()
-    asyncio.run(room.claims())
+    asyncio.run(room.claims(HELD))
     assert len(kube.asked) == 2
 
 
@@ -71,7 +76,7 @@ def test_a_refusal_is_remembered_too_and_said_each_time() -> None:
     room, _ = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
     for _ in range(3):
         room.begin()
-        assert asyncio.run(room.policies()) == {}
+        assert asyncio.run(room.policies(HELD)) == {}
         assert room.ignorance == ["namespace default: no"]
     assert kube.asked == [(NAMESPACES.plural, "default")]
 
@@ -79,7 +84,7 @@ def test_a_refusal_is_remembered_too_and_said_each_time() -> None:
 def test_a_namespace_that_is_gone_says_nothing_and_leaves_nothing_unknown() -> None:
     room, _ = asker(Kube(NotFound("gone", status=404)), volumes=(volume("pv-1", "n1", claim="a"),))
     room.begin()
-    assert (asyncio.run(room.policies()), room.ignorance) == ({}, [])
+    assert (asyncio.run(room.policies(HELD)), room.ignorance) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -103,3 +108,56 @@ def test_snapshots_that_came_to_be_served_later_are_unknown(absent: bool, answer
     assert len(room.ignorance) == unknown
     assert len(kube.asked) == absent
     assert all(plural == SNAPSHOT_CONTENTS.plural for plural, _ in kube.asked)
+
+
+HERE = Node.of(node("n1"))
+
+
+def test_of_volumes_that_ask_for_this_node_alone_no_other_node_is_asked() -> None:
+    kube = Kube({})
+    room, _ = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-2", "n2")))
+    room.begin()
+    assert [item.name for item in asyncio.run(room.held(HERE))] == ["pv-1"]
+    assert kube.asked == []
+
+
+def test_what_several_nodes_reach_is_held_by_none_and_the_others_are_asked_for_once_in_a_while() -> None:
+    kube = Kube({})
+    room, _ = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-both", "n1", "n2"), volume("pv-rest", "n1", "gone")))
+    for _ in range(3):
+        room.begin()
+        assert [item.name for item in asyncio.run(room.held(HERE))] == ["pv-1", "pv-rest"]
+    assert kube.asked == [(NODES.plural, "")]
+
+
+def test_where_the_others_may_not_be_asked_what_may_lie_here_does() -> None:
+    room, _ = asker(Kube(Forbidden("no", status=403)), volumes=(volume("pv-both", "n1", "n2"),))
+    room.begin()
+    assert [item.name for item in asyncio.run(room.held(HERE))] == ["pv-both"]
+    assert room.ignorance == ["the other nodes: no"]
+
+
+def test_a_volume_that_asks_for_a_label_that_is_not_there_is_unknown() -> None:
+    room, _ = asker(Kube({}), volumes=(volume("pv-rack", "7", key="rack"),))
+    room.begin()
+    assert asyncio.run(room.held(HERE)) == ()
+    (told,) = room.ignorance
+    assert "pv-rack" in told and "lacks labels" in told
+
+
+def test_a_class_with_no_driver_behind_it_is_asked_for() -> None:
+    kube = Kube({"metadata": meta("static", annotations={names.DRAIN_POLICY: "Block"}), "provisioner": "kubernetes.io/no-provisioner"})
+    obj = volume("pv-1", "n1")
+    obj["spec"]["storageClassName"] = "static"
+    room, _ = asker(kube)
+    for _ in range(2):
+        room.begin()
+        (found,) = asyncio.run(room.classes((Volume.of(obj), *HELD)))
+        assert dict(found.notes) == {names.DRAIN_POLICY: "Block"}
+    assert kube.asked == [(CLASSES.plural, "static")]
+
+
+def test_a_word_that_says_nothing_is_a_word() -> None:
+    room, _ = asker(Kube({"metadata": meta("default", annotations={names.DRAIN_POLICY: ""})}))
+    room.begin()
+    assert asyncio.run(room.policies(HELD)) == {"default": ""}

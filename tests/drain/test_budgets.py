@@ -1,6 +1,6 @@
 """Disruption budgets, as the API server will apply them when these pods are evicted one after the other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from sidecar.drain.assessment import BudgetFall
 from sidecar.drain.budgets import Weighed, weigh
+from sidecar.kube import api
 from sidecar.model.nodes import Budget, Pod
+from sidecar.model.objects import Json
 from sidecar.model.topology import Requirement
+from sidecar.simulation.cluster import Cluster, Refused
 from tests.drain import samples
+from tests.simulation.cluster_tools import new_cluster
 
 PODS = tuple(samples.pod(f"db-{n}") for n in range(3))
 NAMES = tuple(pod.full_name for pod in PODS)
@@ -78,6 +82,110 @@ def test_what_the_server_has_not_counted_is_not_known() -> None:
     found = weighed(samples.budget(allowed=0, observed=False))
     assert found.uncounted == dict.fromkeys(NAMES, "apps/db") and found.blocked == {} and found.falls == ()
 
+
+# --- pods that are not ready
+
+SICK = tuple(samples.pod(f"db-{n}", ready=n == 1) for n in range(3))
+
+
+def test_unready_pods_that_a_budget_frees_are_neither_refused_nor_charged() -> None:
+    found = weighed(samples.budget(allowed=1, frees_unready=True), pods=SICK)
+    assert (found.blocked, found.falls) == ({}, (BudgetFall("apps/db", 1, 1, ("apps/db-1",)),))
+    assert found.selecting == dict.fromkeys(NAMES, ("apps/db",))
+    spent = weighed(samples.budget(allowed=0, frees_unready=True), pods=SICK)
+    assert (spent.blocked, spent.falls) == ({"apps/db-1": "apps/db"}, (BudgetFall("apps/db", 0, 1, ("apps/db-1",)),))
+    assert weighed(samples.budget(allowed=1, frees_unready=True), pods=(SICK[0], SICK[2])).falls == ()
+
+
+def test_whether_an_unready_pod_is_freed_is_known_before_anything_is_counted() -> None:
+    assert weighed(samples.budget(observed=False, frees_unready=True), pods=SICK).uncounted == {"apps/db-1": "apps/db"}
+
+
+def test_unready_pods_that_a_budget_does_not_free_are_charged_like_others() -> None:
+    assert weighed(samples.budget(allowed=1), pods=SICK) == weighed(samples.budget(allowed=1))
+
+
+def test_two_budgets_of_which_each_would_free_a_pod_are_two_all_the_same() -> None:
+    found = weighed(samples.budget("a", frees_unready=True), samples.budget("z", frees_unready=True), pods=SICK)
+    assert found.doubled(SICK[0]) == ("apps/a", "apps/z")
+
+
+def budget_json(*, policy: object = None, **status: object) -> Json:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}, "unhealthyPodEvictionPolicy": policy}
+    return {"metadata": {"namespace": "apps", "name": "db", "generation": 1}, "spec": spec, "status": status}
+
+
+ENOUGH = {"currentHealthy": 2, "desiredHealthy": 2}
+
+
+@pytest.mark.parametrize(
+    ("obj", "frees"),
+    [
+        (budget_json(policy="AlwaysAllow"), True),
+        (budget_json(policy="AlwaysAllow", currentHealthy=0, desiredHealthy=2), True),
+        (budget_json(**ENOUGH), True),
+        (budget_json(policy="IfHealthyBudget", currentHealthy=3, desiredHealthy=2), True),
+        (budget_json(currentHealthy=1, desiredHealthy=2), False),
+        (budget_json(currentHealthy=2, desiredHealthy=0), False),
+        (budget_json(), False),
+        (budget_json() | {"spec": None, "status": None}, False),
+        pytest.param(budget_json(policy="OnSundays", **ENOUGH), False, id="a policy that is not known"),
+        pytest.param(budget_json(policy=["AlwaysAllow"], **ENOUGH), False, id="a policy of a wrong type"),
+        pytest.param(budget_json(currentHealthy="many", desiredHealthy=2), False, id="a number of a wrong type"),
+        pytest.param(budget_json(currentHealthy=2, desiredHealthy={}), False, id="another"),
+    ],
+)
+def test_what_a_budget_says_about_unready_pods(obj: Json, frees: bool) -> None:
+    assert Budget.of(obj).frees_unready is frees
+
+
+@pytest.mark.parametrize("garbage", [None, "many", "", [], {}, 0.5])
+def test_garbage_in_a_budgets_status_allows_nothing_and_hides_no_budget(garbage: object) -> None:
+    assert Budget.of(budget_json(observedGeneration=1, disruptionsAllowed=garbage)) == samples.budget(allowed=0)
+    assert not Budget.of(budget_json(observedGeneration=garbage, disruptionsAllowed=1)).observed
+
+
+POLICIES = st.sampled_from([None, "IfHealthyBudget", "AlwaysAllow"])
+FEW = st.integers(0, 3)
+STATUSES = st.fixed_dictionaries(
+    {"observedGeneration": st.integers(0, 1), "disruptionsAllowed": FEW, "currentHealthy": FEW, "desiredHealthy": FEW}
+)
+
+
+@given(POLICIES, STATUSES, st.lists(st.booleans(), min_size=1, max_size=4))
+def test_what_is_refused_is_what_the_simulated_server_refuses(policy: str | None, status: dict[str, int], ready: list[bool]) -> None:
+    cluster = new_cluster()
+    cluster.create(api.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apps"}})
+    cluster.create(api.BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"} | budget_json(policy=policy), namespace="apps")
+    set_status(cluster, api.BUDGETS, "db", status)
+    pods = [run(cluster, f"db-{number}", is_ready=is_ready) for number, is_ready in enumerate(ready)]
+    found = weighed(Budget.of(cluster.get(api.BUDGETS, "db", namespace="apps").obj), pods=pods, stranded=[pod.full_name for pod in pods])
+    assert {*found.blocked, *found.uncounted} == {pod.full_name for pod in pods if not evicted(cluster, pod.name)}
+
+
+def run(cluster: Cluster, name: str, *, is_ready: bool) -> Pod:
+    spec = {"nodeName": "n1", "containers": [{"name": "db", "image": "db"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "db"}}, "spec": spec}
+    cluster.create(api.PODS, pod, namespace="apps")
+    set_status(cluster, api.PODS, name, {"phase": "Running", "conditions": [{"type": "Ready", "status": str(is_ready)}]})
+    return Pod.of(cluster.get(api.PODS, name, namespace="apps").obj)
+
+
+def set_status(cluster: Cluster, kind: api.Resource, name: str, status: Mapping[str, object]) -> None:
+    cluster.patch(kind, name, {"status": status}, content_type=api.MERGE_PATCH, namespace="apps", subresource="status")
+
+
+def evicted(cluster: Cluster, name: str) -> bool:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "apps"}}
+    try:
+        cluster.post(api.PODS, name, "eviction", body, namespace="apps")
+    except Refused as refused:
+        assert refused.code == 429
+        return False
+    return True
+
+
+# --- which budgets a pod has
 
 VALUES = st.sampled_from(["a", "b", ""])
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), VALUES, max_size=2)

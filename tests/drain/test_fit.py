@@ -12,9 +12,10 @@ from sidecar.drain.assessment import Place
 from sidecar.drain.fit import places
 from sidecar.drain.snapshot import Snapshot, Surroundings
 from sidecar.drain.volumes import classify
+from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, Toleration
 from sidecar.model.objects import CapacityRecord, Class, Volume
-from sidecar.model.topology import Requirement, Term
+from sidecar.model.topology import Requirement, Term, terms_of
 from tests.drain import samples
 from tests.drain.samples import GIB, KEY
 
@@ -64,6 +65,8 @@ def test_the_greatest_goes_first_and_the_first_node_that_has_room_takes_it() -> 
         (replace(N2, deleting=True), "deleted"),
         (replace(N2, taints=(samples.taint("csi-node-sidecar.io/evacuate", "retire"),)), "csi-node-sidecar.io/evacuate=retire"),
         (replace(N2, taints=(samples.taint("karpenter.sh/disrupted"),)), "karpenter.sh/disrupted"),
+        (replace(N2, annotations={names.DRAIN_INTENT: "retire"}), f"emptied itself (annotation {names.DRAIN_INTENT}='retire')"),
+        (replace(N2, annotations={names.DRAIN_INTENT: f" \n{'x' * 50}"}), f"{names.DRAIN_INTENT}='{'x' * 40}')"),
         (replace(N2, taints=(samples.taint("dedicated", "gpu"),)), "dedicated=gpu:NoSchedule"),
         (replace(N2, labels={"zone": "a"}), "no capacity is published"),
     ],
@@ -74,14 +77,20 @@ def test_nodes_that_do_not_come_into_question_say_why(node: Node, why: str) -> N
     assert (place.node, place.shortfall, name) == ("", 0, "n2") and why in said
 
 
-def test_a_mild_taint_keeps_nothing_away() -> None:
-    mild = replace(N2, taints=(samples.taint("old", effect="PreferNoSchedule"),))
-    assert only(idle(), nodes=[mild], capacities=[samples.record("n2")]).node == "n2"
+@pytest.mark.parametrize(
+    "changes", [{"taints": (samples.taint("old", effect="PreferNoSchedule"),)}, {"annotations": {names.DRAIN_INTENT: " "}}], ids=str
+)
+def test_a_mild_taint_and_a_blank_intent_keep_nothing_away(changes: dict[str, Any]) -> None:
+    assert only(idle(), nodes=[replace(N2, **changes)], capacities=[samples.record("n2")]).node == "n2"
 
 
 TAINTED = replace(N2, taints=(samples.taint("dedicated", "db"),))
 LABELLED = replace(N2, labels={**N2.labels, "disk": "nvme"})
 WANTS_NVME = (Term((Requirement("disk", "In", ("nvme",)),)),)
+
+
+def by_name(*nodes: str) -> tuple[Term, ...]:
+    return terms_of({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": list(nodes)}]}]})
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,8 @@ WANTS_NVME = (Term((Requirement("disk", "In", ("nvme",)),)),)
         ({"affinity": WANTS_NVME}, N2, False),
         ({"affinity": WANTS_NVME}, LABELLED, True),
         ({"affinity": (Term((), has_fields=True), *WANTS_NVME)}, LABELLED, True),
+        ({"affinity": by_name("n2")}, N2, True),
+        ({"affinity": by_name("n3")}, N2, False),
         ({"affinity": ()}, LABELLED, False),
     ],
 )
@@ -108,6 +119,55 @@ def test_of_two_pods_that_share_a_volume_both_are_asked_and_all_their_volumes_go
     volumes = [idle(0), idle(1), idle(2)]
     capacities = [samples.record("n2", 1000), samples.record("n3", 30)]
     assert found(*volumes, pods=pods, nodes=[TAINTED, N3], capacities=capacities) == (Place(("pv-0", "pv-1", "pv-2"), "n3", 0, ()),)
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        ("Block", "Block"),
+        ("AllowIdle", "AllowIdle"),
+        ("Foo", "Block"),
+        (None, "AllowIdle (reboot) and Block (retire)"),
+        ("Ignore", ""),
+        ("Migrate", ""),
+    ],
+)
+def test_a_volume_that_stays_keeps_its_pod_and_the_pod_keeps_the_others(policy: str | None, named: str) -> None:
+    pods = [samples.pod("db-0", "data-0", "data-1")]
+    place = found(idle(0), samples.volume("pv-1", "data-1", policy=policy), pods=pods, capacities=[samples.record("n2")])[0]
+    excluded = (("pv-1", f"it stays by its policy {named}, and pod apps/db-0 with it"),) if named else ()
+    assert (place.node, place.shortfall, place.excluded) == ("" if named else "n2", 0, excluded)
+
+
+def test_what_a_pod_keeps_here_is_its_whole_group_and_takes_no_room_from_others() -> None:
+    kept = samples.volume("pv-9", "data-9", policy="Block")
+    pods = [samples.pod("a", "data-0", "data-1"), samples.pod("b", "data-1", "data-9"), samples.pod("c", "data-1", "data-9")]
+    placed = found(idle(0, 60), idle(1, 30), idle(2, 50), kept, pods=pods, capacities=[samples.record("n2")])
+    why = (("pv-9", "it stays by its policy Block, and pod apps/b with it"),)
+    assert placed == (Place(("pv-0", "pv-1"), "", 0, why), Place(("pv-2",), "n2", 0, ()))
+
+
+@pytest.mark.parametrize("changes", [{"static": True}, {"owner": samples.owner("DaemonSet", "agent")}], ids=str)
+def test_a_pod_that_nobody_evicts_keeps_nothing_here(changes: dict[str, Any]) -> None:
+    kept = samples.volume("pv-1", "data-1", policy="Block")
+    pods = [samples.pod("agent-0", "data-0", "data-1", **changes), samples.pod("db-0", "data-0")]
+    assert only(idle(), kept, pods=pods, capacities=[samples.record("n2")]).node == "n2"
+    evicted = [*pods, samples.pod("db-1", "data-0", "data-1")]
+    assert only(idle(), kept, pods=evicted, capacities=[samples.record("n2")]).excluded[0][1].endswith("pod apps/db-1 with it")
+
+
+def test_what_goes_with_its_pod_or_is_used_by_nobody_keeps_nothing_here() -> None:
+    unused, released = samples.volume("pv-1", "data-1", policy="Block"), samples.volume("pv-2", "data-2", policy="Block", phase="Released")
+    other = samples.volume("pv-3", "data-3", policy="Block")
+    pods = [samples.pod("db-0", "data-0", "data-2"), samples.pod("db-1", "data-3")]
+    assert only(idle(), unused, released, other, pods=pods, capacities=[samples.record("n2")]).node == "n2"
+
+
+def test_not_more_than_ten_volumes_that_stay_are_named() -> None:
+    numbers = range(10, 30)
+    staying = [samples.volume(f"pv-{number}", f"data-{number}", policy="Block") for number in numbers]
+    pods = [samples.pod("db-0", "data-0", *(f"data-{number}" for number in numbers))]
+    assert [name for name, _ in only(idle(), *reversed(staying), pods=pods).excluded] == [f"pv-{number}" for number in range(10, 20)]
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,16 @@ class Lists:
     objects: dict[str, list[Json]] = field(default_factory=dict)
     broken: dict[str, ApiError] = field(default_factory=dict)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
+    later: dict[tuple[str, str], Json | ApiError] = field(default_factory=dict)
+    """What is answered to who asks for it by name, and was in no list."""
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         self._look(resource, name, "")
+        answer = self.later.get((resource.plural, name))
+        if isinstance(answer, ApiError):
+            raise answer
+        if answer is not None:
+            return answer
         for obj in self.objects.get(resource.plural, ()):
             if obj["metadata"]["name"] == name:
                 return obj
@@ -186,3 +193,63 @@ def test_a_verdict_can_do_without_knowing_where_volumes_could_go() -> None:
     picture = look(kube)
     assert (picture.capacities, picture.ignorance) == (None, ())
     assert snapshot_of(picture, DRIVER).surroundings is None
+
+
+def lost(name: str) -> Json:
+    return claim(name, selected="n1", volume_name="pv-gone")
+
+
+def test_a_claim_whose_volume_is_gone_leaves_nothing_unknown() -> None:
+    """It says so for ever, and nobody could ever retire its node."""
+    kube = cluster()
+    kube.objects["persistentvolumeclaims"].append(lost("lost"))
+    assert look(kube).ignorance == ()
+
+
+@pytest.mark.parametrize("error", [None, Forbidden("no", status=403)])
+def test_a_volume_that_came_to_be_listed_too_late_is_unknown(error: ApiError | None) -> None:
+    kube = cluster()
+    kube.objects["persistentvolumeclaims"].append(lost("late"))
+    kube.later[("persistentvolumes", "pv-gone")] = error or volume("pv-gone", "n1", claim="late")
+    (told,) = look(kube).ignorance
+    assert "pv-gone" in told
+
+
+def test_what_the_namespace_of_a_claim_that_is_gone_says_counts() -> None:
+    kube = cluster()
+    kube.objects["persistentvolumeclaims"] = []
+    assert look(kube).namespace_policies == {"default": "Ignore"}
+
+
+def test_a_namespace_that_is_gone_leaves_nothing_unknown() -> None:
+    kube = cluster()
+    kube.objects["namespaces"] = []
+    assert (look(kube).namespace_policies, look(kube).ignorance) == ({}, ())
+
+
+def test_the_class_of_a_volume_that_people_made_counts_whatever_it_says_of_a_provisioner() -> None:
+    kube = cluster()
+    kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "static"
+    kube.objects["storageclasses"].append({"metadata": meta("static"), "provisioner": "kubernetes.io/no-provisioner"})
+    kube.objects["storageclasses"].append({"metadata": meta("unused"), "provisioner": "kubernetes.io/no-provisioner"})
+    assert set(snapshot_of(look(kube), DRIVER).classes) == {"fast", "static"}
+
+
+def test_a_volume_of_no_driver_is_counted_and_no_more() -> None:
+    kube = cluster()
+    local = volume("pv-local", "n1", claim="l")
+    local["spec"]["local"] = local["spec"].pop("csi") and {"path": "/mnt"}
+    kube.objects["persistentvolumes"].append(local)
+    picture = look(kube)
+    assert (picture.foreign, picture.all_drivers()) == (1, (DRIVER, OTHER))
+
+
+def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
+    """People take labels off nodes; what they made themselves does not say where it was made."""
+    kube = cluster()
+    kube.objects["nodes"][0]["metadata"]["labels"] = {}
+    picture = look(kube)
+    assert picture.doubtful[DRIVER] == ("pv-1",)
+    (told,) = snapshot_of(picture, DRIVER).ignorance
+    assert "pv-1" in told and "lacks labels" in told
+    assert snapshot_of(picture, "third.example").ignorance == ()

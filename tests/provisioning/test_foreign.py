@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecar.model import names
 from sidecar.model.objects import is_source_that_leaves, selected_node
 from sidecar.provisioning.foreign import is_foreign_claim, is_foreign_volume
-from sidecar.provisioning.volume_rules import concerns_us
+from sidecar.provisioning.volume_rules import concerns_us, may_lie_here
 from tests import samples
 
 HERE = samples.here()
@@ -61,7 +61,7 @@ def test_a_claim_that_is_foreign_has_another_node_and_is_no_source(
         st.lists(
             st.fixed_dictionaries(
                 {
-                    "key": st.sampled_from([samples.KEY, "another"]),
+                    "key": st.sampled_from([samples.KEY, "another", names.HOSTNAME]),
                     "operator": st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
                     "values": st.lists(st.sampled_from([NODE, "other", "third"]), max_size=2),
                 }
@@ -80,7 +80,7 @@ def test_a_volume_that_is_foreign_does_not_lie_here(terms: list[Any], placed: bo
     if placed:
         obj["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}
     if is_foreign_volume(as_line(obj), HERE):
-        assert not concerns_us(HERE, obj)
+        assert not concerns_us(HERE, obj) and not may_lie_here(HERE, obj, "")
 
 
 def test_the_usual_ones_pass_by() -> None:
