@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 from sidecar import __version__
 from sidecar.config import Parsed, Refused, ShowHelp, UsageError, help_text, parse
+from sidecar.flags import closest
 
 PROGRAM = "csi-node-sidecar"
 
+COMMANDS = ("run", "explain", "uninstall", "simulate", "version")
 VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
   explain pvc NS/NAME      say what this program would do with a claim, and why; writes nothing
@@ -47,8 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _simulate(words)
             case "version":
                 return _version()
+            case "":
+                return _run([verb, *words])  # as an empty value in a template makes it
+            case _ if any(word.startswith("-") for word in words):
+                return _run_all_the_same(verb, words)
             case _:
-                return _say(f"{PROGRAM}: unknown command {verb!r}; run `{PROGRAM} --help`", 2)
+                raise UsageError([_unknown(verb)])
     except UsageError as error:
         return _say("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), f"Run `{PROGRAM} --help` for all flags."]), 2)
     except Refused as error:
@@ -71,6 +77,20 @@ def _run(words: Sequence[str]) -> int:
             return process.run(config, warnings)
         case _:
             return _version()
+
+
+def _run_all_the_same(verb: str, words: Sequence[str]) -> int:
+    """Upstream ignores a word too many. It is named if nothing comes of the rest: perhaps a command was meant."""
+    try:
+        return _run([verb, *words])
+    except (UsageError, Refused):
+        _say(f"{PROGRAM}: {_unknown(verb)}", 2)
+        raise
+
+
+def _unknown(verb: str) -> str:
+    meant = closest(verb, COMMANDS)
+    return f"unknown command {verb!r}; " + (f"did you mean {meant}?" if meant else f"known are {', '.join(COMMANDS)}")
 
 
 def _explain(words: list[str]) -> int:

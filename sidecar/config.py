@@ -69,9 +69,10 @@ GATES: Mapping[str, Gate] = MappingProxyType(
 # Each of these sets all gates of one stage that were not named themselves.
 _STAGES: Mapping[str, str] = MappingProxyType({"AllAlpha": "ALPHA", "AllBeta": "BETA"})
 # What external-provisioner's flag takes besides: the gates of the API server's library, which it links, and of its own frame.
-# None of them changes what a provisioner does.
+# None of them changes what a provisioner does. HonorPVReclaimPolicy was its own until it was always on; manifests still name it.
 # fmt: off
 _FOREIGN_GATES = frozenset({
+    "HonorPVReclaimPolicy",
     "ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions", "ReleaseLeaderElectionOnExit", "APIResponseCompression",
     "APIServerIdentity", "APIServerTracing", "APIServingWithRoutine", "AggregatedDiscoveryRemoveBetaType",
     "AllowParsingUserUIDFromCertAuth", "AllowUnsafeMalformedObjectDeletion", "AnonymousAuthConfigurableEndpoints",
@@ -284,6 +285,8 @@ def _ignored(name: str, kind: Kind, default: Any, why: str, field: str = "") -> 
 # What client-go makes of a zero.
 _USUAL_QPS = 5.0
 _USUAL_BURST = 10
+_NO_LIMIT = -1.0
+_SHORTEST_PAUSE = 0.001
 _RATE = f"0 means {_USUAL_QPS:g}, a negative number means no limit."
 _BURST = f"0 means {_USUAL_BURST}."
 _GATE_NAMES = ", ".join(f"{name} ({gate.stage}, default {show_bool(gate.default)})" for name, gate in GATES.items())
@@ -305,7 +308,7 @@ TABLE: tuple[Row, ...] = (
     _setting(PROVISIONING, "worker-threads", UINT, 100, "Claims, and likewise volumes to delete, that are worked on at the same time.",
              check=_more_than_zero("nobody would do any work")),
     _setting(PROVISIONING, "retry-interval-start", DURATION, 1.0, "Pause after the first failure; it doubles with each further one.",
-             check=_more_than_zero("failures would be retried without pause")),
+             check=_not_negative),
     _setting(PROVISIONING, "retry-interval-max", DURATION, 300.0, "Longest pause between two attempts.",
              check=_more_than_zero("failures would be retried without pause")),
     _setting(PROVISIONING, "volume-name-prefix", TEXT, "pvc", "Volumes are named <prefix>-<UID of the claim>.", check=_prefix_fault),
@@ -316,8 +319,7 @@ TABLE: tuple[Row, ...] = (
     _setting(PROVISIONING, "controller-publish-readonly", BOOL, False, "Mark volumes read-only whose claim asks for ReadOnlyMany alone."),
     _setting(PROVISIONING, "prevent-volume-mode-conversion", BOOL, True,
              "Keep a claim from changing the volume mode of the snapshot it is restored from."),
-    _setting(PROVISIONING, "cloning-protection-threads", UINT, 1, "Finalizers of cloned claims that are removed at the same time.",
-             check=_more_than_zero("cloned claims could never be deleted")),
+    _setting(PROVISIONING, "cloning-protection-threads", UINT, 1, "Finalizers of cloned claims that are removed at the same time."),
     _setting(PROVISIONING, "snapshot-orphan-sweep-interval", DURATION, 300.0,
              "How often to look for snapshots whose protection was left behind; 0 turns the search off.", check=_not_negative),
     _setting(PROVISIONING, "feature-gates", FEATURE_GATES, (),
@@ -335,10 +337,8 @@ TABLE: tuple[Row, ...] = (
     _setting(NODE, "strict-topology", BOOL, False, "Late binding: ask the driver for the topology of the selected node alone."),
     _setting(NODE, "immediate-topology", BOOL, True, "Has no effect on a node, which provisions only claims that have selected it."),
     _setting(CAPACITY, "enable-capacity", BOOL, False, "Publish the driver's free capacity as CSIStorageCapacity objects."),
-    _setting(CAPACITY, "capacity-threads", UINT, 1, "CSIStorageCapacity objects that are worked on at the same time.",
-             check=_more_than_zero("nobody would publish any capacity")),
-    _setting(CAPACITY, "capacity-poll-interval", DURATION, 60.0, "How often to ask the driver for all capacities.",
-             check=_more_than_zero("the driver would be asked without pause")),
+    _setting(CAPACITY, "capacity-threads", UINT, 1, "CSIStorageCapacity objects that are worked on at the same time."),
+    _setting(CAPACITY, "capacity-poll-interval", DURATION, 60.0, "How often to ask the driver for all capacities."),
     _setting(CAPACITY, "capacity-for-immediate-binding", BOOL, False, "Publish also for storage classes with immediate binding."),
     _setting(CAPACITY, "capacity-ownerref-level", INT, 1,
              "Owner of the CSIStorageCapacity objects: -1 nobody, 0 this pod, 1 its DaemonSet or StatefulSet, 2 that one's owner, ..."),
@@ -361,7 +361,8 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0 is no limit."),
     _setting(DRAIN, "drain-gate", BOOL, False, "Hold whoever drains this node until it may be retired. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the guard pod, which does nothing. Required by --drain-gate."),
-    _setting(DRAIN, "drain-autoscaler-annotations", BOOL, False, "Keep autoscalers from removing this node while it holds last copies."),
+    _setting(DRAIN, "drain-autoscaler-annotations", BOOL, False,
+             "Keep autoscalers from removing this node while it holds last copies. Needs --drain-report."),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "", "host:port of /metrics, /healthz, /readyz and /debug/...; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
     _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics.", check=_metrics_path_fault),
@@ -601,8 +602,15 @@ def _settle(values: dict[str, Any]) -> list[str]:
     values["feature_gates"], gate_warnings = _resolve_gates(values["feature_gates"])
     warnings += gate_warnings
     for client in ("kube_api", "kube_api_capacity"):
-        values[f"{client}_qps"] = values[f"{client}_qps"] or _USUAL_QPS
+        qps = values[f"{client}_qps"] or _USUAL_QPS
+        values[f"{client}_qps"] = _NO_LIMIT if qps == float("inf") else qps
         values[f"{client}_burst"] = values[f"{client}_burst"] or _USUAL_BURST
+    if values["retry_interval_start"] == 0:
+        warnings.append(f"{_assignment('retry_interval_start', values)}: taken as {show_duration(_SHORTEST_PAUSE)}, which doubles")
+        values["retry_interval_start"] = _SHORTEST_PAUSE
+    if values["cloning_protection_threads"] == 0:
+        warnings.append(f"{_assignment('cloning_protection_threads', values)}: taken as 1, or cloned claims could never be deleted")
+        values["cloning_protection_threads"] = 1
     for first, limit, what in (
         ("retry_interval_start", "retry_interval_max", "every retry waits"),
         ("node_deployment_base_delay", "node_deployment_max_delay", "every bid waits at most"),
@@ -615,7 +623,14 @@ def _settle(values: dict[str, Any]) -> list[str]:
     if values["capacity_ownerref_level"] < -1:
         warnings.append(f"{_assignment('capacity_ownerref_level', values)}: taken as -1, the objects get no owner")
         values["capacity_ownerref_level"] = -1
-    return warnings
+    return warnings + list(_idle_drain_flags(values))
+
+
+def _idle_drain_flags(values: Mapping[str, Any]) -> Iterator[str]:
+    if values["node_drain_policy"] == EVACUATE and not values["drain_report"]:
+        yield f"{_assignment('node_drain_policy', values)}: works as {NO_SCHEDULE}, for nothing is evacuated without --drain-report; add it"
+    if values["evacuation_expiry"] == OVERRIDE and not values["evacuation_deadline"]:
+        yield f"{_assignment('evacuation_expiry', values)}: has no effect without a deadline; set --evacuation-deadline"
 
 
 def _assignment(name: str, values: Mapping[str, Any]) -> str:
@@ -655,6 +670,11 @@ def _contradictions(config: Config) -> Iterator[str]:
 
 
 def _capacity_faults(config: Config) -> Iterator[str]:
+    if config.capacity_threads == 0:
+        yield "--capacity-threads=0: must be more than zero: nobody would publish any capacity"
+    if config.capacity_poll_interval <= 0:
+        poll = show_duration(config.capacity_poll_interval)
+        yield f"--capacity-poll-interval={poll}: must be more than zero: the driver would be asked without pause"
     if not config.namespace:
         yield (
             "NAMESPACE is not set: --enable-capacity needs it, for CSIStorageCapacity objects live in a namespace; set it in the pod's "
@@ -670,6 +690,8 @@ def _capacity_faults(config: Config) -> Iterator[str]:
 def _drain_faults(config: Config) -> Iterator[str]:
     if config.drain_gate and not config.drain_report:
         yield "--drain-gate needs --drain-report: without an assessment nobody could say when the gate may open; add it"
+    if config.drain_autoscaler_annotations and not config.drain_report:
+        yield "--drain-autoscaler-annotations needs --drain-report: without an assessment nobody knows of last copies; add it"
     if config.drain_gate and not config.drain_gate_image:
         yield "--drain-gate-image is not set: --drain-gate needs it, for the gate is a pod; name an image that does nothing, such as pause"
     if config.namespace:

@@ -4,7 +4,6 @@ Which flags exist, what they default to and what contradicts what is `sidecar.co
 Every reader takes the text and returns the value, or raises UsageError and nothing else.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +39,8 @@ def quoted(text: str) -> str:
 
 def closest(word: str, known: Iterable[str]) -> str:
     """The known word that was most likely meant, or nothing."""
+    import difflib  # for a line that is wrong; no program that runs has it in memory
+
     spellings = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), spellings, n=1, cutoff=0.4)
     return spellings[found[0]] if found else ""
@@ -67,6 +68,7 @@ _INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
 _LEVEL_MAX = 2**31 - 1
 _FLOAT32_MAX = 3.4028234663852886e38
+_INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.ASCII | re.IGNORECASE)
 
 
 def read_bool(text: str) -> bool:
@@ -121,6 +123,8 @@ def read_level(text: str) -> int:
 
 def read_float(text: str) -> float:
     value = float("inf")
+    if infinite := _INFINITY.fullmatch(text):
+        return -value if infinite[1] == "-" else value
     if _DECIMAL_FLOAT.fullmatch(text):
         value = float(text)
     elif _HEX_FLOAT.fullmatch(text):
@@ -128,7 +132,7 @@ def read_float(text: str) -> float:
             value = float.fromhex(text.replace("_", ""))
         except OverflowError:
             pass  # said below, in the same words as for a decimal that is too large
-    else:  # Go would also read "inf" and "nan", which are no rate that anything could keep
+    else:  # Go would also read "nan", which is no rate that anything could keep
         raise UsageError([f"{quoted(text)} is not a number"])
     if abs(value) == float("inf"):
         raise UsageError([f"{quoted(text)} is out of range for a number"])
@@ -137,7 +141,7 @@ def read_float(text: str) -> float:
 
 def read_float32(text: str) -> float:
     value = read_float(text)
-    if abs(value) > _FLOAT32_MAX:
+    if _FLOAT32_MAX < abs(value) < float("inf"):
         raise UsageError([f"{quoted(text)} is out of range for a 32-bit number"])
     return value
 
@@ -208,21 +212,22 @@ def show_duration(seconds: float) -> str:
 
 # ---- listen addresses --------------------------------------------------------------------------------------------
 
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s:/\[\]]*)):([0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s:/\[\]]*)):([0-9]{1,5}|https?)", re.ASCII)
+_PORTS = {"http": 80, "https": 443}
 
 
 def split_address(text: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` (every interface: an empty host) or `[IPv6]:port`."""
     match = _ADDRESS.fullmatch(text)
-    if match is None or int(match[3]) > 65535:
+    port = _PORTS.get(match[3]) or int(match[3]) if match else -1
+    if match is None or port > 65535:
         raise UsageError([f'{quoted(text)} is not host:port; write ":8080", "127.0.0.1:8080" or "[::1]:8080" with a port from 0 to 65535'])
-    return match[1] or match[2] or "", int(match[3])
+    return match[1] or match[2] or "", port
 
 
 def read_address(text: str) -> str:
-    if text:
-        split_address(text)
-    return text
+    """The same address, with its port as a number."""
+    return f"{text.rpartition(':')[0]}:{split_address(text)[1]}" if text else ""
 
 
 BOOL = Kind("", read_bool, show_bool, bare="true")

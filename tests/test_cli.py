@@ -42,9 +42,41 @@ def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str
     assert "--node-deployment" in err and "Traceback" not in err
 
 
-def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve"]) == 2
-    assert "'serve'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["explan"], "'explan'; did you mean explain?"),
+        (["explan", "pvc", "a/b", "-o", "json"], "'explan'; did you mean explain?"),
+        (["unistall", "--driver=d"], "'unistall'; did you mean uninstall?"),
+        (["serve"], "'serve'; known are run, explain,"),
+    ],
+)
+def test_an_unknown_command_is_named_and_the_closest_one(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_a_command_is_also_meant_where_its_flags_are_those_of_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explan", "node", "n1", "--kubeconfig=/x"]) == 1
+    assert "'explan'; did you mean explain?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stray", [[""], ["stray"], ["stray", "another"]])
+def test_words_too_many_ahead_of_flags_are_warned_about_and_the_flags_are_read(
+    stray: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NODE_NAME", "n")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main([*stray, "--csi-address=/csi/csi.sock", "--node-deployment"]) == 1
+    err = capfd.readouterr().err
+    assert err.count("this program takes no arguments besides flags") == len(stray) and "--kubeconfig" in err
+    assert "unknown command" not in err
+    assert main([*stray, "--version"]) == 0
+
+
+def test_an_empty_word_alone_is_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([""]) == 1
+    assert "--node-deployment is missing" in capsys.readouterr().err
 
 
 def test_all_faults_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:

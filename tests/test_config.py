@@ -157,7 +157,12 @@ SPECIAL = {
     "drain-default-policy": "AllowIdle",
     "evacuation-expiry": "Override",
 }
-NEEDS = {"drain-gate": ["--drain-report", "--drain-gate-image=pause"]}
+NEEDS = {
+    "drain-gate": ["--drain-report", "--drain-gate-image=pause"],
+    "drain-autoscaler-annotations": ["--drain-report"],
+    "node-drain-policy": ["--drain-report"],
+    "evacuation-expiry": ["--evacuation-deadline=10m"],
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(FLAGS) - {"help", "version"}))
@@ -269,7 +274,7 @@ VALUES = {
 @given(st.data())
 def test_any_line_of_known_flags_reads_back(data):
     untouched = {"volume-name-prefix", "retry-interval-start", "node-deployment-base-delay"}
-    untouched |= {"node-deployment", "enable-capacity", "drain-gate"}  # which need others
+    untouched |= {"node-deployment", "enable-capacity", "drain-gate", "drain-autoscaler-annotations"}  # which need others
     rows = data.draw(st.lists(st.sampled_from([row for row in FREE if row.name not in untouched]), unique_by=lambda row: row.name))
     argv: list[str] = []
     wanted = {}
@@ -300,19 +305,14 @@ UNWORKABLE = [
     ("--enable-capacity --capacity-ownerref-level=-1", "NAMESPACE is not set: --enable-capacity needs it"),
     ("--timeout=0s", "--timeout=0s: must be more than zero"),
     ("--timeout=-1s", "--timeout=-1s: must be more than zero"),
-    ("--retry-interval-start=0", "--retry-interval-start=0s: must be more than zero"),
-    ("--retry-interval-start=-1s", "--retry-interval-start=-1s: must be more than zero"),
+    ("--retry-interval-start=-1s", "--retry-interval-start=-1s: must not be negative"),
     ("--retry-interval-max=0", "--retry-interval-max=0s: must be more than zero"),
     ("--retry-interval-max=-1s", "--retry-interval-max=-1s: must be more than zero"),
-    ("--capacity-poll-interval=0", "--capacity-poll-interval=0s: must be more than zero"),
-    ("--capacity-poll-interval=-1m", "--capacity-poll-interval=-1m0s: must be more than zero"),
     ("--node-deployment-base-delay=-20s", "--node-deployment-base-delay=-20s: must not be negative"),
     ("--node-deployment-max-delay=-1s", "--node-deployment-max-delay=-1s: must not be negative"),
     ("--snapshot-orphan-sweep-interval=-5m", "--snapshot-orphan-sweep-interval=-5m0s: must not be negative"),
     ("--shutdown-timeout=-1s", "--shutdown-timeout=-1s: must not be negative"),
     ("--worker-threads=0", "--worker-threads=0: must be more than zero"),
-    ("--capacity-threads=0", "--capacity-threads=0: must be more than zero"),
-    ("--cloning-protection-threads=0", "--cloning-protection-threads=0: must be more than zero"),
     ("--volume-name-uuid-length=0", "--volume-name-uuid-length=0: without any of the claim's UID"),
     ("--volume-name-uuid-length=33", "--volume-name-uuid-length=33: a UID has 32 digits"),
     ("--volume-name-uuid-length=-2", "--volume-name-uuid-length=-2: a UID has 32 digits"),
@@ -324,6 +324,7 @@ UNWORKABLE = [
     ("--kube-api-burst=-1", "--kube-api-burst=-1: no request could ever be sent"),
     ("--kube-api-capacity-burst=-1", "--kube-api-capacity-burst=-1: no request could ever be sent"),
     ("--evacuation-deadline=-1s", "--evacuation-deadline=-1s: must not be negative"),
+    ("--drain-autoscaler-annotations", "--drain-autoscaler-annotations needs --drain-report"),
     ("--node-drain-policy=Evacuate", "NAMESPACE is not set: --node-drain-policy=Evacuate needs it"),
     ("--node-drain-policy=NoSchedule", "NAMESPACE is not set: --node-drain-policy=NoSchedule needs it"),
     ("--metrics-path=metrics", "--metrics-path=metrics: an HTTP path begins with '/'"),
@@ -348,6 +349,13 @@ def test_a_gate_needs_what_tells_when_it_opens_and_what_it_is_made_of():
     (fault,) = faults("--node-deployment", *gate)
     assert fault.startswith("NAMESPACE is not set: --drain-gate needs it")
     assert parsed(*gate, environ=POD).config.drain_gate
+
+
+@pytest.mark.parametrize("argument", ["--capacity-threads=0", "--capacity-poll-interval=0s", "--capacity-poll-interval=-1m0s"])
+def test_what_would_keep_capacity_from_being_published_matters_only_where_it_is(argument):
+    (fault,) = faults("--node-deployment", "--enable-capacity", argument, environ=POD)
+    assert fault.startswith(f"{argument}: must be more than zero")
+    assert parsed(argument).warnings == ()
 
 
 def test_a_drop_in_decides_nothing_about_drains():
@@ -398,9 +406,9 @@ def test_a_missing_pod_name_matters_only_where_the_pod_leads_to_the_owner():
 
 def test_all_faults_at_once():
     everything = (
-        "--metrics-address=:1 --http-endpoint=:2 --enable-capacity --timeout=0 --retry-interval-start=0 --retry-interval-max=-1s "
+        "--metrics-address=:1 --http-endpoint=:2 --enable-capacity --timeout=0 --retry-interval-start=-1s --retry-interval-max=-1s "
         "--capacity-poll-interval=0 --node-deployment-base-delay=-1s --node-deployment-max-delay=-1s --snapshot-orphan-sweep-interval=-1s "
-        "--shutdown-timeout=-1s --worker-threads=0 --capacity-threads=0 --cloning-protection-threads=0 --volume-name-uuid-length=40 "
+        "--shutdown-timeout=-1s --worker-threads=0 --capacity-threads=0 --drain-autoscaler-annotations --volume-name-uuid-length=40 "
         "--volume-name-prefix= --csi-address=dns:///x --kube-api-burst=-1 --kube-api-capacity-burst=-1 --metrics-path=m"
     )
     found = faults(*everything.split(), environ={})
@@ -445,6 +453,34 @@ def test_rates_follow_client_go(client):
     assert getattr(told, f"{field}_qps") < 0
 
 
+@pytest.mark.parametrize("client", ["kube-api", "kube-api-capacity"])
+def test_an_infinite_rate_is_none(client):
+    result = parsed(f"--{client}-qps=inf", f"--{client}-burst=-1")
+    assert getattr(result.config, f"{client}-qps".replace("-", "_")) == -1 and result.warnings == ()
+
+
+def test_a_pause_of_nothing_is_the_shortest_one_with_a_warning():
+    result = parsed("--retry-interval-start=0")
+    assert result.warnings == ("--retry-interval-start=0s: taken as 1ms, which doubles",)
+    assert result.config.retry_interval_start == 0.001
+    assert parsed("--retry-interval-start=0", "--retry-interval-max=1us").config.retry_interval_start == 1e-6
+
+
+def test_clones_are_looked_after_however_many_threads_there_are():
+    result = parsed("--cloning-protection-threads=0")
+    assert result.warnings == ("--cloning-protection-threads=0: taken as 1, or cloned claims could never be deleted",)
+    assert result.config.cloning_protection_threads == 1
+
+
+def test_drain_flags_that_do_nothing_alone_are_warned_about():
+    result = parsed("--node-drain-policy=Evacuate", "--evacuation-expiry=Override", environ=POD)
+    assert result.warnings == (
+        "--node-drain-policy=Evacuate: works as NoSchedule, for nothing is evacuated without --drain-report; add it",
+        "--evacuation-expiry=Override: has no effect without a deadline; set --evacuation-deadline",
+    )
+    assert parsed("--node-drain-policy=NoSchedule", environ=POD).warnings == ()
+
+
 def test_a_limit_below_its_start_wins_with_a_warning():
     result = parsed("--retry-interval-start=10s", "--retry-interval-max=5s", "--node-deployment-max-delay=5s")
     assert result.warnings == (
@@ -473,6 +509,7 @@ def test_one_listen_address_whichever_flag_gave_it():
     assert (old.config.http_address, old.config.http_listen) == ("[::1]:9090", ("::1", 9090))
     assert old.warnings == ("--metrics-address: deprecated, use --http-endpoint",)
     assert parsed("--metrics-address=", "--http-endpoint=:1").warnings == ()
+    assert parsed("--http-endpoint=localhost:http").config.http_address == "localhost:80"
 
 
 # ---- feature gates ----
@@ -508,7 +545,16 @@ def test_settled_gates_warn(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["ReleaseLeaderElectionOnExit", "ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions", "WatchList", "KMSv1"]
+    "name",
+    [
+        "ReleaseLeaderElectionOnExit",
+        "ContextualLogging",
+        "LoggingAlphaOptions",
+        "LoggingBetaOptions",
+        "WatchList",
+        "KMSv1",
+        "HonorPVReclaimPolicy",
+    ],
 )
 def test_gates_that_mean_nothing_here_are_accepted_with_a_warning(name):
     result = parsed(f"--feature-gates={name}=true")

@@ -9,6 +9,7 @@ from sidecar.drain.words import Reason, Status
 from sidecar.explain.node import _as_json, _as_text, judge
 from sidecar.explain.question import NODE, read_question
 from sidecar.kube.errors import Forbidden
+from sidecar.model import names
 from tests.drain.test_gathering import DRIVER, OTHER, cluster, look, meta, node
 
 
@@ -102,3 +103,10 @@ def test_flags_may_stand_anywhere(words: list[str]) -> None:
 def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str]) -> None:
     with pytest.raises(UsageError, match="explain node NAME"):
         read_question(words, {})
+
+
+def test_what_is_wrong_with_a_nodes_marks_is_told() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["metadata"]["annotations"] = {names.DRAIN_INTENT: "retier"}
+    (judged,) = judge(look(kube), DRIVER, default_policy=None)
+    assert any("'retier'" in note for note in judged.notes)

@@ -11,6 +11,7 @@ from sidecar.drain.blockers import some
 from sidecar.drain.budgets import Weighed, weigh
 from sidecar.drain.ends import Outcome, outcome_of
 from sidecar.drain.fit import may_go, places
+from sidecar.drain.signals import read
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.volumes import Held, classify, counts_as_gone, stays
 from sidecar.drain.words import Intent, Policy, Reason, Status, VolumeClass
@@ -126,6 +127,8 @@ def _uncounted(users: _Users, weighed: Weighed) -> tuple[str, ...]:
 
 
 def _notes(snapshot: Snapshot, held: Sequence[Held], *, users: _Users, weighed: Weighed, gone: Sequence[Pod]) -> Iterable[str]:
+    if snapshot.node:
+        yield from read(snapshot.node, snapshot.driver, now=snapshot.now).notes
     if snapshot.node and snapshot.node.ready == nodes.FALSE:
         yield "the kubelet says that the node is not ready"
     yield from _about_volumes(held)

@@ -26,7 +26,7 @@ from sidecar.drain.report import Course, Extra, Gate, Slot, summary
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import Signals, State
 from sidecar.drain.snapshot import Snapshot
-from sidecar.drain.standing import asked, standing
+from sidecar.drain.standing import asked, standing, without_node
 from sidecar.drain.turns import Turns
 from sidecar.drain.watched import NeverUsed, Watched, look
 from sidecar.drain.words import NOT_YET, End, Intent, Reason, Status
@@ -56,8 +56,13 @@ _CALM: Final = 5.0
 _MOMENT: Final = 2.0
 # What was refused is not tried more often than that, whatever changes.
 _REFUSED: Final = 10.0
+# A watch that lags shows the node as it was before this room's last write; for so long that is not believed.
+_LAG: Final = 30.0
 # However quiet it is, what is not watched may have changed.
 _USUAL: Final = 60.0
+_GATE: Final = "the gate"
+# As long as nobody has looked.
+_UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is looked at next")
 
 
 class DrainRoom:
@@ -92,6 +97,12 @@ class DrainRoom:
         self._standing: Standing = OPEN
         self._cordoned_since: float | None = None
         self._standing_again: float | None = None
+        self._uid = ""
+        """Of the Node that was seen last."""
+        self._problems: tuple[str, ...] = ()
+        self._written: Node | None = None
+        """As it was after this room's last write."""
+        self._believed_until = 0.0
         self._asker = Asker(kube, settings, watched, clock=clock)
         self._scribe = Scribe(kube, settings, clock=clock)
         self._turns = Turns(kube, settings, wall=wall)
@@ -115,9 +126,9 @@ class DrainRoom:
 
     def node_changed(self) -> None:
         """The watch shows another node. An uncordon counts at once."""
-        node = self._watched.nodes.get(self._settings.node)
+        node = self._node()
         if node is None:
-            self._stand(OPEN, None)
+            self._stand_without_node()
         else:
             self._signals = self._read(node)
             self._renew_standing(self._signals)
@@ -148,14 +159,15 @@ class DrainRoom:
 
     async def handle(self, key: str) -> float | None:
         self._last_look, self._failures, self._marked = self._clock(), {}, False
-        node = self._watched.nodes.get(key)
+        node = self._node()
         if node is None:
             # It is drained as far as anybody can be; what was made for it goes with it. Or nobody has heard of it yet.
-            self._stand(OPEN, None)
-            self._assessment = self._signals = None
+            self._stand_without_node()
+            self._assessment = self._signals = self._slot = None
             return None
         signals = self._signals = self._read(node)
         self._renew_standing(signals)
+        self._tell_problems(signals)
         if self._settings.judges:
             again = await self._judge(node, signals)
         else:
@@ -172,7 +184,7 @@ class DrainRoom:
             await self._try("the turn to be evacuated", self._turns.turn(node, wanted=False))
         if self._guard.may_stand:
             gate = self._guard.guard(node, signals, drain=Status.UNKNOWN, retire=Status.UNKNOWN, overridden=False)
-            await self._try("the gate", gate)
+            await self._try(_GATE, gate)
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
         await self._mark(node, marks, protect=False)
         return self._standing_again
@@ -180,6 +192,7 @@ class DrainRoom:
     async def _judge(self, node: Node, signals: Signals) -> float | None:
         node, signals = await self._end_in_time(node, signals)
         await self._try("the report", self._scribe.recall(node))
+        signals = evacuation.believed(self._evacuation_view(signals, drain=_UNSEEN, retire=_UNSEEN))
         assessment = await self._assess(node, signals)
         decision = await self._course(node, signals, assessment)
         assessment = evacuation.told(assessment, intent=signals.intent, state=signals.state, slot=self._slot)
@@ -187,7 +200,7 @@ class DrainRoom:
         if self._settings.gate or self._guard.may_stand:
             drain, retire = assessment.drain.status, assessment.retire.status
             gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=self._is_overridden(signals))
-            if (decided := await self._try("the gate", gate)) is not None:
+            if (decided := await self._try(_GATE, gate)) is not None:
                 self._tell_gate(node, decided)
             if self._guard.sign.failure:
                 self._failures["the lease of the gate"] = self._guard.sign.failure
@@ -208,8 +221,7 @@ class DrainRoom:
 
     async def _end_in_time(self, node: Node, signals: Signals) -> tuple[Node, Signals]:
         """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time."""
-        unknown = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is looked at next")
-        decision = evacuation.decide(self._evacuation_view(signals, drain=unknown, retire=unknown))
+        decision = evacuation.decide(self._evacuation_view(signals, drain=_UNSEEN, retire=_UNSEEN))
         if isinstance(decision, Expire | Override):
             marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
             if (after := await self._mark(node, marks)) is not None:
@@ -222,6 +234,7 @@ class DrainRoom:
         after = await self._try("marks on the node", self._scribe.write_marks(node, marks, protect=protect))
         if after is not None and after != node:
             self._watched.nodes.apply(Change(node.name, node, after))
+            self._written, self._believed_until = after, self._clock() + _LAG
             self._marked = True
         return after
 
@@ -244,6 +257,8 @@ class DrainRoom:
             self._slot = await self._try("the turn to be evacuated", self._turns.turn(node, wanted=evacuation.wants_slot(view)))
             if needed and self._slot is not None:
                 decision = evacuation.decide(replace(view, slot=self._slot))
+        else:
+            self._slot = None
         self._narrator.note(ROOM, node.uid, node.name, decision)
         return decision
 
@@ -279,8 +294,15 @@ class DrainRoom:
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
+    def _node(self) -> Node | None:
+        """As the watch shows it, or as this room has written it since."""
+        seen, written = self._watched.nodes.get(self._settings.node), self._written
+        if seen is None or written is None or seen.uid != written.uid or self._clock() > self._believed_until:
+            return seen
+        return written if seen.version < written.version else seen
+
     def _is_overridden(self, signals: Signals) -> bool:
-        """By people, or by the end of an evacuation that somebody asks for: the label alone may be anybody's."""
+        """By people, or by the end of an evacuation that somebody asks for; the label has been looked into (`evacuation.believed`)."""
         asks = asked(signals, policy=self._settings.policy, standing=self._standing)
         return bool(signals.override) or (signals.state is State.OVERRIDDEN and bool(asks))
 
@@ -318,7 +340,7 @@ class DrainRoom:
     # --- standing ---------------------------------------------------------------------------------------------------
 
     def _renew_standing(self, signals: Signals) -> None:
-        now = self._wall()
+        now, self._uid = self._wall(), signals.uid
         self._cordoned_since = (self._cordoned_since or now) if signals.cordoned else None
         found, until = standing(
             signals,
@@ -329,6 +351,11 @@ class DrainRoom:
             before=self._standing,
         )
         self._stand(found, None if until is None else self._clock() + until - now)
+
+    def _stand_without_node(self) -> None:
+        policy, zero = self._settings.policy, self._settings.zero_when_closed
+        self._cordoned_since = None
+        self._stand(without_node(self._standing, uid=self._uid, policy=policy, zero_when_closed=zero, now=self._wall()), None)
 
     def _stand(self, found: Standing, again: float | None) -> None:
         before, self._standing, self._standing_again = self._standing, found, again
@@ -352,11 +379,13 @@ class DrainRoom:
         )
 
     def _gate(self, signals: Signals) -> Gate:
-        """A gate whose guard does not run holds nobody."""
+        """A gate whose guard does not run holds nobody, and one that was refused is none."""
         ours = (names.GUARDED_NODE, signals.uid)
         guards = any(pod.ready and not pod.deleting_since and ours in pod.labels.items() for pod in self._watched.pods.values())
-        held = self._guard.held and guards
-        return Gate(True, held, "" if held == self._guard.held else "its guard pod is not ready, so it holds nobody yet")
+        if self._guard.held:
+            return Gate(True, guards, "" if guards else "its guard pod is not ready, so it holds nobody yet")
+        refused = self._failures.get(_GATE)
+        return Gate(True, False, f"it could not be read or written: {refused}" if refused else "")
 
     def _next_look(self, key: str) -> float:
         """When nothing is due and nothing changes. What is refused is tried again with back-off."""
@@ -376,6 +405,12 @@ class DrainRoom:
         except ApiError as error:
             self._failures[what] = str(error)
             return None
+
+    def _tell_problems(self, signals: Signals) -> None:
+        if signals.problems and signals.problems != self._problems:
+            fields = {"node": signals.node, "err": "; ".join(signals.problems)}
+            log.warning("Marks on the node are wrong or contradict each other", extra={"fields": fields})
+        self._problems = signals.problems
 
     def _tell_health(self) -> None:
         if not self._failures:

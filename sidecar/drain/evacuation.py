@@ -149,6 +149,14 @@ def wants_slot(view: EvacuationView) -> bool:
     return bool(view.asked) and view.signals.state in _AT_WORK
 
 
+def believed(view: EvacuationView) -> Signals:
+    """The label alone may be anybody's: a node is overridden only where the rule would do so again, and otherwise it waits."""
+    waiting = replace(view.signals, state=State.PENDING)
+    if view.signals.state is not State.OVERRIDDEN or isinstance(decide(replace(view, signals=waiting)), Override):
+        return view.signals
+    return waiting
+
+
 def state_after(decision: Decision, state: State | None) -> State | None:
     """What the label says when the decision has been carried out."""
     match decision:
@@ -212,14 +220,16 @@ def _begin(view: EvacuationView) -> Begin | Restart:
     return Begin(view.now, view.asked)
 
 
-def _end(view: EvacuationView, left: float) -> Rest | Succeed | Expire | Override | None:
-    """What ends it, if anything does. None of these needs more than the node's marks, but success."""
+def _end(view: EvacuationView, left: float) -> Rest | Begin | Succeed | Expire | Override | None:
+    """What ends it, if anything does. None of these needs more than the node's marks, but success and what comes after it."""
     state, verdict = view.signals.state, view.verdict
+    if state is State.SUCCESS:
+        return _after_success(view)
     if verdict.status is Status.TRUE:
-        return Rest(None, verdict.message) if state is State.SUCCESS else Succeed(verdict.message)
+        return Succeed(verdict.message)
     if view.signals.override:
         return _once(state, State.OVERRIDDEN, Override(f"{names.FORCE_DRAIN}: {view.signals.override} ({verdict.message})"))
-    if left > 0 or _rests_on(state, verdict):
+    if left > 0:
         return None
     late = f"it has taken longer than {view.allowed:g} s: {verdict.message}"
     if view.expiry is Expiry.OVERRIDE:
@@ -231,15 +241,19 @@ def _once(state: State | None, wanted: State, decision: Expire | Override) -> Re
     return Rest(None, decision.why) if state is wanted else decision
 
 
-def _rests_on(state: State | None, verdict: Verdict) -> bool:
-    """It has succeeded, and nothing is known to the contrary."""
-    return state is State.SUCCESS and verdict.status is Status.UNKNOWN
+def _after_success(view: EvacuationView) -> Rest | Begin:
+    """What blocks now is another course: neither the old start nor an override ends it before it has begun."""
+    match view.verdict.status:
+        case Status.TRUE:
+            return Rest(None, view.verdict.message)
+        case Status.UNKNOWN:
+            return Rest(None, f"it has succeeded, and what has come since is not known: {view.verdict.message}")
+        case Status.FALSE:
+            return Begin(view.now, f"it had succeeded, and now something blocks: {view.verdict.message}")
 
 
 def _course(view: EvacuationView, deadline: float | None) -> Decision:
     state, verdict, slot = view.signals.state, view.verdict, view.slot
-    if _rests_on(state, verdict):
-        return Rest(None, f"it has succeeded, and what has come since is not known: {verdict.message}")
     match slot:
         case slots.NoLimit() | slots.Hold() | slots.Renew():
             return Rest(deadline, verdict.message) if state is State.IN_PROGRESS else Proceed(verdict.message)

@@ -103,7 +103,7 @@ def decide(view: GateView) -> Decision:
     if staying != stored:
         return Rest("a former gate is still being deleted")
     pairs = ((view.budget, gate.budget), (view.deployment, gate.deployment))
-    if spoilt := tuple(have for have, want in pairs if have is not None and not _holds(have, want)):
+    if spoilt := tuple(have for have, want in pairs if have is not None and not _holds(have, want, view.post.node)):
         return Clear(spoilt, "somebody has changed the gate so that it would not hold")
     missing = tuple(want for have, want in pairs if have is None)
     return Build(missing, "something blocks") if missing else Rest("something blocks, and the gate stands")
@@ -132,9 +132,29 @@ def _why_open(view: GateView) -> str:
     return "nothing blocks" if view.verdict is Status.TRUE else ""
 
 
-def _holds(have: Mapping[str, Any], want: Json) -> bool:
-    """What makes it hold is as it was made. What the server adds, and another image, make no difference."""
-    return all(have["spec"].get(key) == want["spec"][key] for key in ("minAvailable", "selector", "replicas") if key in want["spec"])
+def _holds(have: Mapping[str, Any], want: Json, node: Node) -> bool:
+    """What makes it hold is as it was made. What others add, and another image, make no difference."""
+    as_made = all(have["spec"].get(key) == want["spec"][key] for key in ("minAvailable", "selector", "replicas") if key in want["spec"])
+    return as_made and ("template" not in want["spec"] or _stands_here(have["spec"]["template"]["spec"], node))
+
+
+def _stands_here(pod: Mapping[str, Any], node: Node) -> bool:
+    """The guard of this template can stand on the node and on no other. Lasting taints come and go, and it is not made anew for them."""
+    bound = pod.get("nodeName") in (None, "", node.name)
+    selected = (pod.get("nodeSelector") or {}).items() <= node.labels.items()
+    tolerated = pod.get("tolerations") or ()
+    return bound and selected and all(item in tolerated for item in _always_tolerated()) and _includes(pod.get("affinity"), _only_on(node))
+
+
+def _includes(have: object, want: object) -> bool:
+    """All that we wrote is there. A list is no longer than it was: one more term of an affinity would let the guard go elsewhere."""
+    match want, have:
+        case dict(), dict():
+            return all(_includes(have.get(key), value) for key, value in want.items())
+        case list(), list():
+            return len(have) == len(want) and all(map(_includes, have, want))
+        case _:
+            return have == want
 
 
 def _labels(post: Post) -> dict[str, str]:
@@ -170,10 +190,8 @@ def _deployment(post: Post) -> Json:
 
 
 def _pod(post: Post) -> Json:
-    # By the node's name as a field: no change of labels can move the guard to another node.
-    only_here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [post.node.name]}]}
     return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only_here]}}},
+        "affinity": _only_on(post.node),
         "tolerations": _tolerations(post.node),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -195,15 +213,26 @@ def _pod(post: Post) -> Json:
     }
 
 
+def _only_on(node: Node) -> Json:
+    # By the node's name as a field: no change of labels can move the guard to another node.
+    this = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}}}
+
+
 def _tolerations(node: Node) -> list[Json]:
     """What may be on the node when the guard is to start there: the cordon, our own taint, and what the node's operator put on it for good.
 
     Not what says that the node is unwell, and not what an autoscaler marks a node with that it empties: it passes over the pods
     that tolerate its mark, and would not be held.
     """
-    always = [{"key": key, "operator": "Exists"} for key in (names.CORDON_TAINT, names.EVACUATE_TAINT)]
     lasting = sorted((taint for taint in node.taints if _lasts(taint)), key=str)
-    return always + [{"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting]
+    return _always_tolerated() + [
+        {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting
+    ]
+
+
+def _always_tolerated() -> list[Json]:
+    return [{"key": key, "operator": "Exists"} for key in (names.CORDON_TAINT, names.EVACUATE_TAINT)]
 
 
 def _lasts(taint: Taint) -> bool:

@@ -130,7 +130,7 @@ def _claimed(node: Node, marker: str) -> set[str]:
     """Only keys of autoscalers: a marker that somebody edited cannot make us take away anything else."""
     try:
         keys = json.loads(node.annotations.get(marker, "[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return set()
     return {key for key in PROTECTING if key in keys} if isinstance(keys, list) else set()
 

@@ -13,7 +13,7 @@ from sidecar.drain import instants
 from sidecar.drain.assessment import Assessment
 from sidecar.drain.plain import as_json, named
 from sidecar.drain.stored import mapping, of_this_node, seconds, status_of, text
-from sidecar.drain.transitions import announced
+from sidecar.drain.transitions import about_marks, announced
 from sidecar.drain.words import Intent
 from sidecar.model import names
 from sidecar.model.objects import Json, Owner
@@ -183,7 +183,9 @@ def owner_patch(new: Json) -> Json:
 
 
 def _timeless(status: Json) -> Json:
-    return {key: value for key, value in status.items() if key not in ("observedAt", "notes")}
+    # What has been told of marks has to be remembered at once.
+    told = {"notes": about_marks(status.get("notes"))}
+    return {key: value for key, value in status.items() if key not in ("observedAt", "notes")} | told
 
 
 # --- on the node ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from sidecar.drain import instants
 from sidecar.drain.words import Intent
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
+from sidecar.observe.plain import clipped
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -45,6 +46,10 @@ class State(StrEnum):
     OVERRIDDEN = "Overridden"
 
 
+OF_MARKS: Final = "marks on the Node: "
+"""How a note of a judgement begins that tells of a problem."""
+# Characters of what somebody wrote, where it is quoted.
+_LONGEST: Final = 60
 # All that says an evacuation was begun here, or a closing noted.
 _ANCHORS: Final = (names.EVACUATION_STARTED_AT, names.CLOSED_AT)
 
@@ -82,6 +87,11 @@ class Signals:
     def override(self) -> str:
         """Why the node shall be let go regardless; empty: it shall not."""
         return "" if self.spent else self.force_drain
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The problems, as they stand among the notes of a judgement."""
+        return tuple(f"{OF_MARKS}{problem}" for problem in self.problems)
 
 
 def read(node: Node, driver: str, *, now: float) -> Signals:
@@ -129,7 +139,11 @@ def digest(force_drain: str) -> str:
 
 
 def _of_former_node(marked: str, uid: str) -> str:
-    return f"what was noted for a former node (uid {marked!r}) under this name is not applied" if marked and marked != uid else ""
+    return f"what was noted for a former node (uid {_quoted(marked)}) under this name is not applied" if marked and marked != uid else ""
+
+
+def _quoted(text: str) -> str:
+    return repr(clipped(text, _LONGEST))
 
 
 def _word(words: type[Word], text: str, key: str) -> tuple[Word | None, str]:
@@ -138,7 +152,7 @@ def _word(words: type[Word], text: str, key: str) -> tuple[Word | None, str]:
     try:
         return words(text), ""
     except ValueError:
-        return None, f"{key} says {text!r}, which is none of {', '.join(words)}"
+        return None, f"{key} says {_quoted(text)}, which is none of {', '.join(words)}"
 
 
 def _anchor(name: str, own: Mapping[str, str], now: float) -> tuple[float | None, str]:
@@ -147,8 +161,8 @@ def _anchor(name: str, own: Mapping[str, str], now: float) -> tuple[float | None
     if not text:
         return None, ""
     if at is None:
-        return None, f"{name} says {text!r}, which is no point in time"
-    return (None, f"{name} says {text}, which lies in the future") if at > now else (at, "")
+        return None, f"{name} says {_quoted(text)}, which is no point in time"
+    return (None, f"{name} says {clipped(text, _LONGEST)}, which lies in the future") if at > now else (at, "")
 
 
 def _intent(node: Node, evacuate: tuple[Taint, ...], annotation: Intent | None) -> tuple[Intent | None, Source, tuple[str, ...]]:
@@ -165,7 +179,7 @@ def _intent(node: Node, evacuate: tuple[Taint, ...], annotation: Intent | None) 
         said.append((Source.ANNOTATION, annotation, f"{names.DRAIN_INTENT}: {annotation}"))
     said += _of_programs(node)
     if noted and not annotation and said:
-        said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {noted!r}"))
+        said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {_quoted(noted)}"))
     return *_strictest(said), (*problems, *_contradictions(said))
 
 

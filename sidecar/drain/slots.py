@@ -7,6 +7,7 @@ lease: one of them is told that it exists already.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -169,9 +170,8 @@ def _keep(view: SlotsView, lease: Lease) -> Hold | Renew:
 
 def _queue(view: SlotsView) -> Take | WaitFor:
     held = {lease.name: lease for lease in _ours(view) if lease.holder and not _run_out(view, lease)}
-    slots = [names.evacuation_slot(index, view.driver) for index in range(view.limit)]
-    free = [name for name in slots if name not in held][: max(0, view.limit - len(held))]
     ahead = _ahead(view, {lease.holder for lease in held.values()})
+    free = _free(view, held, most=len(ahead) + 1)
     if len(ahead) < len(free):
         return _take(view, free[len(ahead)], "it is this node's turn")
     position = len(ahead) - len(free) + 1
@@ -181,6 +181,12 @@ def _queue(view: SlotsView) -> Take | WaitFor:
     holders = tuple(sorted(lease.node or lease.holder for lease in held.values()))
     until = since + position * _PATIENCE if free else view.now + _PATIENCE
     return WaitFor(position, holders, ahead, bool(free), until, _why(position, holders, ahead))
+
+
+def _free(view: SlotsView, held: Mapping[str, Lease], *, most: int) -> list[str]:
+    """The first of them: a limit may be larger than any list of names."""
+    slots = (names.evacuation_slot(index, view.driver) for index in count())
+    return list(islice((name for name in slots if name not in held), min(most, max(0, view.limit - len(held)))))
 
 
 def _ahead(view: SlotsView, holders: set[str]) -> tuple[str, ...]:

@@ -42,6 +42,14 @@ def standing(
     return _closed(signals, before, zero=zero_when_closed, now=now), None
 
 
+def without_node(before: Standing, *, uid: str, policy: NodePolicy, zero_when_closed: bool, now: float) -> Standing:
+    """Where the Node object is gone. `uid` is the one it had, empty if it was never seen: perhaps it is only not known yet."""
+    if not before.closed and (not uid or policy is NodePolicy.IGNORE):
+        return OPEN
+    since = before.since if before.closed else f"{uid}/{instants.to_text(now)}"
+    return Standing(closed=True, publishes_zero=zero_when_closed, why="its Node object is gone", since=since)
+
+
 def effective(signals: Signals, policy: NodePolicy) -> NodePolicy:
     """The node's own policy, or that of the flag."""
     return signals.policy or policy
@@ -80,7 +88,8 @@ def _steady_at(signals: Signals, since: float | None, *, now: float, debounce: f
 
 def _closed(signals: Signals, before: Standing, *, zero: bool, now: float) -> Standing:
     noted = instants.to_text(now if signals.closed_at is None else signals.closed_at)
-    since = before.since if before.closed and signals.closed_at is None else f"{signals.uid}/{noted}"
+    same = before.closed and signals.closed_at is None and before.since.startswith(f"{signals.uid}/")
+    since = before.since if same else f"{signals.uid}/{noted}"
     cordon = (_CORDON,) if signals.cordoned else ()
     why = _why(signals)
     return Standing(closed=True, publishes_zero=zero, why=why, since=since, taints=(*cordon, *signals.evacuate))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.assessment import Assessment, Blocker, Verdict
+from sidecar.drain.signals import OF_MARKS
 from sidecar.drain.stored import entries, mapping, of_this_node, text
 from sidecar.drain.words import MEANING, Intent, Status
 from sidecar.kube.correlator import ObjectRef
@@ -61,7 +62,7 @@ class Told:
 def events(before: Json | None, after: Assessment, *, observed: bool, intent: Intent | None = None) -> tuple[Happening, ...]:
     """`before` is the status of the report as it was, None at the first look; `observed`: somebody wants to empty the node."""
     known = of_this_node(before or {}, after.node_uid)
-    return (*_verdicts(known, after, observed=observed), *_claims(known, after, observed=observed, intent=intent))
+    return (*_marks(known, after), *_verdicts(known, after, observed=observed), *_claims(known, after, observed=observed, intent=intent))
 
 
 def announced(before: Json, after: Assessment, *, observed: bool, intent: Intent | None) -> tuple[Told, ...]:
@@ -76,6 +77,12 @@ def announced(before: Json, after: Assessment, *, observed: bool, intent: Intent
     kept = [claim for claim in earlier if claim in blocking or not _all_known(after)]
     fresh = [claim for claim in blocking if claim not in earlier]
     return (*kept, *fresh[:MOST_AT_ONCE])[:MOST]
+
+
+def about_marks(notes: object) -> tuple[str, ...]:
+    """Those notes, as they are stored, that tell what is wrong with the node's marks."""
+    stored = notes if isinstance(notes, list | tuple) else ()
+    return tuple(note for note in stored if isinstance(note, str) and note.startswith(OF_MARKS))
 
 
 def _concerns(blocker: Blocker, intent: Intent | None) -> bool:
@@ -97,14 +104,25 @@ def _all_known(after: Assessment) -> bool:
 # --- of the node ------------------------------------------------------------------------------------------------------
 
 
+def _marks(before: Json, after: Assessment) -> Iterable[Happening]:
+    told = about_marks(before.get("notes"))
+    for note in about_marks(after.notes):
+        if note not in told:
+            yield Happening(_node(after), WARNING, names.NODE_MARKS_WRONG, f"{after.driver}: {note.removeprefix(OF_MARKS)}")
+
+
 def _verdicts(before: Json, after: Assessment, *, observed: bool) -> Iterable[Happening]:
     was = mapping(before, "verdicts")
     for intent, key in ((Intent.REBOOT, "drain"), (Intent.RETIRE, "retire")):
         verdict, earlier = after.verdict(intent), text(mapping(was, key), "status")
         if earlier and earlier != verdict.status:
             alarming = observed and verdict.status is not Status.TRUE
-            node = ObjectRef("v1", "Node", "", after.node, after.node_uid)
-            yield Happening(node, WARNING if alarming else NORMAL, _REASONS[intent, verdict.status], _sentence(verdict, after.driver))
+            type_ = WARNING if alarming else NORMAL
+            yield Happening(_node(after), type_, _REASONS[intent, verdict.status], _sentence(verdict, after.driver))
+
+
+def _node(after: Assessment) -> ObjectRef:
+    return ObjectRef("v1", "Node", "", after.node, after.node_uid)
 
 
 def _sentence(verdict: Verdict, driver: str) -> str:

@@ -10,7 +10,7 @@ from sidecar.drain.leases import Lease
 from sidecar.drain.settings import Settings
 from sidecar.drain.slots import Hold, Release, Renew, SlotsView, Take, WaitFor
 from sidecar.kube.api import LEASES, NODES, KubeApi, every, find
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -41,6 +41,22 @@ class Turns:
 
     async def turn(self, node: Node, *, wanted: bool) -> slots.Decision:
         """Where this node stands now. Raises ApiError when that could not be found out, or strangers have slots' names and it waits."""
+        if self._settings.limit > 0:
+            return await self._play(node, wanted=wanted)
+        if self.maybe_held:
+            await self._give_back(node)
+        return slots.NoLimit()
+
+    async def _give_back(self, node: Node) -> None:
+        """A slot that an earlier process took under a limit. Without one nobody waits, so nobody waits for this either."""
+        try:
+            await self._play(node, wanted=False)
+        except Forbidden:
+            self.maybe_held = False  # who may not look, or not delete, can give nothing back: it runs out by itself
+        except ApiError:
+            pass  # the next look tries again
+
+    async def _play(self, node: Node, *, wanted: bool) -> slots.Decision:
         decision: slots.Decision = slots.NotWanted()
         for _ in range(_MOST_STEPS):
             view = await self._look(node, wanted=wanted)

@@ -95,7 +95,6 @@ def look(
     bound = [claim for claim in watched.claims.values() if claim.volume_name or claim.uid in named]
     return replace(
         blank,
-        node=watched.nodes.get(blank.node_name),
         volumes=held,
         claims=MappingProxyType({claim.full_name: claim for claim in (*fetched, *bound)}),
         pods=tuple(watched.pods.values()),

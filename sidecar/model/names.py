@@ -100,6 +100,7 @@ NODE_DRAIN_UNKNOWN: Final = "NodeDrainUnknown"
 NODE_RETIRE_READY: Final = "NodeRetireReady"
 NODE_RETIRE_BLOCKED: Final = "NodeRetireBlocked"
 NODE_RETIRE_UNKNOWN: Final = "NodeRetireUnknown"
+NODE_MARKS_WRONG: Final = "NodeMarksWrong"
 BLOCKS_NODE_DRAIN: Final = "BlocksNodeDrain"
 NO_LONGER_BLOCKS_NODE_DRAIN: Final = "NoLongerBlocksNodeDrain"
 

@@ -4,7 +4,7 @@ Only drain decisions read them, and only a sidecar that makes such decisions kee
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -59,6 +59,8 @@ class Node:
     ready_since: str
     deleting: bool
     annotations: Mapping[str, str]
+    version: int = field(default=0, compare=False)
+    """Of two states of one Node the later has the larger; 0 where the server's version is no number."""
 
     @property
     def cordoned(self) -> bool:
@@ -81,6 +83,7 @@ class Node:
             annotations=MappingProxyType(
                 {key: str(value) for key, value in (meta.get("annotations") or {}).items() if _concerns_drains(key)}
             ),
+            version=int(version) if (version := str(meta.get("resourceVersion", ""))).isdecimal() else 0,
         )
 
 

@@ -24,8 +24,10 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import LATE
+from sidecar.model.standing import OPEN, Standing
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
+from sidecar.simulation.network import Latency
 from sidecar.simulation.node import DRIVER
 from sidecar.simulation.notebook.bench import Bench
 from sidecar.simulation.notebook.commands import do
@@ -38,6 +40,9 @@ JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
 STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
+
+
+GATE = ("--drain-gate", "--drain-gate-image=pause")
 
 
 def no_one(_: Call) -> None:
@@ -109,6 +114,22 @@ async def all_of(bench: Bench, resource: Resource) -> list[Json]:
 
 async def reasons(bench: Bench) -> list[str]:
     return [event["reason"] for event in await all_of(bench, EVENTS)]
+
+
+async def times(bench: Bench, reason: str) -> int:
+    return sum(event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == reason)
+
+
+async def gone(bench: Bench, name: str) -> None:
+    """The pod and its claim."""
+    await bench.you.delete(PODS, name, namespace="default", grace_period_seconds=0)
+    await bench.you.delete(CLAIMS, name, namespace="default")
+
+
+def standing_of(bench: Bench) -> Standing:
+    sidecar = bench.sidecar("n0")
+    assert sidecar is not None and sidecar._drain is not None
+    return sidecar._drain.room.standing()
 
 
 def condition(node: Json, kind: str) -> str:
@@ -649,3 +670,195 @@ def test_changes_do_not_make_what_is_refused_any_sooner() -> None:
         assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 2 * 7
 
     play(story, nodes=("n0",), refuse=refuse)
+
+
+def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [{**EVACUATE, "value": "reboot"}]})
+        await wait(bench, 900)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 590)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
+        assert len(await all_of(bench, BUDGETS)) == 1
+        assert await times(bench, "EvacuationStarted") == 2
+        await wait(bench, 20)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
+        assert await all_of(bench, BUDGETS) == []
+
+    play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
+
+
+def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 620)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
+        mark = len(bench.diary.lines)
+        bench.nodes["n0"].kill()
+        await wait(bench, 120)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
+        assert not [line for line in bench.diary.lines[mark:] if "create poddisruptionbudgets" in line]
+        assert await all_of(bench, BUDGETS) == [] and await times(bench, "EvacuationOverridden") == 1
+
+    play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
+
+
+def test_a_label_that_somebody_wrote_in_the_midst_of_an_evacuation_opens_no_gate_and_gives_back_no_slot() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        mark = len(bench.diary.lines)
+        await change(bench, "n0", labels={STATE: "Overridden"})
+        await wait(bench, 30)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
+        assert not [line for line in bench.diary.lines[mark:] if "delete" in line]
+
+    play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
+
+
+@pytest.mark.parametrize(("policy", "taints"), [("Evacuate", [EVACUATE]), ("Evacuate", []), ("Ignore", [EVACUATE])])
+def test_whose_node_object_is_gone_takes_no_volumes_until_there_is_one_again(policy: str, taints: list[Json]) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.storage_class("now", "Immediate")
+        await change(bench, "n0", {"taints": taints})
+        await wait(bench, 10)
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 10)
+        closed = standing_of(bench).closed
+        assert closed is (policy != "Ignore"), "a drop-in changes nothing"
+        spec = {"storageClassName": "now", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await bench.you.create(CLAIMS, {"metadata": {"name": "x"}, "spec": spec}, namespace="default")
+        await wait(bench, 100)
+        assert phase(bench, "x") == ("Pending" if closed else "Bound")
+        await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": {"kubernetes.io/hostname": "n0"}}})
+        await wait(bench, 100)
+        assert standing_of(bench) == OPEN and phase(bench, "x") == "Bound"
+
+    play(story, args=("--drain-report", f"--node-drain-policy={policy}"), nodes=("n0",))
+
+
+@pytest.mark.parametrize("beforehand", [True, False])
+def test_steady_state_writes_nothing_although_the_node_was_let_go_by_hand_and_nothing_blocks(beforehand: bool) -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        if beforehand:
+            await gone(bench, "a")
+            await wait(bench, 10)
+        await change(bench, "n0", {"taints": [EVACUATE]}, annotations={names.FORCE_DRAIN: "ticket 7"})
+        await wait(bench, 10)
+        if not beforehand:
+            assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
+            await gone(bench, "a")
+        await wait(bench, 30)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
+        mark = len(bench.diary.lines)
+        await wait(bench, 60)
+        assert not [line for line in bench.diary.lines[mark:] if "patch nodes" in line]
+
+    play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
+
+
+def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_report(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: Bench) -> None:
+        await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
+        await wait(bench, 30)
+        assert any("says 'evacuate'" in note for note in (await report_of(bench))["notes"])
+        bench.nodes["n0"].kill()
+        await wait(bench, 400)
+        assert await times(bench, "NodeMarksWrong") == 1
+        (told,) = [event for event in await all_of(bench, EVENTS) if event["reason"] == "NodeMarksWrong"]
+        assert (told["type"], told["involvedObject"]["kind"]) == ("Warning", "Node") and "says 'evacuate'" in told["message"]
+        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "evict"})
+        await wait(bench, 30)
+        assert await times(bench, "NodeMarksWrong") == 2
+        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: None})
+        await wait(bench, 30)
+        assert not any("says 'ev" in note for note in (await report_of(bench)).get("notes", ()))
+        assert await times(bench, "NodeMarksWrong") == 2
+
+    play(story, args=EVACUATING, nodes=("n0",))
+    said = [record for record in caplog.records if record.getMessage().startswith("Marks on the node")]
+    assert len(said) == 3, "once by each process, and once when it changed"
+
+
+def test_an_override_that_has_had_its_time_is_told_when_it_is_met_again() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]}, annotations={names.FORCE_DRAIN: "ticket 7"})
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": []})
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
+        assert [event["message"] for event in await all_of(bench, EVENTS) if "not applied again" in event["message"]]
+
+    play(story, args=EVACUATING, nodes=("n0",))
+
+
+def test_who_waits_for_no_slot_any_more_is_said_to_wait_behind_nobody() -> None:
+    async def story(bench: Bench) -> None:
+        for number, name in enumerate(("a", "b", "c")):
+            await with_pod(bench, name, node=f"n{number}")
+            await do(bench, f"until running {name}")
+            await change(bench, f"n{number}", {"taints": [EVACUATE]})
+            await wait(bench, 10)
+        assert (await report_of(bench, "n2"))["slot"] == {"waitingBehind": ["n1"]}
+        await change(bench, "n2", {"taints": []})
+        await wait(bench, 20)
+        assert "slot" not in await report_of(bench, "n2")
+
+    play(story, args=EVACUATING, nodes=("n0", "n1", "n2"))
+
+
+def test_the_report_says_why_there_is_no_gate() -> None:
+    broken = [True]
+
+    def refuse(call: Call) -> ApiError | None:
+        refused = broken and (call.resource, call.verb) == (DEPLOYMENTS, "create")
+        return Forbidden("exceeded quota", status=403) if refused else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 60)
+        gate = (await report_of(bench))["gate"]
+        assert gate["held"] is False and "exceeded quota" in gate["why"]
+        broken.clear()
+        await wait(bench, 320)
+        assert "quota" not in (await report_of(bench))["gate"]["why"]
+
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
+
+
+def test_a1_a3_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        bench.network.weather = replace(bench.network.weather, watch=Latency(3.0, 3.0))
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        for number in range(6):
+            await change(bench, "n0", annotations={"other": str(number)})
+            await wait(bench, 0.7)
+        await wait(bench, 30)
+        started = (await node_of(bench))["metadata"]["annotations"][STARTED]
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await bench.you.delete(CLAIMS, "a", namespace="default")
+        for number in range(20):
+            await change(bench, "n0", annotations={"other": str(number)})
+            await wait(bench, 0.7)
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["annotations"][STARTED] == started
+        told = await reasons(bench)
+        assert (told.count("EvacuationStarted"), told.count("EvacuationSucceeded")) == (1, 1)
+
+    play(story, args=EVACUATING, nodes=("n0",))

@@ -22,6 +22,7 @@ from sidecar.drain.evacuation import (
     Succeed,
     Undo,
     Wait,
+    believed,
     decide,
     event,
     remaining,
@@ -102,11 +103,23 @@ def test_a_reboot_needs_one_verdict_and_retiring_the_other() -> None:
     assert isinstance(decide(view(retire, drain=READY)), Rest)
 
 
-def test_what_blocks_after_success_takes_it_back_and_it_may_come_again() -> None:
-    succeeded = marks("Success", stamp(60))
-    assert isinstance(decide(view(succeeded, slot=slots.NoLimit())), Proceed)
-    assert isinstance(decide(view(succeeded, slot=slots.NotWanted())), Wait)
-    assert isinstance(decide(view(marks("InProgress", stamp(60)), retire=READY)), Succeed)
+@pytest.mark.parametrize("slot", [slots.NoLimit(), slots.NotWanted(), None])
+@pytest.mark.parametrize("expiry", list(Expiry))
+@pytest.mark.parametrize("force", ["", "the disk is dead"])
+def test_what_blocks_after_success_begins_another_course_whatever_would_end_the_old_one(
+    slot: slots.Decision | None, expiry: Expiry, force: str
+) -> None:
+    decision = decide(view(marks("Success", stamp(900), force=force), slot=slot, allowed=600.0, expiry=expiry))
+    assert isinstance(decision, Begin) and decision.started_at == NOW and BLOCKED.message in decision.why
+    assert state_after(decision, State.SUCCESS) is State.PENDING
+
+
+def test_a_stricter_intent_after_success_is_another_course_and_one_before_it_defers_no_deadline() -> None:
+    judged = {"drain": READY, "retire": BLOCKED, "allowed": 600.0}
+    assert isinstance(decide(view(marks("Success", stamp(900), intent="reboot"), **judged)), Rest)
+    assert isinstance(decide(view(marks("Success", stamp(900), intent="retire"), **judged)), Begin)
+    for intent in ("reboot", "retire"):
+        assert isinstance(decide(view(marks("InProgress", stamp(900), intent=intent), **judged | {"drain": BLOCKED})), Expire)
 
 
 def test_ignorance_after_success_changes_nothing() -> None:
@@ -164,6 +177,34 @@ def test_an_override_by_hand_says_why_once_and_goes_with_its_annotation() -> Non
     assert event(decision) == ("Warning", names.EVACUATION_OVERRIDDEN, decision.why)
     assert isinstance(decide(view(marks("Overridden", stamp(60), force="the disk is dead"))), Rest)
     assert isinstance(decide(view(marks("Overridden", stamp(60)), slot=slots.NotWanted())), Wait)
+
+
+@pytest.mark.parametrize("verdict", [READY, UNKNOWN])
+def test_an_override_by_hand_has_nothing_to_do_after_success(verdict: Verdict) -> None:
+    assert isinstance(decide(view(marks("Success", stamp(60), force="the disk is dead"), retire=verdict)), Rest)
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_so"),
+    [
+        pytest.param(view(marks("Overridden", stamp(60))), False, id="somebody wrote the label"),
+        pytest.param(view(marks("Overridden", stamp(60)), allowed=600.0, expiry=Expiry.OVERRIDE), False, id="before the deadline"),
+        pytest.param(late("Overridden"), False, id="the deadline is only reported"),
+        pytest.param(view(marks("Overridden", "garbage"), allowed=600.0, expiry=Expiry.OVERRIDE), False, id="when it began is not known"),
+        pytest.param(late("Overridden", expiry=Expiry.OVERRIDE, asked=""), False, id="nobody asks"),
+        pytest.param(view(marks("Overridden", stamp(60), force="dead", spent=True)), False, id="by hand, for an earlier evacuation"),
+        pytest.param(late("Overridden", expiry=Expiry.OVERRIDE), True, id="by the deadline"),
+        pytest.param(view(marks("Overridden", stamp(60), force="dead")), True, id="by hand"),
+    ],
+)
+def test_that_it_is_overridden_is_believed_only_where_the_rule_would_do_so_again(seen: EvacuationView, is_so: bool) -> None:
+    ignorant = replace(seen, drain=UNKNOWN, retire=UNKNOWN)
+    assert believed(ignorant).state is (State.OVERRIDDEN if is_so else State.PENDING)
+
+
+@pytest.mark.parametrize("state", sorted({*State} - {State.OVERRIDDEN}))
+def test_of_other_states_nothing_is_doubted(state: State) -> None:
+    assert believed(late(state, expiry=Expiry.OVERRIDE)).state is state
 
 
 def test_an_override_of_an_earlier_evacuation_is_not_applied() -> None:

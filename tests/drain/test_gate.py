@@ -121,6 +121,68 @@ def test_one_that_somebody_has_changed_is_made_anew() -> None:
     assert isinstance(decide(view(budget=budget, deployment=asleep)), Clear)
 
 
+def placed(**changes: Any) -> Json:
+    """The Deployment with another pod in it."""
+    _, deployment = stored()
+    deployment["spec"]["template"]["spec"] |= changes
+    return deployment
+
+
+def terms(*of: Json) -> Json:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(of)}}}
+
+
+def named(*values: str, **more: Any) -> Json:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": list(values)}], **more}
+
+
+ANYWHERE = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"affinity": None},
+        {"affinity": {}},
+        {"affinity": terms(named("n2"))},
+        {"affinity": terms(named("n1", "n2"))},
+        {"affinity": terms(named("n1"), ANYWHERE)},
+        {"affinity": terms(ANYWHERE)},
+        {"nodeName": "n2"},
+        {"nodeSelector": {"kubernetes.io/hostname": "n2"}},
+        {"tolerations": None},
+        {"tolerations": [{"key": names.CORDON_TAINT, "operator": "Exists"}]},
+    ],
+    ids=str,
+)
+def test_one_that_would_stand_elsewhere_or_not_at_all_is_made_anew(changes: dict[str, Any]) -> None:
+    moved = placed(**changes)
+    assert decide(standing(deployment=moved)) == Clear((moved,), "somebody has changed the gate so that it would not hold")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"affinity": terms(named("n1", **ANYWHERE)) | {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+        {"nodeName": "n1"},
+        {"nodeName": ""},
+        {"nodeSelector": {}},
+        {"nodeSelector": {"zone": "a"}},
+        {"schedulerName": "default-scheduler", "priorityClassName": "system", "dnsPolicy": "ClusterFirst"},
+    ],
+    ids=str,
+)
+def test_what_others_add_and_what_keeps_it_there_are_no_reason_to_let_go(changes: dict[str, Any]) -> None:
+    at = post(node(labels={"zone": "a", "rack": "7"}))
+    assert isinstance(decide(standing(at=at, deployment=placed(**changes))), Rest)
+
+
+def test_taints_that_come_and_go_are_no_reason_to_let_go() -> None:
+    assert isinstance(decide(standing(at=post(node(taints=(taint("dedicated", "db"),))))), Rest)
+    _, tolerant = stored(at=post(node(taints=(taint("dedicated", "db"),))))
+    assert isinstance(decide(standing(deployment=tolerant)), Rest)
+
+
 def test_another_image_is_no_reason_to_let_go() -> None:
     assert isinstance(decide(standing(at=replace(post(), image="other"))), Rest)
 

@@ -182,7 +182,7 @@ def test_what_a_user_has_changed_since_is_theirs() -> None:
     assert protecting(again) == {names.DO_NOT_DISRUPT: "4h"} and MARKER not in again["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize("marker", ["[", "{}", "null", "7", '["kubernetes.io/hostname"]', f'["{names.DRAIN_INTENT}"]'])
+@pytest.mark.parametrize("marker", ["[", "[" * 100_000, "{}", "null", "7", '["kubernetes.io/hostname"]', f'["{names.DRAIN_INTENT}"]'])
 def test_a_marker_that_somebody_edited_takes_away_nothing_of_others(marker: str) -> None:
     theirs = {names.DO_NOT_DISRUPT: "true", names.DRAIN_INTENT: "retire", "kubernetes.io/hostname": "n1"}
     assert text(shield(node_json(annotations=theirs | {MARKER: marker}), False)) == text(node_json(annotations=theirs))

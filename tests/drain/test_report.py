@@ -29,6 +29,7 @@ from sidecar.drain.report import (
     status_patch,
     summary,
 )
+from sidecar.drain.signals import OF_MARKS
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.model.objects import Json
 from tests.drain.judgements import BOTH, DRIVER, GIB, NODE, NOW, UID, blocked, blocker, everything, ready, verdict
@@ -200,6 +201,13 @@ def test_G3_in_a_steady_state_nothing_differs() -> None:
     assert again["status"]["observedAt"] != before["status"]["observedAt"]
     assert not differs(before, again)
     assert differs(None, again)
+
+
+def test_of_what_is_only_worth_knowing_what_was_told_of_marks_is_remembered_at_once() -> None:
+    before = made(ready(notes=("other volumes: 3",)))
+    assert not differs(before, made(ready(notes=("other volumes: 4",)), before))
+    assert differs(before, made(ready(notes=("other volumes: 3", f"{OF_MARKS}drain-intent says 'retier'")), before))
+    assert differs({"status": {"notes": 5}}, made(ready()))
 
 
 def test_the_server_s_own_fields_make_no_difference() -> None:

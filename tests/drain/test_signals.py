@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.signals import NodePolicy, Signals, Source, State, digest, read
+from sidecar.drain.signals import OF_MARKS, NodePolicy, Signals, Source, State, digest, read
 from sidecar.drain.words import Intent
 from sidecar.model import names
 from sidecar.model.nodes import Taint
@@ -135,6 +135,17 @@ def test_an_override_is_its_text_and_one_that_has_had_its_time_is_named() -> Non
 
 def test_a_cordon_is_the_field_or_its_taint() -> None:
     assert look(unschedulable=True).cordoned and look(taint(names.CORDON_TAINT)).cordoned
+
+
+@pytest.mark.parametrize("key", [START, CLOSED, MARKED, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY])
+def test_of_what_is_quoted_only_the_beginning_is_told(key: str) -> None:
+    seen = look(evacuate("reboot"), annotations={key: "garbage" * 10_000})
+    assert seen.problems and all(("garbage" in problem or "reboot" in problem) and len(problem) < 400 for problem in seen.problems)
+
+
+def test_problems_are_told_among_the_notes() -> None:
+    seen = look(annotations=intended("retier"))
+    assert seen.notes == tuple(f"{OF_MARKS}{problem}" for problem in seen.problems) != ()
 
 
 KEYS = [START, CLOSED, MARKED, SPENT, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY, names.FORCE_DRAIN]

@@ -154,6 +154,15 @@ def test_a_lower_limit_takes_nothing_away_and_gives_nothing_until_it_is_met() ->
     assert isinstance(decide(view(evacuated("n1"), leases=(lease("n2", SECOND),))), WaitFor)
 
 
+def test_a_limit_beyond_all_nodes_is_decided_at_once() -> None:
+    most = 2**64 - 1
+    taken = decide(view(evacuated("n1"), limit=most, leases=(lease("n2"),)))
+    assert isinstance(taken, Take) and taken.name == SECOND
+    ahead = tuple(evacuated(f"n{number}", ago=90 + number) for number in range(2, 9))
+    behind = decide(view(evacuated("n1"), *ahead, limit=most, leases=(lease("n2"),)))
+    assert isinstance(behind, Take) and behind.name == names.evacuation_slot(7, DRIVER)
+
+
 def test_one_too_many_is_given_back() -> None:
     decision = decide(view(evacuated("n1"), limit=2, leases=(lease("n1", SECOND), lease("n1", FIRST))))
     assert isinstance(decision, Release) and decision.lease.name == SECOND

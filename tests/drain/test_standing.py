@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain.signals import NodePolicy, Signals, read
-from sidecar.drain.standing import asked, noted_at, standing
+from sidecar.drain.standing import asked, noted_at, standing, without_node
 from sidecar.model import names
 from sidecar.model.nodes import Taint
 from sidecar.model.standing import OPEN, Standing
@@ -79,6 +79,37 @@ def test_another_closing_is_another_value_and_so_is_that_of_another_machine() ->
     second = judge(marks(cordoned=True), now=NOW + 60, before=OPEN)[0]
     other = read(node(uid="uid-of-another", unschedulable=True), DRIVER, now=NOW)
     assert len({first.since, second.since, judge(other)[0].since}) == 3
+
+
+def gone(before: Standing = OPEN, *, uid: str = "uid-n1", policy: NodePolicy = NodePolicy.NO_SCHEDULE) -> Standing:
+    return without_node(before, uid=uid, policy=policy, zero_when_closed=True, now=NOW)
+
+
+def test_a_node_whose_object_is_gone_is_closed_and_stays_so() -> None:
+    found = gone()
+    assert (found.closed, found.publishes_zero, found.why) == (True, True, "its Node object is gone")
+    assert found.since.startswith("uid-n1/") and gone(found) == found
+
+
+def test_one_that_was_closed_before_stays_so_with_any_policy_and_it_is_the_same_closing() -> None:
+    before = judge(marks(cordoned=True))[0]
+    for policy in NodePolicy:
+        found = gone(before, policy=policy)
+        assert (found.closed, found.since, found.why) == (True, before.since, "its Node object is gone")
+
+
+def test_with_ignore_a_node_object_that_is_gone_changes_nothing() -> None:
+    assert gone(policy=NodePolicy.IGNORE) == OPEN
+
+
+def test_a_node_object_that_was_never_seen_closes_nothing() -> None:
+    assert gone(uid="") == OPEN
+
+
+def test_a_node_that_appears_again_is_judged_as_ever() -> None:
+    other = read(node(uid="uid-of-another", taints=(taint(names.EVACUATE_TAINT, "retire"),)), DRIVER, now=NOW)
+    assert judge(marks(), before=gone())[0] == OPEN
+    assert judge(other, before=gone())[0].since.startswith("uid-of-another/")
 
 
 def test_what_closes_it_is_named_and_is_what_a_pod_has_to_tolerate() -> None:

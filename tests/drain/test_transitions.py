@@ -7,6 +7,7 @@ import pytest
 
 from sidecar.drain.assessment import Assessment
 from sidecar.drain.report import Extra, body
+from sidecar.drain.signals import OF_MARKS
 from sidecar.drain.transitions import MOST, MOST_AT_ONCE, Happening, events
 from sidecar.drain.words import MEANING, Intent, Reason, Status
 from sidecar.model.objects import Json
@@ -165,6 +166,24 @@ def test_G1_of_a_former_node_nothing_is_remembered() -> None:
     told.look(blocked())
     another = replace(blocked(retire=verdict(Status.TRUE)), node_uid="another")
     assert said(told.look(another)) == [("data-0", "BlocksNodeDrain")]
+
+
+def test_what_is_wrong_with_marks_is_told_once_and_again_when_it_changes() -> None:
+    told, again = Told(), Told()
+    wrong, other = (ready(notes=("other volumes: 3", f"{OF_MARKS}drain-intent says '{word}'")) for word in ("retier", "rebot"))
+    (first,) = told.look(wrong, observed=False)
+    assert (first.type_, first.reason, first.ref.kind, first.ref.uid) == ("Warning", "NodeMarksWrong", "Node", UID)
+    assert first.message == "local.example.com: drain-intent says 'retier'"
+    again.report = told.report
+    assert again.look(wrong, observed=False) == ()
+    assert [happening.message for happening in again.look(other)] == ["local.example.com: drain-intent says 'rebot'"]
+    assert again.look(ready()) == ()
+    assert said(again.look(other)) == [(NODE, "NodeMarksWrong")], "somebody has done it again"
+
+
+@pytest.mark.parametrize("notes", [5, "text", [5, None], {"a": 1}])
+def test_garbage_in_the_notes_counts_as_nothing(notes: Any) -> None:
+    assert said(events({"nodeUID": UID, "notes": notes}, ready(notes=(f"{OF_MARKS}x",)), observed=False)) == [(NODE, "NodeMarksWrong")]
 
 
 @pytest.mark.parametrize("garbage", [{}, {"announced": 5}, {"announced": [5, {"name": 7}], "verdicts": []}, {"verdicts": {"drain": 3}}])

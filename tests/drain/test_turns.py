@@ -8,10 +8,10 @@ import pytest
 
 from sidecar.drain import leases, slots
 from sidecar.drain.settings import Settings
-from sidecar.drain.slots import Decision, Hold, NotWanted, WaitFor
+from sidecar.drain.slots import Decision, Hold, NoLimit, NotWanted, WaitFor
 from sidecar.drain.turns import Turns
 from sidecar.kube.api import LEASES, MERGE_PATCH, NODES
-from sidecar.kube.errors import ApiError, Forbidden
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -163,6 +163,43 @@ def test_another_node_that_was_faster_is_no_stranger() -> None:
     assert isinstance(decision, WaitFor) and decision.holders == ("n2",)
     scene.deleted(FIRST)
     assert isinstance(scene.turn(), Hold)
+
+
+def unlimited(seen: list[Call], refusal: ApiError | None = None) -> Scene:
+    """A process without a limit, on a node that has a slot from one with a limit."""
+
+    def meanwhile(call: Call) -> None:
+        if call.resource == LEASES:
+            seen.append(call)
+            if refusal is not None:
+                raise refusal
+
+    scene = Scene(limit=0, meanwhile=meanwhile)
+    uid = scene.cluster.get(NODES, "n1").obj["metadata"]["uid"]
+    holder, labels = leases.identity(uid, DRIVER), {names.SLOT_FOR: DRIVER}
+    body = leases.body(FIRST, namespace=NAMESPACE, labels=labels, node="n1", node_uid=uid, holder=holder, now=scene.now)
+    scene.cluster.create(LEASES, body, namespace=NAMESPACE)
+    return scene
+
+
+def test_without_a_limit_a_former_slot_is_given_back_and_then_nothing_is_asked() -> None:
+    seen: list[Call] = []
+    scene = unlimited(seen)
+    assert scene.turn() == NoLimit()
+    assert not scene.cluster.list(LEASES, Query()).items and not scene.turns.maybe_held
+    seen.clear()
+    assert scene.turn() == NoLimit() and seen == []
+
+
+@pytest.mark.parametrize(
+    ("refusal", "asks_again"),
+    [(Forbidden("cannot list leases", status=403), False), (Unavailable("overloaded", status=503), True)],
+)
+def test_without_a_limit_nobody_is_held_up_by_a_slot_that_cannot_be_given_back(refusal: ApiError, asks_again: bool) -> None:
+    seen: list[Call] = []
+    scene = unlimited(seen, refusal)
+    assert scene.turn() == NoLimit() and len(seen) == 1
+    assert scene.turn() == NoLimit() and len(seen) == 1 + asks_again
 
 
 def test_a_stranger_that_may_not_be_looked_at_is_not_taken_for_ours() -> None:
