@@ -113,7 +113,8 @@ async def all_of(bench: Bench, resource: Resource) -> list[Json]:
 
 
 async def reasons(bench: Bench) -> list[str]:
-    return [event["reason"] for event in await all_of(bench, EVENTS)]
+    """One for each time it was told: what is told again only counts up in the event that is there."""
+    return [event["reason"] for event in await all_of(bench, EVENTS) for _ in range(event.get("count", 1))]
 
 
 async def times(bench: Bench, reason: str) -> int:
