@@ -341,7 +341,7 @@ class DrainRoom:
 
     def _renew_standing(self, signals: Signals) -> None:
         now, self._uid = self._wall(), signals.uid
-        self._cordoned_since = (self._cordoned_since or now) if signals.cordoned else None
+        self._cordoned_since = (self._cordoned_since or now) if signals.shut else None
         found, until = standing(
             signals,
             policy=self._settings.policy,

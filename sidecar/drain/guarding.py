@@ -29,8 +29,6 @@ class Guard:
         self._deployment: Json | None = None
         self._read_at: float | None = None
         self._node_uid = ""
-        self.held = False
-        """Whether the gate stands, as far as it is known."""
         self.may_stand = True
         """An earlier process, with other flags, may have built one."""
         self.sign = Sign(kube, settings, clock=clock, wall=wall)
@@ -51,9 +49,13 @@ class Guard:
         await self._perform(decision)
         if not stands:
             await self.sign.give(node, stands=False)
-        self.held = self._budget is not None
         self.may_stand = self._has_gate() or self.sign.may_be_there
         return decision
+
+    @property
+    def held(self) -> bool:
+        """Whether the gate stands, as far as it is known."""
+        return self._budget is not None and self._deployment is not None
 
     def _has_gate(self) -> bool:
         return self._budget is not None or self._deployment is not None

@@ -61,6 +61,8 @@ class Signals:
     node: str
     uid: str
     cordoned: bool
+    retiring: tuple[Taint, ...]
+    """The taints of autoscalers that are about to remove the node, which need not cordon it."""
     evacuate: tuple[Taint, ...]
     """The taints that ask for an evacuation; more than one where there are several effects."""
     declared: Intent | None
@@ -82,6 +84,11 @@ class Signals:
     marked: bool
     """There is a mark of an evacuation here, whether it can be read or not."""
     problems: tuple[str, ...]
+
+    @property
+    def shut(self) -> bool:
+        """Whether somebody keeps pods off the node, whatever for."""
+        return self.cordoned or bool(self.retiring)
 
     @property
     def override(self) -> str:
@@ -117,6 +124,7 @@ def read(node: Node, driver: str, *, now: float) -> Signals:
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
+        retiring=_retiring(node),
         evacuate=evacuate,
         declared=declared,
         intent=intent,
@@ -183,10 +191,13 @@ def _intent(node: Node, evacuate: tuple[Taint, ...], annotation: Intent | None) 
     return *_strictest(said), (*problems, *_contradictions(said))
 
 
+def _retiring(node: Node) -> tuple[Taint, ...]:
+    return tuple(sorted((taint for taint in node.taints if taint.key in names.RETIRING_TAINTS), key=str))
+
+
 def _of_programs(node: Node) -> Iterable[tuple[Source, Intent, str]]:
-    for taint in sorted(node.taints, key=str):
-        if taint.key in names.RETIRING_TAINTS:
-            yield Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}"
+    for taint in _retiring(node):
+        yield Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}"
     for key in names.REBOOTING_NOTES:
         if key in node.annotations:
             yield Source.KURED, Intent.REBOOT, f"the annotation {key}"

@@ -25,8 +25,9 @@ def standing(
     """The standing, and when to look again although nothing changes.
 
     `policy` is that of the flag; the node's annotation overrides it. With Ignore the node stays open whatever is on it, the
-    evacuation taint included. Otherwise that taint closes it at once, as does an intent that somebody has declared, and a cordon
-    when it has stood for `debounce` seconds, or was noted before this process came. An uncordon opens it at once.
+    evacuation taint included. Otherwise that taint closes it at once, as does an intent that somebody has declared, and a cordon,
+    or the taint of an autoscaler that removes it, when it has stood for `debounce` seconds, or was noted before this process came.
+    An uncordon opens it at once.
 
     `cordon_stable_since`: when this process first saw the cordon that it still sees; the same wall clock as `now`. `before` is
     what was returned last time: until the closing is noted on the node (`marks.wanted` says how), it keeps `since` the same.
@@ -34,7 +35,7 @@ def standing(
     if effective(signals, policy) is NodePolicy.IGNORE:
         return OPEN, None
     if not signals.evacuate and signals.declared is None:
-        if not signals.cordoned:
+        if not signals.shut:
             return OPEN, None
         until = _steady_at(signals, cordon_stable_since, now=now, debounce=debounce)
         if until is not None:
@@ -67,7 +68,7 @@ def asked(signals: Signals, *, policy: NodePolicy, standing: Standing) -> str:
         return f"the taint {signals.evacuate[0]} asks for it"
     if signals.declared is not None:
         return f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for it"
-    if effective(signals, policy) is NodePolicy.EVACUATE and signals.source is not Source.NONE:
+    if effective(signals, policy) is NodePolicy.EVACUATE and signals.cordoned and signals.source is not Source.NONE:
         return f"the node is cordoned, and by {signals.source} it is to {signals.intent}"
     return ""
 
@@ -92,12 +93,12 @@ def _closed(signals: Signals, before: Standing, *, zero: bool, now: float) -> St
     since = before.since if same else f"{signals.uid}/{noted}"
     cordon = (_CORDON,) if signals.cordoned else ()
     why = _why(signals)
-    return Standing(closed=True, publishes_zero=zero, why=why, since=since, taints=(*cordon, *signals.evacuate))
+    return Standing(closed=True, publishes_zero=zero, why=why, since=since, taints=(*cordon, *signals.retiring, *signals.evacuate))
 
 
 def _why(signals: Signals) -> str:
     if signals.evacuate:
         return f"the taint {signals.evacuate[0]} asks for its evacuation"
-    return (
-        "it is cordoned" if signals.declared is None else f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for its evacuation"
-    )
+    if signals.declared is not None:
+        return f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for its evacuation"
+    return "it is cordoned" if signals.cordoned else f"the taint {signals.retiring[0]} says that it is to be removed"

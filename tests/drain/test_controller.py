@@ -211,6 +211,20 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
     play(story, nodes=("n0",), args=(*JUDGING, "--drain-publish-zero-capacity"))
 
 
+def test_a_node_that_an_autoscaler_removes_takes_nothing() -> None:
+    async def story(bench: Bench) -> None:
+        await do(bench, "class immediate")
+        await change(bench, "n0", {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]})
+        await wait(bench, 15)
+        await do(bench, "claim a class=immediate")
+        await wait(bench, 120)
+        assert phase(bench, "a") != "Bound"
+        await change(bench, "n0", {"taints": None})
+        await do(bench, "until bound a")
+
+    play(story, nodes=("n0",))
+
+
 def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
     async def story(bench: Bench) -> None:
         await change(bench, "n0", {"unschedulable": True})

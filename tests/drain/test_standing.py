@@ -147,6 +147,17 @@ def test_who_asks_for_it_to_be_emptied(signals: Signals, policy: NodePolicy, who
     assert who in answer and bool(answer) is bool(who)
 
 
+@pytest.mark.parametrize("key", names.RETIRING_TAINTS)
+def test_an_autoscalers_taint_closes_as_a_cordon_does(key: str) -> None:
+    """It removes the node, which it need not cordon, and a volume that is made there goes with it."""
+    signals = read(node(taints=(taint(key),)), DRIVER, now=NOW)
+    assert judge(signals, cordon_stable_since=NOW) == (OPEN, NOW + 10)
+    closed, _ = judge(signals)
+    assert closed.closed and key in closed.why and [mark.key for mark in closed.taints] == [key]
+    assert judge(signals, NodePolicy.IGNORE) == (OPEN, None)
+    assert judge(marks(), before=closed) == (OPEN, None)
+
+
 def test_an_autoscalers_taint_starts_nothing_without_a_cordon() -> None:
     disrupted = taint(names.RETIRING_TAINTS[0])
     alone, cordoned = (read(node(taints=(disrupted,), unschedulable=cordon), DRIVER, now=NOW) for cordon in (False, True))
