@@ -316,15 +316,13 @@ class Sidecar:
     def _watch_claims(self) -> Reflector[Claim]:
         here = self.here()
 
-        clones = CLONE_VOLUME in here.driver.controller
-
         def project(obj: Json) -> Claim | None:
             """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""
             if claim_provisioner(obj) != here.driver.name:
                 return None
             waits = not (obj.get("spec") or {}).get("volumeName") and selected_node(obj) in ("", here.node)
             # Most events are of claims that other nodes have: of those not even the record is made.
-            if waits or self.provisioner.concerns(obj["metadata"]["uid"]) or (clones and is_source_that_leaves(obj)):
+            if waits or self.provisioner.concerns(obj["metadata"]["uid"]) or self._is_to_release(obj):
                 return Claim.of(obj, keep_whole=True)
             return Claim.of(obj) if self._config.drain_report and self._is_held_here(obj) else None
 
@@ -420,6 +418,10 @@ class Sidecar:
 
     def _standing(self) -> Standing:
         return self._drain.room.standing() if self._drain is not None else OPEN_NODE
+
+    def _is_to_release(self, obj: Json) -> bool:
+        """The driver may have learnt to clone since this process began."""
+        return is_source_that_leaves(obj) and CLONE_VOLUME in self.here().driver.controller
 
     def _is_held_here(self, obj: Json) -> bool:
         volume = str((obj.get("spec") or {}).get("volumeName") or "")

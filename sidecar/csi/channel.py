@@ -31,6 +31,10 @@ OPTIONS: Final = (
     # No keepalive: on a unix socket it finds nothing that a deadline does not, and servers punish it.
     # No reconnect back-off either: setting its minimum also limits the first handshake, which a busy driver may not make in 200 ms.
     ("grpc.max_receive_message_length", 64 << 20),
+    # Drivers put what their tools print into the text of a status, which is metadata: by default 8 KiB may be too much, and 16 KiB
+    # are, and then the call has another status than the driver gave it. As much as Go's client takes.
+    ("grpc.max_metadata_size", 16 << 20),
+    ("grpc.absolute_max_metadata_size", 16 << 20),
 )
 
 

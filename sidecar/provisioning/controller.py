@@ -74,7 +74,7 @@ from sidecar.provisioning.rules import (
 )
 from sidecar.provisioning.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import ClaimView, Here, Infeasible
-from sidecar.provisioning.volume_rules import lies_here
+from sidecar.provisioning.volume_rules import lies_elsewhere, lies_here
 
 log = logging.getLogger(__name__)
 
@@ -546,8 +546,8 @@ class Provisioner:
             case Store(claim, body):
                 self._memory.of(uid).unsaved, self._memory.of(uid).remembered = body, claim
                 return await self._store(uid, conclusion)
-            case Undo(claim, volume_id, secret, why):
-                return self._failed(uid, claim, await self._undo(uid, claim, volume_id, secret=secret, why=why))
+            case Undo(claim, volume_id, secret, why, elsewhere):
+                return self._failed(uid, claim, await self._undo(uid, claim, volume_id, secret=secret, why=why, elsewhere=elsewhere))
             case Retry(claim, why, infeasible):
                 if not infeasible:
                     return self._failed(uid, claim, why)
@@ -563,9 +563,9 @@ class Provisioner:
             case _:
                 assert_never(conclusion)
 
-    async def _undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str) -> str:
+    async def _undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
         try:
-            if user := await self._leftovers.user_of(volume_id):
+            if user := await self._leftovers.user_of(volume_id, elsewhere=elsewhere):
                 self._end(uid)
                 return f"{why}; it is left alone: {user}"
             await self._driver.delete_volume(volume_id, secrets=await self._lookup.secret_if_any(secret, about=claim.full_name))
@@ -635,7 +635,7 @@ class Provisioner:
             return f"PersistentVolume {name} exists already and cannot be looked at: {error}"
         if volumes.is_ours(found, body):
             return ""
-        if found.claim is not None and found.claim.uid == uid and not lies_here(self._here(), found):
+        if found.claim is not None and found.claim.uid == uid and lies_elsewhere(self._here(), found):
             why = f"PersistentVolume {name} was made for the claim on another node, so the volume made here is not needed"
             secret = deletion_secret(Volume.of(body), None)
             noted = secret if isinstance(secret, SecretRef) else None

@@ -15,11 +15,11 @@ from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSp
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.objects import Claim, Volume
-from sidecar.model.topology import accessible
 from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.secrets import SecretRef
 from sidecar.provisioning.view import Here
-from sidecar.provisioning.volume_rules import lies_here
+from sidecar.provisioning.volume import is_elsewhere
+from sidecar.provisioning.volume_rules import lies_elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,8 @@ class Leftovers:
             outcome = await self._find(begun, secrets)
             if not isinstance(outcome, Done):
                 return _without_volume(begun, outcome, blind=begun.secret is not None and not secrets)
-            if used := await self._used(begun) or await self.user_of(outcome.volume.volume_id):
+            found = outcome.volume
+            if used := await self._used(begun) or await self.user_of(found.volume_id, elsewhere=is_elsewhere(self._here(), found)):
                 return Gone(used)
             await self._driver.delete_volume(outcome.volume.volume_id, secrets=secrets)
         except (ApiError, DriverError) as error:
@@ -75,15 +76,16 @@ class Leftovers:
         )
         return Gone("its volume was deleted")
 
-    async def user_of(self, handle: str) -> str:
+    async def user_of(self, handle: str, *, elsewhere: bool = False) -> str:
         """The PersistentVolume of whatever name that leads to this handle; empty when there is none.
 
-        All are looked at, and live: one that was made by hand may have no place, and be in no cache.
+        All are looked at, and live: one that was made by hand may have no place, and be in no cache. One on another node counts only
+        where the driver said that the volume is `elsewhere`: of many drivers each node has the same handles.
         """
         here = self._here()
         async for obj in every(self._kube, VOLUMES):
             volume = Volume.of(obj)
-            reachable = volume.affinity is None or not here.with_topology or accessible(volume.affinity, here.segment)
+            reachable = elsewhere or volume.affinity is None or not lies_elsewhere(here, volume)
             if (volume.driver, volume.handle) == (here.driver.name, handle) and reachable:
                 return f"PersistentVolume {volume.name} leads to it"
         return ""
@@ -93,7 +95,7 @@ class Leftovers:
         here = self._here()
         try:
             volume = Volume.of(await self._kube.get(VOLUMES, begun.request.name))
-            if volume.claim is not None and volume.claim.uid == begun.uid and lies_here(here, volume):
+            if volume.claim is not None and volume.claim.uid == begun.uid and not lies_elsewhere(here, volume):
                 return f"PersistentVolume {volume.name} is stored"
         except NotFound:
             pass

@@ -66,7 +66,7 @@ def build(
 
     What the volume is filled from and its mutable parameters have been looked up before.
     """
-    unfit = _missing_capability(here) or _contradiction(claim, class_)
+    unfit = missing_capability(here) or _contradiction(claim, class_)
     if unfit:
         return unfit
     capabilities = _capabilities(here, claim, class_)
@@ -111,7 +111,7 @@ def fs_type(here: Here, claim: Claim, class_: Class) -> str:
     return next((value for _, value in _fs_type_parameters(class_)), "") or here.options.default_fstype
 
 
-def _missing_capability(here: Here) -> Unfit | None:
+def missing_capability(here: Here) -> Unfit | None:
     for capability, said in ((CONTROLLER_SERVICE, here.driver.plugin), (CREATE_DELETE_VOLUME, here.driver.controller)):
         if capability not in said:
             return Unfit(f"CSI driver {here.driver.name} does not support dynamic provisioning: it reports no {capability} capability")

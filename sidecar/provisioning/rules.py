@@ -158,6 +158,8 @@ class Undo:
     volume_id: str
     secret: SecretRef | None
     why: str
+    elsewhere: bool = False
+    """The driver says that it is on another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +396,7 @@ def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | 
     here, claim = view.here, attempt.claim
     body = volumes.build(here, claim, attempt.class_, attempt.request, created, refs=attempt.refs)
     if isinstance(body, Unusable):
-        return Undo(claim, created.volume_id, attempt.refs.provisioner, body.why)
+        return Undo(claim, created.volume_id, attempt.refs.provisioner, body.why, body.elsewhere)
     if sources.wants_source(claim, cross_namespace=here.options.cross_namespace_sources) and not created.has_source:
         why = f"CSI driver {here.driver.name} created volume {created.volume_id!r} without a word of what it was to be filled from"
         return Undo(claim, created.volume_id, attempt.refs.provisioner, f"{why}, so it may be empty")

@@ -7,7 +7,7 @@ from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.model import names
 from sidecar.model.objects import Claim, ClaimRef, Class, Json, Volume
 from sidecar.model.quantity import format_bytes
-from sidecar.model.topology import Segment
+from sidecar.model.topology import Requirement, Segment
 from sidecar.provisioning.request import fs_type
 from sidecar.provisioning.secrets import NO_SECRETS, SecretRefs
 from sidecar.provisioning.view import Here
@@ -18,21 +18,24 @@ class Unusable:
     """The volume exists, but no claim can be given it; `why` names what the driver did."""
 
     why: str
+    elsewhere: bool = False
+    """The driver says that it is on another node."""
 
 
 def build(
     here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume, *, refs: SecretRefs = NO_SECRETS
 ) -> Json | Unusable:
     """The object to store; or why the volume behind it must go again."""
-    if 0 < created.capacity_bytes < request.required_bytes:
+    if created.capacity_bytes and created.capacity_bytes < request.required_bytes:
         return Unusable(
             f"CSI driver {here.driver.name} created volume {created.volume_id!r} with {created.capacity_bytes} bytes,"
             f" less than the {request.required_bytes} bytes asked for"
         )
-    if here.with_topology and _is_elsewhere(created.topologies, here.segment):
+    if is_elsewhere(here, created):
         places = " or ".join(map(str, created.topologies))
         return Unusable(
-            f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment})"
+            f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment})",
+            elsewhere=True,
         )
     spec: Json = {
         "accessModes": list(claim.access_modes),
@@ -90,8 +93,13 @@ def is_ours(found: Volume, wanted: Json) -> bool:
     """
     claim, csi = wanted["spec"]["claimRef"], wanted["spec"]["csi"]
     same_claim = found.claim == ClaimRef(claim["uid"], claim["namespace"], claim["name"])
-    same_place = found.affinity == Volume.of(wanted).affinity
+    same_place = _place(found) == _place(Volume.of(wanted))
     return same_claim and same_place and (found.driver, found.handle) == (csi["driver"], csi["volumeHandle"])
+
+
+def _place(volume: Volume) -> frozenset[frozenset[Requirement]] | None:
+    """Who else stores what the driver answered may write it in another order."""
+    return None if volume.affinity is None else frozenset(frozenset(term.requirements) for term in volume.affinity)
 
 
 def _claim_ref(claim: Claim) -> Json:
@@ -118,11 +126,12 @@ def _csi(here: Here, claim: Claim, class_: Class, request: CreateRequest, create
     return csi
 
 
-def _is_elsewhere(topologies: tuple[Segment, ...], own: Segment) -> bool:
-    """Whether each place contradicts this node's. A driver may name fewer keys than the node has, or others besides."""
-    mine = own.labels()
-    places = [segment for segment in topologies if segment]
-    return bool(places) and all(any(mine.get(key, value) != value for key, value in segment.pairs) for segment in places)
+def is_elsewhere(here: Here, created: CreatedVolume) -> bool:
+    """Whether each place that the driver names contradicts this node's. It may name fewer keys than the node has, or others besides."""
+    mine = here.segment.labels()
+    places = [segment for segment in created.topologies if segment]
+    contradicted = all(any(mine.get(key, value) != value for key, value in segment.pairs) for segment in places)
+    return here.with_topology and bool(places) and contradicted
 
 
 def _affinity(here: Here, topologies: tuple[Segment, ...]) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sidecar.model import names
 from sidecar.model.objects import Json, Volume, affinity_of, identity_of
 from sidecar.model.topology import Term, accessible
-from sidecar.provisioning.request import Unfit
+from sidecar.provisioning.request import Unfit, missing_capability
 from sidecar.provisioning.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import Here, Leaving, VolumeView
 
@@ -111,6 +111,13 @@ def lies_here(here: Here, volume: Volume) -> bool:
     return _lies_here(here, volume.affinity, volume.identity)
 
 
+def lies_elsewhere(here: Here, volume: Volume) -> bool:
+    """Something speaks against this node. Neither this nor `lies_here` holds for what asks for labels that this driver does not report."""
+    if volume.affinity is not None and here.with_topology:
+        return not any(term.may_match(here.node, here.segment.labels()) for term in volume.affinity)
+    return not lies_here(here, volume)
+
+
 def concerns_us(here: Here, obj: Json) -> bool:
     """The same of a PersistentVolume as it comes: of the volumes of all the other nodes not even a record is made."""
     driver = ((obj.get("spec") or {}).get("csi") or {}).get("driver")
@@ -145,6 +152,8 @@ def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
         return Hold(volume, f"still attached to node {', '.join(view.attached_to)}")
     if not volume.handle:
         return Hold(volume, "the volume has no handle, so the driver cannot be asked to delete it")
+    if unfit := missing_capability(view.here):
+        return Hold(volume, unfit.why)
     return None
 
 

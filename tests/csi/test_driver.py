@@ -199,6 +199,26 @@ def test_V9_every_status_arrives(path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("length", [9_000, 17_000, 500_000])
+def test_V9_a_text_however_long_leaves_the_status_as_it_is(path: Path, length: int) -> None:
+    """It is metadata, of which gRPC takes little unless told otherwise: what may be running must not become no room, or the reverse."""
+
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            await door.first_ready()
+            for status in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.ABORTED, grpc.StatusCode.INVALID_ARGUMENT):
+                driver.fails = {"CreateVolume": (status, "e" * length)}
+                for _ in range(5):
+                    with pytest.raises(DriverError) as caught:
+                        await door.driver.create_volume(REQUEST)
+                    assert (caught.value.code.name, len(caught.value.message)) == (status.name, length)
+        await driver.stop()
+
+    run(main())
+
+
 def test_a_driver_that_hangs_later_costs_one_deadline(path: Path) -> None:
     async def main() -> None:
         driver = FakeDriver(path, slow={"CreateVolume": 60.0})

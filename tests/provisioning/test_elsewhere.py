@@ -1,0 +1,100 @@
+"""What a live PersistentVolume leads to is never deleted, whatever else its place asks for and in whatever order it was written."""
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.csi.api import TOPOLOGY, CreatedVolume, DriverInfo
+from sidecar.kube.api import Change, Resource
+from sidecar.kube.errors import AlreadyExists
+from sidecar.model import names
+from sidecar.model.objects import Json, Volume
+from sidecar.model.topology import Segment
+from sidecar.provisioning.volume_rules import concerns_us
+from tests import samples
+from tests.cases.room import KeepingKube, OpenDriver, Room, room_for, settle
+from tests.cases.test_d_deletion import released
+from tests.provisioning.test_controller import UID, run
+
+ZONE = "topology.kubernetes.io/zone"
+HERE = Segment.of({samples.KEY: samples.NODE})
+WITH_ZONE = Segment.of({samples.KEY: samples.NODE, ZONE: "z1"})
+ZONE_ALONE = Segment.of({ZONE: "z1"})
+ELSEWHERE = Segment.of({samples.KEY: "bar"})
+
+
+def placed(*expressions: tuple[str, str]) -> Json:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in expressions]}]
+    return {"required": {"nodeSelectorTerms": terms}}
+
+
+class StrictKube(KeepingKube):
+    """A name can be taken once."""
+
+    async def create(self, resource: Resource, body: Json, *, namespace: str = "") -> Json:
+        if (resource.plural, body["metadata"]["name"]) in self.objects:
+            self._ask("create", resource, body["metadata"]["name"], body)
+            raise AlreadyExists("there", status=409)
+        return await super().create(resource, body, namespace=namespace)
+
+
+@pytest.mark.parametrize("topologies", [(), (HERE,), (WITH_ZONE,), (ZONE_ALONE,)], ids=["none", "ours", "and a zone", "a zone alone"])
+def test_a_volume_that_was_stored_survives_a_process_that_could_not_write_so_down(topologies: tuple[Segment, ...]) -> None:
+    """The process is killed before its journal says that the creation is over; the next one asks the API server first."""
+    answer = CreatedVolume("test-volume-id", 100, topologies=topologies)
+    first = room_for(driver=OpenDriver(creates=[answer]))
+    first.paper.end = lambda uid: None  # type: ignore[method-assign]
+    settle(first)
+    stored = first.kube.wrote_volume()
+    stored["metadata"] |= {"uid": "pv-uid", "resourceVersion": "3"}
+    stored["status"] = {"phase": "Bound"}
+    second = Room(driver=OpenDriver(creates=[answer]), kube=first.kube, paper=first.paper)
+    second.kube.objects["persistentvolumes", stored["metadata"]["name"]] = stored
+    claim = samples.claim_json(annotations={names.SELECTED_NODE: samples.NODE}, volumeName=stored["metadata"]["name"])
+    claim["status"] = {"phase": "Bound"}
+    second.see(class_=samples.class_())
+    assert run(second.room.take_over()) == [UID]
+    second.show(claim)
+    if concerns_us(second.room._here(), stored):
+        second.caches.volumes.apply(Change(stored["metadata"]["name"], None, Volume.of(stored)))
+    settle(second)
+    assert second.driver.count("delete") == 0
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_volume_that_the_peer_has_stored_in_another_order_is_the_same(order: int) -> None:
+    room = room_for(driver=OpenDriver(creates=[CreatedVolume("test-volume-id", 100, topologies=(WITH_ZONE,))]), kube=StrictKube())
+    place = placed(*WITH_ZONE.pairs[::order])
+    room.add("persistentvolumes", samples.volume_json(spec={"nodeAffinity": place}, status={"phase": "Available"}))
+    settle(room)
+    assert room.driver.count("delete") == 0
+    assert "ProvisioningSucceeded" in str(room.told.events)
+
+
+def test_what_the_driver_finds_on_another_node_is_left_to_the_volume_there() -> None:
+    """Some drivers have names of the whole cluster: the answer is the volume that another node has made for the claim."""
+    room = room_for(driver=OpenDriver(creates=[CreatedVolume("h1", 100, topologies=(ELSEWHERE,))]))
+    spec = {"csi": {"driver": samples.DRIVER, "volumeHandle": "h1"}, "nodeAffinity": placed((samples.KEY, "bar"))}
+    room.add("persistentvolumes", samples.volume_json(spec=spec, status={"phase": "Bound"}))
+    settle(room)
+    assert room.driver.count("delete") == 0
+
+
+def test_what_the_driver_made_elsewhere_and_nobody_has_goes_again() -> None:
+    room = room_for(driver=OpenDriver(creates=[CreatedVolume("h1", 100, topologies=(ELSEWHERE,))]))
+    settle(room)
+    assert room.driver.count("delete") == 1
+
+
+def test_a_size_below_zero_is_too_small() -> None:
+    room = room_for(driver=OpenDriver(creates=[CreatedVolume("h1", -1024)]))
+    settle(room)
+    assert not room.kube.wrote("create") and room.driver.count("delete") == 1
+
+
+@pytest.mark.parametrize("said", [samples.info(controller=()), replace(samples.info(), plugin=frozenset({TOPOLOGY}))], ids=str)
+def test_a_driver_that_says_it_cannot_delete_is_not_asked_to(said: DriverInfo) -> None:
+    room = released(parameters={}, driver=OpenDriver(said))
+    room.volume()
+    assert room.driver.count("delete") == 0
+    assert "capability" in str(room.told.events)
