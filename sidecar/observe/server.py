@@ -17,6 +17,11 @@ from sidecar.observe.plain import Limits, plain, to_json
 
 log = logging.getLogger("sidecar.observe")
 
+# The library logs a request that it cannot read, word by word: whoever reaches the port could fill the log, and a scraper that errs
+# would find its token there. What fails here is logged here.
+_UNHEARD: Final = logging.Logger("unheard")
+_UNHEARD.disabled = True
+
 Verdict = tuple[bool, list[str]]
 Page = Callable[[web.BaseRequest], web.Response]
 
@@ -83,7 +88,7 @@ class ObserveServer:
                 "free that port or choose another address with --http-endpoint"
             ) from error
         # The low-level server: no router, no middleware, no access log; the pages are a dict.
-        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None), shutdown_timeout=SHUTDOWN_GRACE)
+        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None, logger=_UNHEARD), shutdown_timeout=SHUTDOWN_GRACE)
         await self._runner.setup()
         await web.SockSite(self._runner, self._socket, backlog=_BACKLOG).start()
         log.info("Serving metrics and health", extra={"fields": {"address": self._address, "port": self.port}})

@@ -145,6 +145,22 @@ def test_a_page_that_fails_says_nothing_of_its_reason_and_costs_nobody_else(capl
     assert [record.message for record in caplog.records] == ["Page failed"]
 
 
+@pytest.mark.parametrize(
+    "lines", [b"Authorization: Bearer SECRET\x01", b"Authorization : Bearer SECRET", b"Authorization: Bearer SECRET" + b"x" * 20_000]
+)
+def test_what_cannot_be_read_is_refused_and_never_logged(caplog, lines):
+    async def go():
+        async with serving() as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: node\r\n" + lines + b"\r\n\r\n")
+            said = await asyncio.wait_for(reader.read(1000), 5)
+            writer.close()
+            return said
+
+    assert b" 400 " in asyncio.run(go()).split(b"\r\n")[0]
+    assert "SECRET" not in caplog.text and not caplog.records[1:]
+
+
 def test_requests_are_not_logged(caplog):
     with caplog.at_level("DEBUG"):
         answer("/healthz")
