@@ -72,17 +72,23 @@ def from_line(line: bytes) -> Begun:
             request=CreateRequest(
                 name=str(asked["name"]),
                 required_bytes=int(asked["bytes"]),
-                capabilities=tuple(Capability(mode, block, fs, tuple(flags)) for mode, block, fs, flags in asked["capabilities"]),
-                parameters=dict(asked["parameters"]),
+                capabilities=tuple(
+                    Capability(str(mode), bool(block), str(fs), tuple(map(str, flags))) for mode, block, fs, flags in asked["capabilities"]
+                ),
+                parameters=_strings(asked["parameters"]),
                 requisite=_segments(asked["requisite"]),
                 preferred=_segments(asked["preferred"]),
-                mutable_parameters=dict(asked["mutable"]),
+                mutable_parameters=_strings(asked["mutable"]),
                 source_snapshot=str(asked["snapshot"]),
                 source_volume=str(asked["volume"]),
             ),
         )
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a record of a creation: {error!r}") from error
+
+
+def _strings(about: dict[str, str]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in about.items()}
 
 
 def _segments(rows: list[list[list[str]]]) -> tuple[Segment, ...]:

@@ -12,21 +12,26 @@ PersistentVolume, while the claim is deleted, is a volume that nobody knows of; 
 """
 
 import asyncio
+import errno
 import fcntl
 import json
 import logging
 import os
+import re
+import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from sidecar.provisioning.begun import Begun, from_line, to_line
 
 log = logging.getLogger(__name__)
 
 _SUFFIX: Final = ".journal"
+_NEW: Final = ".new"
 # A file is written anew when this much of it may be about the past.
 _LARGE: Final = 2**20
 
@@ -78,8 +83,10 @@ class FileJournal:
 
     def __init__(self, folder: Path, driver: str, *, on_state: Callable[[str], None]) -> None:
         self._folder = folder
-        self._prefix = f".csi-node-sidecar.{driver.replace('/', '_')}."
-        self._path = folder / f"{self._prefix}{os.urandom(8).hex()}{_SUFFIX}"
+        prefix = f".csi-node-sidecar.{driver.replace('/', '_')}."
+        # To the end: another driver's name may begin with this one's.
+        self._name = re.compile(re.escape(prefix) + r"[0-9a-f]{16}\.(journal|new)")
+        self._path = folder / f"{prefix}{os.urandom(8).hex()}{_SUFFIX}"
         self._on_state = on_state
         self._file = -1
         self._open: dict[str, bytes] = {}
@@ -88,6 +95,8 @@ class FileJournal:
         self._batch = _Batch()
         self._flushing: asyncio.Task[None] | None = None
         self._broken = ""
+        self._unreadable: set[Path] = set()
+        """Told of already."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     async def begin(self, begun: Begun) -> None:
@@ -102,28 +111,28 @@ class FileJournal:
     async def take_over(self) -> list[Begun]:
         """Their files go when all that they tell stands in ours."""
         left = await asyncio.get_running_loop().run_in_executor(self._thread, self._find)
-        found: dict[str, Begun] = {}
-        for item in left:
-            found |= item.begun
-        lines = [self._open.setdefault(uid, to_line(begun)) for uid, begun in found.items()]
-        if lines:
-            await self._write(*lines)
-        for item in left:
-            if not self._broken:
-                item.path.unlink(missing_ok=True)
-            os.close(item.file)
+        with ExitStack() as locks:
+            found: dict[str, Begun] = {}
+            for item in left:
+                locks.enter_context(item.file)
+                found |= item.begun
+            lines = [self._open.setdefault(uid, to_line(begun)) for uid, begun in found.items()]
+            if lines:
+                await self._write(*lines)
+            recorded = not self._broken
+            for item in left:
+                if recorded or not item.begun:
+                    self._remove(item.path)
         return list(found.values())
 
     async def close(self) -> None:
-        """Leaves no file behind when there is nothing to tell."""
+        """Leaves no file behind when there is nothing to tell. Never raises."""
         if self._flushing is not None:
             await asyncio.wait({self._flushing})
         self._thread.shutdown()
-        if self._file >= 0:
-            if not self._open:
-                self._path.unlink(missing_ok=True)
-            os.close(self._file)  # and with it the lock: whoever comes next may have what is left
-            self._file = -1
+        if self._file >= 0 and not self._open:
+            self._remove(self._path)
+        self._let_go()  # and with it of the lock: whoever comes next may have what is left
 
     # --- the file of this process -------------------------------------------------------------------------------------
 
@@ -141,33 +150,32 @@ class FileJournal:
         """Whatever came while the last flush was under way goes with the next one."""
         while self._batch.done is not None:
             batch, self._batch = self._batch, _Batch()
-            anew = b"\n".join([*self._open.values(), b""]) if self._size > _LARGE or self._file < 0 else None
             data = b"".join(line + b"\n" for line in batch.lines)
+            loop = asyncio.get_running_loop()
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._store, data, anew)
+                if self._file < 0 or self._size > _LARGE or not await loop.run_in_executor(self._thread, self._append, data):
+                    await loop.run_in_executor(self._thread, self._replace, b"\n".join([*self._open.values(), b""]))
                 self._tell("")
-            except OSError as error:
-                self._tell(f"{self._folder} cannot be written: {error.strerror or error}")
+            except (OSError, RuntimeError) as error:  # the latter when there is no thread to be had, or no longer
+                self._tell_unwritable(error)
             finally:
                 if batch.done is not None and not batch.done.done():
                     batch.done.set_result(None)
 
-    def _store(self, data: bytes, anew: bytes | None) -> None:
-        """In a thread. Written anew, a file holds what is open only; the old one stays until the new one is on the disk."""
-        if anew is not None:
-            self._replace(anew)
-        else:
-            try:
-                _write_all(self._file, data)
-                os.fdatasync(self._file)
-            except OSError:
-                os.close(self._file)  # half a line may be in it: the next one is written to a new file
-                self._file = -1
-                raise
+    def _append(self, data: bytes) -> bool:
+        """In a thread. False when the file was deleted meanwhile: then nobody would find what it tells."""
+        try:
+            _write_all(self._file, data)
+            os.fdatasync(self._file)
             self._size += len(data)
+            return os.fstat(self._file).st_nlink > 0
+        except OSError:
+            self._let_go()  # half a line may be in it: the next one is written to a new file
+            raise
 
     def _replace(self, content: bytes) -> None:
-        fresh = self._path.with_suffix(".new")
+        """In a thread. The new file holds what is open only; the old one stays until the new one is on the disk."""
+        fresh = self._path.with_suffix(_NEW)
         file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,9 +187,24 @@ class FileJournal:
             os.close(file)
             fresh.unlink(missing_ok=True)
             raise
-        if self._file >= 0:
-            os.close(self._file)
+        self._let_go()
         self._file, self._size = file, 0
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            with suppress(OSError):
+                os.close(file)
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._tell_unwritable(error)
+
+    def _tell_unwritable(self, error: OSError | RuntimeError) -> None:
+        why = error.strerror if isinstance(error, OSError) else ""
+        self._tell(f"{self._folder} cannot be written: {why or error}")
 
     def _tell(self, why: str) -> None:
         if why and why != self._broken:
@@ -201,43 +224,47 @@ class FileJournal:
         """In a thread. The files of dead processes, locked, so that of two that look for them one finds them."""
         found = []
         try:
-            paths = sorted(path for path in self._folder.iterdir() if path.name.startswith(self._prefix) and path != self._path)
+            paths = sorted(path for path in self._folder.iterdir() if self._name.fullmatch(path.name) and path.stem != self._path.stem)
         except OSError:
             return []  # the first begin will tell
         for path in paths:
-            file = _locked(path)
-            if file < 0:
-                continue
-            if path.suffix == _SUFFIX:
-                with os.fdopen(os.dup(file), "rb") as lines:
-                    found.append(_Left(path, file, _read(lines, str(path))))
-            else:  # somebody died while writing it; what it tells still stands in the file it was to replace
-                path.unlink(missing_ok=True)
-                os.close(file)
+            try:
+                found.append(_left(path))
+            except (BlockingIOError, FileNotFoundError):
+                pass  # its process runs, or another one has just taken it over
+            except OSError as error:
+                if path not in self._unreadable:
+                    self._unreadable.add(path)
+                    fields = {"file": str(path), "err": str(error)}
+                    log.error("A journal cannot be read; what it tells of may leak", extra={"fields": fields})
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
     path: Path
-    file: int
+    file: BinaryIO
+    """Locked while it is open."""
     begun: dict[str, Begun]
 
 
-def _locked(path: Path) -> int:
-    """Open and ours, or -1: its process runs, or it is not to be had."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-    try:
+def _left(path: Path) -> _Left:
+    """Raises OSError where it is not to be had."""
+    with ExitStack() as stack:
+        file = stack.enter_context(open(path, "rb", opener=_without_waiting))
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists():  # else another one has just taken it over
-            return file
-    except OSError:
-        pass
-    os.close(file)
-    return -1
+        path.stat()  # raises when another one has just taken it over
+        # Somebody died while writing a new one; what it tells still stands in the file it was to replace.
+        begun = {} if path.suffix == _NEW else _read(file, str(path))
+        stack.pop_all()
+        return _Left(path, file, begun)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """For a FIFO, where to open waits for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _read(lines: Iterable[bytes], where: str) -> dict[str, Begun]:
@@ -251,7 +278,7 @@ def _read(lines: Iterable[bytes], where: str) -> dict[str, Begun]:
                 continue
             begun = from_line(line)
             found[begun.uid] = begun
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             if line.endswith(b"\n"):
                 log.error("A line of a journal cannot be read", extra={"fields": {"file": where, "line": number, "err": str(error)}})
     return found

@@ -58,6 +58,19 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def leftover(folder: Path, suffix: str = ".journal") -> Path:
+    return folder / f".csi-node-sidecar.a_driver.0123456789abcdef{suffix}"
+
+
+def open_files() -> int:
+    return len(files(Path("/proc/self/fd")))
+
+
+def delete_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
 texts = st.text(max_size=12)
 mappings = st.dictionaries(texts, texts, max_size=3)
 segments = st.lists(mappings.map(Segment.of), max_size=2).map(tuple)
@@ -137,7 +150,7 @@ def test_what_is_taken_over_is_not_lost_when_that_process_dies_too(tmp_path: Pat
 
 def test_what_is_taken_over_while_other_lines_wait_is_not_lost_either(tmp_path: Path) -> None:
     """Ends wait for the next begin: what is taken over goes to the disk with them, and not instead of being written."""
-    older = tmp_path / ".csi-node-sidecar.a_driver.older.journal"
+    older = leftover(tmp_path)
 
     async def doing(journal: FileJournal) -> None:
         await begin(journal, SECOND)
@@ -183,12 +196,115 @@ def test_another_drivers_files_are_left_alone(tmp_path: Path) -> None:
     assert left(tmp_path) == [FIRST]
 
 
+def test_a_driver_whose_name_goes_on_where_this_ones_ends_keeps_its_files(tmp_path: Path) -> None:
+    other = tmp_path / leftover(tmp_path).name.replace("a_driver", "a_driver.too")
+    other.write_bytes(to_line(FIRST) + b"\n")
+    assert left(tmp_path) == []
+    assert other.exists()
+
+
+@pytest.mark.parametrize("suffix", [".bak", ".journal.bak", ".new.bak"])
+def test_a_file_that_somebody_has_put_aside_is_left_alone(tmp_path: Path, suffix: str) -> None:
+    leftover(tmp_path, suffix).write_bytes(to_line(FIRST) + b"\n")
+    assert left(tmp_path) == []
+    assert leftover(tmp_path, suffix).exists()
+
+
+def test_what_could_not_be_removed_of_this_process_is_not_in_its_way(tmp_path: Path) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> list[Begun]:
+        journal._path.with_suffix(".new").touch()
+        return await journal.take_over()
+
+    assert run(tmp_path, doing, states=states) == [FIRST]
+    assert states == []
+    assert left(tmp_path) == [FIRST]
+
+
 def test_half_a_line_at_the_end_and_one_that_is_damaged_cost_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(tmp_path, lambda journal: begin(journal, FIRST, SECOND))
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"garbage\n" + path.read_bytes() + to_line(replace(FIRST, uid="uid-9"))[:40])
     assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
     assert [item.message for item in caplog.records] == ["A line of a journal cannot be read"]
+
+
+def spoiled(**other: object) -> bytes:
+    """A line with another denials, or other things in its request."""
+    about = json.loads(to_line(FIRST)) | {"uid": "uid-9"}
+    about |= {key: value for key, value in other.items() if key in about}
+    about["request"] |= {key: value for key, value in other.items() if key not in about}
+    return json.dumps(about).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b'{"end":' * 100_000, id="deep-end"),
+        pytest.param(b"\0" * 4096, id="zeros"),
+        pytest.param(b"\xff\xfe", id="not-text"),
+        pytest.param(b'{"end":' + b"1" * 10_000 + b"}", id="long-number"),
+        pytest.param(b"[]", id="list"),
+        pytest.param(spoiled(denials=float("inf")), id="denials"),
+        pytest.param(spoiled(bytes=float("inf")), id="bytes"),
+        pytest.param(spoiled(bytes=float("nan")), id="no-number"),
+        pytest.param(spoiled(parameters=[[1, 2]]), id="parameters"),
+        pytest.param(spoiled(mutable=7), id="mutable"),
+        pytest.param(spoiled(capabilities=[[1, 2]]), id="capabilities"),
+        pytest.param(spoiled(requisite=[[1]]), id="requisite"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_told_and_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes) -> None:
+    leftover(tmp_path).write_bytes(b"\n".join([to_line(FIRST), line, to_line(SECOND), b""]))
+    assert left(tmp_path) == [FIRST, SECOND]
+    assert [item.message for item in caplog.records] == ["A line of a journal cannot be read"]
+    assert left(tmp_path) == [FIRST, SECOND]
+
+
+def test_what_has_been_read_is_made_of_what_it_should_be() -> None:
+    """So that it can be written again, and sent to the driver."""
+    row = {"parameters": {"a": 1}, "mutable": {"a": [1]}, "capabilities": [[1, 1, 1, [1]]], "requisite": [[["a", 1]]], "snapshot": 1}
+    request = from_line(spoiled(**row)).request
+    assert (request.parameters, request.mutable_parameters) == ({"a": "1"}, {"a": "[1]"})
+    assert request.capabilities == (Capability("1", True, "1", ("1",)),)
+    assert (request.requisite, request.source_snapshot) == ((Segment.of({"a": "1"}),), "1")
+
+
+@pytest.mark.parametrize("suffix", [".journal", ".new"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None], suffix: str
+) -> None:
+    run(tmp_path, lambda journal: begin(journal, FIRST))
+    make(leftover(tmp_path, suffix))
+
+    async def doing(journal: FileJournal) -> list[Begun]:
+        before = open_files()
+        found = await asyncio.wait_for(journal.take_over(), 5)
+        assert await journal.take_over() == []
+        assert open_files() <= before + 1, "its own"
+        return found
+
+    assert run(tmp_path, doing) == [FIRST]
+    assert [item.message for item in caplog.records] == ["A journal cannot be read; what it tells of may leak"]
+    assert leftover(tmp_path, suffix).exists()
+
+
+def test_a_journal_that_cannot_be_read_to_its_end_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+
+    def broken(*_: object) -> dict[str, Begun]:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "_read", broken)
+        before = open_files()
+        assert left(tmp_path) == []
+        assert open_files() == before
+    assert left(tmp_path) == [FIRST]
 
 
 def test_a_file_that_has_grown_is_written_anew_with_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,3 +374,106 @@ def test_files_that_cannot_be_taken_over_stay(tmp_path: Path, monkeypatch: pytes
 
     assert run(tmp_path, doing) == [FIRST], "it is known all the same"
     assert left(tmp_path) == [FIRST]
+
+
+@contextmanager
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever runs the tests may be root, whom no mode of a folder holds back."""
+    really = os.open
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    def reads(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        return refuse() or -1 if flags & os.O_CREAT else really(path, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journals.os, "open", reads)
+        patch.setattr(Path, "unlink", refuse)
+        yield
+
+
+@pytest.mark.parametrize("suffix", [".journal", ".new"])
+@pytest.mark.parametrize("content", [b"", b'{"end":"uid-1"}\n', to_line(FIRST) + b"\n"], ids=["empty", "ended", "open"])
+def test_files_that_cannot_be_removed_are_told_once_and_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, suffix: str
+) -> None:
+    leftover(tmp_path, suffix).write_bytes(content)
+    states: list[str] = []
+    expected = [FIRST] if suffix == ".journal" and b"request" in content else []
+
+    async def doing(journal: FileJournal) -> None:
+        with read_only(monkeypatch):
+            before = open_files()
+            assert await journal.take_over() == await journal.take_over() == expected
+            await begin(journal, SECOND)
+            assert open_files() == before
+        assert states == [f"{tmp_path} cannot be written: Read-only file system"]
+        assert await journal.take_over() == expected
+        assert not leftover(tmp_path, suffix).exists()
+
+    run(tmp_path, doing, states=states)
+
+
+def test_files_that_are_found_while_this_process_ends_stay(tmp_path: Path) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+
+    async def doing(journal: FileJournal) -> None:
+        taking = asyncio.create_task(journal.take_over())
+        await asyncio.sleep(0)
+        await journal.close()
+        await taking
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [FIRST]
+
+
+def test_an_orderly_end_in_a_folder_that_has_become_read_only_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        before = open_files()
+        await begin(journal, FIRST)
+        journal.end("uid-1")
+        with read_only(monkeypatch):
+            await journal.close()
+        assert open_files() == before
+
+    run(tmp_path, doing, states=states)
+    assert len(states) == 1 and "Read-only" in states[0]
+    assert left(tmp_path) == [FIRST], "to look twice does no harm"
+
+
+def test_a_file_that_is_deleted_meanwhile_is_written_anew_before_the_driver_is_called(tmp_path: Path) -> None:
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        delete_files(tmp_path)
+        await begin(journal, SECOND)
+        (name,) = files(tmp_path)
+        assert [from_line(line) for line in (tmp_path / name).read_bytes().splitlines()] == [FIRST, SECOND]
+        assert await FileJournal(tmp_path, "a/driver", on_state=print).take_over() == [], "it is locked"
+
+    run(tmp_path, doing, states=states)
+    assert states == []
+    assert left(tmp_path) == [FIRST, SECOND]
+
+
+def test_a_folder_that_is_deleted_meanwhile_is_told_and_caught_up_with(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        delete_files(folder)
+        folder.rmdir()
+        await begin(journal, SECOND)
+        assert len(states) == 1 and "cannot be written" in states[0]
+        folder.mkdir()
+        await begin(journal, replace(SECOND, uid="uid-3"))
+
+    run(folder, doing, states=states)
+    assert states[1:] == [""]
+    assert {item.uid for item in left(folder)} == {"uid-1", "uid-2", "uid-3"}
