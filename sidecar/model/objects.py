@@ -274,7 +274,7 @@ class CapacityRecord:
     owners: tuple[Owner, ...]
     class_name: str
     node_topology: Mapping[str, str] | None
-    """matchLabels of the selector; None when it also has expressions, which this program never writes."""
+    """matchLabels of the selector; None where it has expressions besides, which this program never writes, or is missing: nowhere."""
     capacity: int | None
     maximum: int | None
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -287,7 +287,7 @@ class CapacityRecord:
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "CapacityRecord":
-        meta, selector = obj["metadata"], obj.get("nodeTopology") or {}
+        meta, selector = obj["metadata"], obj.get("nodeTopology")
         return cls(
             namespace=meta.get("namespace", ""),
             name=meta["name"],
@@ -296,12 +296,18 @@ class CapacityRecord:
             labels=MappingProxyType(dict(meta.get("labels") or {})),
             owners=tuple(Owner.of(ref) for ref in meta.get("ownerReferences") or ()),
             class_name=obj.get("storageClassName", ""),
-            node_topology=None if selector.get("matchExpressions") else MappingProxyType(dict(selector.get("matchLabels") or {})),
+            node_topology=_labels_alone(selector),
             capacity=_bytes_or_none(obj.get("capacity")),
             maximum=_bytes_or_none(obj.get("maximumVolumeSize")),
             annotations=MappingProxyType(dict(meta.get("annotations") or {})),
             finalizers=tuple(meta.get("finalizers") or ()),
         )
+
+
+def _labels_alone(selector: Mapping[str, Any] | None) -> Mapping[str, str] | None:
+    if selector is None or selector.get("matchExpressions"):
+        return None
+    return MappingProxyType(dict(selector.get("matchLabels") or {}))
 
 
 def _requested(spec: Mapping[str, Any]) -> int | None:

@@ -163,6 +163,21 @@ def test_space_that_is_freed_is_published_at_once_and_lets_the_waiting_pod_throu
         until(lambda: published(cluster, driver) == ["10Gi"], "what is left now is published")
 
 
+def test_without_topology_one_object_is_for_every_node_and_stays_it(cluster: Cluster, tmp_path: Path) -> None:
+    """An object without any selector is for no node; the server keeps the one that selects all."""
+    driver = OurDriver(tmp_path, node="n1", args=["--no-topology"])
+    cluster.create(CLASSES, storage_class("late", driver.driver, LATE))
+    with driver:
+        with publisher(driver, cluster):
+            until(lambda: published(cluster, driver) == ["100Gi"], "it has published", seconds=30)
+        begin, (before,) = cluster.revision(CAPACITIES), own(cluster, driver)
+        with publisher(driver, cluster) as second:
+            until(lambda: has_looked(second, 1), "it has looked", seconds=30)
+            assert not within(1.5, lambda: bool(cluster.history(CAPACITIES, begin)))
+    assert before["nodeTopology"] == {}
+    assert uids(own(cluster, driver)) == uids([before])
+
+
 # ---- owners ----
 
 
