@@ -7,7 +7,7 @@ Whatever external-provisioner accepts is accepted: what means nothing here is ig
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from textwrap import wrap
 from types import MappingProxyType
@@ -270,6 +270,11 @@ ENVIRONMENT = "Environment"
 MEANINGLESS = "Accepted because external-provisioner takes them; without meaning here"
 
 
+def _show_url(url: str) -> str:
+    """Without name and password. One that is not quoted may hold anything, so all before the last @ goes."""
+    return re.sub(r"^([a-z][a-z0-9+.-]*://)?.*@", r"\1", url, flags=re.IGNORECASE | re.DOTALL)
+
+
 def _setting(group: str, name: str, kind: Kind, default: Any, help: str, **more: Any) -> Row:
     return Row(name, kind, default, group, help, **{"field": name.replace("-", "_"), **more})
 
@@ -300,7 +305,7 @@ TABLE: tuple[Row, ...] = (
              check=_more_than_zero("no call could ever succeed")),
     _setting(KUBERNETES, "kubeconfig", TEXT, "", "Kubeconfig file, outside a cluster. The variable KUBECONFIG overrides it.",
              env="KUBECONFIG"),
-    _setting(KUBERNETES, "master", TEXT, "", "URL of the API server; overrides the one in the kubeconfig."),
+    _setting(KUBERNETES, "master", replace(TEXT, show=_show_url), "", "URL of the API server; overrides the one in the kubeconfig."),
     _setting(KUBERNETES, "kube-api-qps", FLOAT, 5.0, f"Requests per second to the API server. {_RATE}"),
     _setting(KUBERNETES, "kube-api-burst", INT, 10, f"Requests that may go out at once. {_BURST}"),
     _setting(KUBERNETES, "kube-api-capacity-qps", FLOAT32, 1.0, f"The same for CSIStorageCapacity objects alone. {_RATE}"),

@@ -7,7 +7,7 @@
     ├── csi.outcome.DriverError    the driver's answer to one call was not OK: code and message
     └── kube.errors.ApiError       the API server's answer to one request was not 2xx, or there was none
         ├── NotFound  Conflict  AlreadyExists  Gone  Invalid  Forbidden  Unauthorized  BadRequest
-        └── TooManyRequests(retry_after)  Unavailable
+        └── TooManyRequests(retry_after)  Withdrawn  Unavailable (VersionTooLarge  BadEvent)
 
 Only what somebody catches by name gets a class. Bugs are not in this tree: they are ordinary exceptions, which the loop
 logs with their traceback.

@@ -56,7 +56,7 @@ class _Access:
         # Go's TLS, and so every other client of the cluster, accepts CAs that OpenSSL's strict mode (default since Python 3.13) refuses.
         configuration.disable_strict_ssl_verification = True
         self._files = _fingerprint(configuration)
-        self._tls = ApiClient(configuration=configuration).rest_client.ssl_context
+        self._tls = self._load.tls(configuration)
         self._configuration = configuration
         self._proxy = configuration.proxy or proxy_for(self.server, self._environ)
         self._loaded_at = self._looked_at = self._clock()
@@ -142,8 +142,27 @@ class _Loader:
             configuration.host = _with_scheme(self._master, tls=bool(configuration.ssl_ca_cert or configuration.cert_file))
         configuration.host = configuration.host.rstrip("/")
         if why := _why_no_server(configuration.host):
-            raise Fatal(f"the API server's address {configuration.host!r} cannot be used: {why}; it looks like https://host:6443")
+            address = configuration.host.rpartition("@")[2]  # what stands before it may be a password
+            raise Fatal(f"the API server's address {address!r} cannot be used: {why}; it looks like https://host:6443")
         return configuration
+
+    def tls(self, configuration: Any) -> ssl.SSLContext:
+        """The library's, or Fatal that names what was wrong."""
+        try:
+            context: ssl.SSLContext = ApiClient(configuration=configuration).rest_client.ssl_context
+        except (OSError, ValueError) as error:  # the TLS library's are OSErrors
+            raise Fatal(f"{self._culprit(configuration)} cannot be used: {' '.join(str(error).split())}") from error
+        return context
+
+    def _culprit(self, configuration: Any) -> str:
+        """Which file or entry the TLS library stumbled over. What stands in a kubeconfig itself it was given as a nameless file."""
+        try:
+            ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
+        except (OSError, ValueError):
+            entry = "certificate-authority"
+        else:
+            entry = "client-certificate or client-key"
+        return f"kubeconfig {self._kubeconfig}: its {entry}" if self._kubeconfig else str(configuration.ssl_ca_cert)
 
     async def _from_kubeconfig(self, configuration: Any) -> None:
         if not _any(self._kubeconfig, Path.is_file):
@@ -184,7 +203,7 @@ def _why_no_server(address: str) -> str:
         parts = urlsplit(address)
         port = parts.port
     except ValueError as error:
-        return str(error)
+        return "it cannot be read: are its name and password quoted?" if "@" in address else str(error)
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "scheme, host or port is missing or none that can be connected to"
     return ""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 _LONGEST_HEAD = 2**16
 _LONGEST_CHUNK_LINE = 2**12
 _MOST_DIGITS = 15
+# Of a body that is read whole. The longest that is meant is a page of 500 large objects.
+_LONGEST_BODY = 2**28
 _NO_BODY = frozenset((204, 304))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
@@ -160,7 +162,7 @@ class Reading:
     def _hold(self, data: bytes) -> None:
         if self._unzip is not None:
             try:
-                data = self._unzip.decompress(data)
+                data = self._unzip.decompress(data, _LONGEST_BODY + 1 - self.held)
             except zlib.error as error:
                 raise Malformed(f"the answer's compression is broken: {error}") from error
             if self._unzip.unused_data:
@@ -168,6 +170,8 @@ class Reading:
         if data:
             self._pieces.append(data)
             self.held += len(data)
+        if self.held > _LONGEST_BODY:  # sooner than memory ends
+            raise Malformed(f"the answer is longer than {_LONGEST_BODY} bytes")
 
     def _finish(self) -> None:
         if self._unzip is not None and not self._unzip.eof:

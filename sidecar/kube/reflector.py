@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import Change, KubeApi, Resource, WatchEvent
-from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequests
+from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, VersionTooLarge
 from sidecar.kube.skim import PassesBy, reads_all
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
@@ -39,6 +39,8 @@ _ACCEPTED = 20.0
 _FRESH = 30.0
 # 410 comes to all nodes at once, when history was cut off, and a list is the dearest request there is.
 _RELIST_SPREAD = 5.0
+# Watches in a row that the server did not want as they were. It may be the version that it cannot go on from.
+_MOST_REFUSALS = 3
 _MOST_ODD_ONES = 1000
 
 
@@ -150,6 +152,8 @@ class Reflector(Generic[R]):
         self._rng = rng
         self._pace = TokenBucket(1.0, 2)
         self._failures = 0
+        self._refusals = 0
+        """Watches refused since one went well; at the limit a list is due, and after it 0 again."""
         self._gone = False
         """Whether the last failure was a 410."""
         self._broken_since: float | None = None
@@ -178,6 +182,10 @@ class Reflector(Generic[R]):
         try:
             if not self.resource_version:
                 await self._list()
+                if self._refusals:
+                    # Who refuses watches for another reason must not be asked twice as often for it, and a list is dear.
+                    self._refusals, before, self._failures = 0, self._failures, self._failures + 1
+                    return self._back_off(before)
             return await self._watch()
         except ApiError as error:
             return self._after_failure(error)
@@ -196,13 +204,14 @@ class Reflector(Generic[R]):
     async def _list(self) -> None:
         """Every page is taken in as it comes; only a list that arrived whole proves that something is gone."""
         await self._attempt()
-        seen: set[str] = set()
+        seen: set[str | None] = set()
         version, token = await self._take_page("", seen)
         while token:
             await asyncio.sleep(0)
             version, token = await self._take_page(token, seen)
-        for key in self.store.missing(seen):
-            self._learn(key, None)
+        if None not in seen:  # the nameless one might be any of those that are missed
+            for key in self.store.missing(seen):
+                self._learn(key, None)
         self.resource_version = version
         self.lists += 1
         self._on_list()
@@ -211,13 +220,13 @@ class Reflector(Generic[R]):
             self._settled.set()
             self._works()  # later on it takes a watch to prove that: a list may succeed for ever where no watch does
 
-    async def _take_page(self, token: str, seen: set[str]) -> tuple[str, str]:
+    async def _take_page(self, token: str, seen: set[str | None]) -> tuple[str, str]:
         """The list's version and the next token. What a page says is newer than what is held, even if the rest never comes."""
         page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, **self._scope)
         self.last_heard = self._clock()
         for obj in page.items:
             key = self._take(obj)
-            if key in self.store:  # what was dropped cannot be missing later, and in a big cluster that is almost everything
+            if key is None or key in self.store:  # what was dropped cannot be missing later, and in a big cluster that is almost everything
                 seen.add(key)
         return page.resource_version, page.continue_token
 
@@ -235,12 +244,13 @@ class Reflector(Generic[R]):
             self.hears = False
             await _close(stream)
             if self._clock() - started >= _LIVED:
-                self._failures = 0
+                self._failures = self._refusals = 0
         if self._clock() - started >= _LIVED:
             return 0.0
         if self.events > heard and self._failures < _QUICK_RETURNS:
             # It worked, and the server ended it all the same: it does that to those who read too slowly. Missing more makes it worse.
             self._failures += 1
+            self._refusals = 0
             return self._rng()
         return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {self._clock() - started:.1f} s"))
 
@@ -259,14 +269,27 @@ class Reflector(Generic[R]):
             case "ADDED" | "MODIFIED":
                 self._take(event.object)
             case "DELETED":
-                self._learn(self._key_of(event.object), None)
+                key = self._named(event.object)
+                if key is None:  # what is gone cannot be told but by a new list
+                    raise BadEvent(f"watch {self.resource}: something is gone that has no name")
+                self._learn(key, None)
             case _:  # BOOKMARK, which only carries the version
                 pass
         self.resource_version = event.resource_version
         self._on_event()
 
-    def _take(self, obj: Json) -> str:
-        key = self._key_of(obj)
+    def _named(self, obj: Json) -> str | None:
+        """The object's key; None when it tells none."""
+        try:
+            return self._key_of(obj)
+        except Exception as error:  # noqa: BLE001 - one odd object must not cost us all the others
+            self._report_odd("(none)", error)
+            return None
+
+    def _take(self, obj: Json) -> str | None:
+        key = self._named(obj)
+        if key is None:
+            return None
         try:
             record = self._project(obj)
         except Exception as error:  # noqa: BLE001 - one odd object must not cost us all the others
@@ -303,27 +326,36 @@ class Reflector(Generic[R]):
         if self._optional and not self.has_synced and isinstance(error, Forbidden | NotFound):
             return self._give_up(error)
         before, self._failures = self._failures, self._failures + 1
-        delay = jittered(_BACKOFF.delay(before), self._rng, spread=_SPREAD)
+        delay = self._back_off(before)
         if isinstance(error, Gone):
             # A server that says so works; only one that goes on saying so is to be left alone.
             again, self.resource_version = not self.resource_version or self._gone, ""
             delay = _RELIST_SPREAD * self._rng() + (delay if again else 0.0)
             self._failures = self._failures if again else 1
+            self._refusals = 0
+        elif self.resource_version and _is_refusal(error):
+            self._refusals += 1
+            if self._refusals >= _MOST_REFUSALS:
+                self.resource_version = ""
+                delay += _RELIST_SPREAD * self._rng()
         elif isinstance(error, TooManyRequests):
             delay = max(delay, jittered(error.retry_after, self._rng, spread=_SPREAD))
         self._gone = isinstance(error, Gone)
-        self._broken(error)
+        self._broken(error, delay)
         fields = {"resource": str(self.resource), "error": str(error), "failures": self._failures, "delay": round(delay, 1)}
         # One failure after a good time is everyday life: servers are replaced, and idle connections cut.
         level = logging.INFO if self.has_synced and not before else logging.WARNING
         log.log(level, "List and watch will be tried again", extra={"fields": fields})
         return delay
 
-    def _broken(self, error: ApiError) -> None:
+    def _back_off(self, failures: int) -> float:
+        return jittered(_BACKOFF.delay(failures), self._rng, spread=_SPREAD)
+
+    def _broken(self, error: ApiError, delay: float) -> None:
         now = self._clock()
         if self._broken_since is None:
             self._broken_since = now
-        if self.has_synced and now - self._broken_since < _FRESH:
+        if self.has_synced and max(now - self._broken_since, delay) < _FRESH:
             return
         self._enter(Denied(str(error)) if isinstance(error, Forbidden) else Degraded(str(error)))
 
@@ -347,6 +379,11 @@ class Reflector(Generic[R]):
     async def _pause(self, seconds: float) -> None:
         if seconds > 0:
             await self._sleep(seconds)
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """The server's own answer to a watch, which it may give to this version for ever. To be busy or unwell is none."""
+    return isinstance(error, BadEvent | VersionTooLarge) or (0 < error.status < 500 and not isinstance(error, TooManyRequests))
 
 
 async def _close(stream: AsyncIterator[Any]) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _BEGINNING: Final = re.compile(
-    rb'\{"type":"(?:ADDED|MODIFIED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+","metadata":\{"name":"([^"\\]+)",'
-    rb'(?:"generateName":"[^"\\]*",)?(?:"namespace":"[^"\\]*",)?"uid":"([^"\\]+)","resourceVersion":"([0-9]+)"'
+    rb'\{"type":"(?:ADDED|MODIFIED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+","metadata":\{"name":"([^"\\\x80-\xff]+)",'
+    rb'(?:"generateName":"[^"\\]*",)?(?:"namespace":"[^"\\]*",)?"uid":"([^"\\\x80-\xff]+)","resourceVersion":"([0-9]+)"'
 )
 
 

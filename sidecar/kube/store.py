@@ -51,7 +51,7 @@ class Store(Generic[R]):
             self._enlist(key, places)
         return frozenset() if old == new else frozenset({key})
 
-    def missing(self, seen: Collection[str]) -> list[str]:
+    def missing(self, seen: Collection[str | None]) -> list[str]:
         """The keys held here that a complete list did not show."""
         return [key for key in self._records if key not in seen]
 

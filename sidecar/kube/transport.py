@@ -18,7 +18,7 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube import http1, wire
 from sidecar.kube.api import always
 from sidecar.kube.connections import Connection, Connections, NoConnection, Way, headers_for, target
-from sidecar.kube.errors import ApiError, Unavailable, Withdrawn
+from sidecar.kube.errors import LONGEST_QUIET, ApiError, BadEvent, Unavailable, Withdrawn
 from sidecar.kube.gathering import Gathering, hush, listen
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -26,8 +26,6 @@ Sleep = Callable[[float], Awaitable[None]]
 # Watches hold a connection each, workers one while they ask. To open one costs both sides more than a request does, so a burst
 # of a hundred workers shares these.
 _MOST_CONNECTIONS = 24
-# What a server may ask for by Retry-After. Longer would look like a hang.
-_LONGEST_QUIET = 60.0
 _CONNECT_SECONDS = 10.0
 # etcd stores no object above 1.5 MiB.
 _LONGEST_LINE = 2**22
@@ -163,7 +161,7 @@ class Limiter:
 
     def be_quiet(self, seconds: float) -> None:
         """The server says the same number to all nodes; they must not come back in the same instant."""
-        until = self._clock() + jittered(min(seconds, _LONGEST_QUIET), self._rng, spread=0.5)
+        until = self._clock() + jittered(min(seconds, LONGEST_QUIET), self._rng, spread=0.5)
         self._shut_until = max(self._shut_until, until)
 
 
@@ -252,7 +250,7 @@ class Transport:
                     for line in lines:
                         yield line + b"\n"
                     if len(rest) > _LONGEST_LINE:
-                        raise Unavailable(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
+                        raise BadEvent(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
                     if pause := gathering.pause(len(lines), self._clock()):
                         await _let_gather(connection, pause)
                 if rest:

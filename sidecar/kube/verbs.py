@@ -5,7 +5,7 @@ from typing import Any
 
 from sidecar.kube import wire
 from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always
-from sidecar.kube.errors import NotFound, Unavailable
+from sidecar.kube.errors import NotFound
 from sidecar.kube.skim import PassesBy, reads_all, skim
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
@@ -28,10 +28,16 @@ class Kinds:
         group, _, version = api_version.rpartition("/")
         kinds = {
             entry["kind"]: Resource(group, version, entry["name"], entry["kind"], bool(entry.get("namespaced")))
-            for entry in answer.get("resources") or ()
+            for entry in _entries(answer.get("resources"))
             if "/" not in entry["name"]  # pods/eviction and the like are no kinds of their own
         }
         self._known[api_version] = self._clock() + _DISCOVERY_LASTS, kinds
+
+
+def _entries(resources: object) -> list[Json]:
+    """Those that can be understood."""
+    entries = resources if isinstance(resources, list) else []
+    return [each for each in entries if isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("kind"), str)]
 
 
 class KubeClient:
@@ -88,12 +94,8 @@ class KubeClient:
             resource_version=resource_version,
         )
         # A page for a token would make a restart in a big cluster take many seconds. Pages come one after another anyway.
-        answer = await self._ask("list", "GET", resource, namespace=namespace, query=query, goes_on=bool(continue_token))
-        meta = answer.get("metadata") or {}
-        if not meta.get("resourceVersion"):
-            # Taken for a list it would be an empty one, and all that is held would go.
-            raise Unavailable(f"{wire.request_text('list', resource, namespace=namespace)}: the answer is not a list: {str(answer)[:200]}")
-        return Page(answer.get("items") or [], meta["resourceVersion"], meta.get("continue") or "")
+        request = _request("list", "GET", resource, namespace=namespace, query=query, goes_on=bool(continue_token))
+        return wire.page(await self._transport.send(request, self._limiter), what=request.what, after=continue_token)
 
     async def watch(
         self,

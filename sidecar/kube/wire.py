@@ -6,8 +6,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from sidecar.kube.api import SECRETS, Resource, WatchEvent
-from sidecar.kube.errors import ApiError, BadRequest, Unavailable, from_status
+from sidecar.kube.api import SECRETS, Page, Resource, WatchEvent
+from sidecar.kube.errors import LONGEST_QUIET, ApiError, BadEvent, BadRequest, Unavailable, causes_of, from_status
 from sidecar.model.objects import Json
 
 JSON = "application/json"
@@ -63,15 +63,22 @@ def encode(body: Mapping[str, Any] | list[Any] | bytes) -> bytes:
 
 def decode(raw: bytes, *, what: str) -> Json:
     """An answer that is not a JSON object did not come from an API server: whatever stands in its place is not available."""
-    try:
-        answer = json.loads(raw)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        # Half an answer about a Secret is half a secret.
-        quote = "not shown here, for it may be secret" if f" {SECRETS} " in f"{what} " else _quoted(raw)
-        raise Unavailable(f"{what}: the answer is not a JSON object: {quote}")
+    answer = _object(raw)
+    if answer is None:
+        raise Unavailable(f"{what}: the answer is not a JSON object: {_shown(raw, what)}")
     return answer
+
+
+def page(raw: bytes, *, what: str, after: str) -> Page:
+    """A page of a list, asked for by the token `after`. What is none must not be taken for an empty one: all that is held would go."""
+    answer = decode(raw, what=what)
+    meta, items = answer.get("metadata"), answer.get("items") or []
+    version, token = (meta.get("resourceVersion"), meta.get("continue") or "") if isinstance(meta, dict) else (None, "")
+    if not isinstance(version, str) or not version or not isinstance(token, str) or not isinstance(items, list):
+        raise Unavailable(f"{what}: the answer is not a list: {_shown(raw, what)}")
+    if token and token == after:
+        raise Unavailable(f"{what}: the list has no end: the server gave the same continue token twice")
+    return Page(items, version, token)
 
 
 def refusal(status: int, raw: bytes, *, what: str, retry_after: float | None) -> ApiError:
@@ -80,45 +87,42 @@ def refusal(status: int, raw: bytes, *, what: str, retry_after: float | None) ->
 
 
 def status_body(raw: bytes) -> Json:
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        body = None
-    return body if isinstance(body, dict) else {"message": _quoted(raw)} if raw.strip() else {}
+    body = _object(raw)
+    return body if body is not None else {"message": _quoted(raw)} if raw.strip() else {}
 
 
 def is_disruption_budget(raw: bytes) -> bool:
     """A 429 of an eviction speaks about that pod's budget and says nothing about how busy the server is."""
-    details = status_body(raw).get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    return any(isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget" for cause in causes or ())
+    return "DisruptionBudget" in causes_of(status_body(raw))
 
 
 def retry_after_seconds(header: str | None, *, wall: Callable[[], float]) -> float | None:
-    """Seconds or an HTTP date; None when there is none or it cannot be understood."""
+    """Seconds or an HTTP date, within reason; None when there is none or it cannot be understood."""
     if not header:
         return None
     try:
-        return max(0.0, float(int(header)))
+        return float(min(max(0, int(header)), LONGEST_QUIET))
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - wall())
-    except (ValueError, TypeError):
+        return min(max(0.0, parsedate_to_datetime(header).timestamp() - wall()), LONGEST_QUIET)
+    except (ValueError, TypeError, OverflowError):
         return None
 
 
 def watch_event(line: bytes, *, what: str) -> WatchEvent:
-    """One line of a watch. An ERROR event is raised as the exception it carries; garbage is Unavailable."""
-    event = decode(line, what=what)
-    kind, obj = event.get("type"), event.get("object")
+    """One line of a watch. An ERROR event is raised as the exception it carries; garbage is BadEvent."""
+    event = _object(line)
+    kind, obj = (event.get("type"), event.get("object")) if event is not None else (None, None)
     if not isinstance(kind, str) or not isinstance(obj, dict):
-        raise Unavailable(f"{what}: this is no watch event: {_quoted(line)}")
+        raise BadEvent(f"{what}: this is no watch event: {_shown(line, what)}")
     if kind == "ERROR":
-        raise from_status(_code_of(obj), obj, what=what)
+        error = from_status(_code_of(obj), obj, what=what)
+        raise BadEvent(str(error), status=error.status, reason=error.reason) if type(error) is Unavailable else error
     meta = obj.get("metadata")
-    if not isinstance(meta, dict) or "resourceVersion" not in meta:
-        raise Unavailable(f"{what}: an event without a resourceVersion: {_quoted(line)}")
+    version = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    if not isinstance(version, str) or not version:
+        raise BadEvent(f"{what}: an event without a resourceVersion: {_shown(line, what)}")
     return WatchEvent(kind, obj)
 
 
@@ -128,6 +132,20 @@ def _code_of(status: Mapping[str, Any]) -> int:
     return code if isinstance(code, int) and code >= 400 else 500
 
 
+def _object(raw: bytes) -> Json | None:
+    """None for what is no JSON object, or one nested deeper than Python can follow."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _shown(raw: bytes, what: str) -> str:
+    """Half an answer about a Secret is half a secret."""
+    return "not shown here, for it may be secret" if f" {SECRETS} " in f"{what} " else _quoted(raw)
+
+
 def _quoted(raw: bytes) -> str:
-    text = " ".join(raw.decode(errors="replace").split())
+    text = " ".join(raw[: 10 * _LONGEST_QUOTE].decode(errors="replace").split())
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + " …"

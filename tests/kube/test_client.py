@@ -1,6 +1,7 @@
 """Where the server is, who we are, and what happens when either changes while we run."""
 
 import asyncio
+import base64
 import datetime
 import json
 import ssl
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sidecar import config
 from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
@@ -28,17 +30,18 @@ class Clock:
         return self.now
 
 
-def _kubeconfig(folder: Path, server: str, **user: Any) -> str:
-    config = {
+def _kubeconfig(folder: Path, server: str, *, ca: str = "", **user: Any) -> str:
+    cluster = ({"server": server} if server else {}) | ({"certificate-authority-data": ca} if ca else {})
+    content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "c",
-        "clusters": [{"name": "k", "cluster": {"server": server} if server else {}}],
+        "clusters": [{"name": "k", "cluster": cluster}],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
     }
     file = folder / "kubeconfig"
-    file.write_text(json.dumps(config))
+    file.write_text(json.dumps(content))
     return str(file)
 
 
@@ -96,6 +99,60 @@ def test_a_kubeconfig_that_is_missing_or_broken_ends_it_with_one_line(text: str 
 def test_a_kubeconfig_without_a_server(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="names no server"):
         run(open_client(kubeconfig=_kubeconfig(tmp_path, "")))
+
+
+NO_CA = "-----BEGIN CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("text", ["garbage", NO_CA])
+def test_a_ca_in_the_kubeconfig_that_is_none_is_named(text: str, tmp_path: Path) -> None:
+    kubeconfig = _kubeconfig(tmp_path, "https://127.0.0.1:1", ca=base64.b64encode(text.encode()).decode())
+    with pytest.raises(Fatal, match=f"^kubeconfig {kubeconfig}: its certificate-authority cannot be used: ") as caught:
+        run(open_client(kubeconfig=kubeconfig))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_client_certificate_that_is_none_is_named(tmp_path: Path) -> None:
+    garbage = base64.b64encode(b"garbage").decode()
+    user = {"client-certificate-data": garbage, "client-key-data": garbage}
+    kubeconfig = _kubeconfig(tmp_path, "https://127.0.0.1:1", **user)
+    with pytest.raises(Fatal, match=f"^kubeconfig {kubeconfig}: its client-certificate or client-key cannot be used: "):
+        run(open_client(kubeconfig=kubeconfig))
+
+
+@pytest.mark.parametrize("text", ["garbage", NO_CA])
+def test_a_truncated_ca_in_the_pod_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    ca = tmp_path / "ca.crt"
+    ca.write_text(text)
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(Fatal, match=f"^{ca} cannot be used: "):
+        run(open_client(service_account=tmp_path, environ=environ))
+
+
+@pytest.mark.parametrize("login", ["joe:canary", "joe:c/anary", "canary", "joe:can@ry"])
+@pytest.mark.parametrize("host", ["host:0", "", "host:x"])
+def test_an_address_that_cannot_be_used_is_shown_without_its_login(login: str, host: str) -> None:
+    with pytest.raises(Fatal, match=r"the API server's address .* cannot be used: ") as caught:
+        run(open_client(master=f"https://{login}@{host}"))
+    assert not any(part in str(caught.value) for part in ("joe", "canary", "anary", "can@", "'c'"))
+
+
+@pytest.mark.parametrize(
+    ("master", "shown"),
+    [
+        ("https://joe:canary@host:6443/x", "https://host:6443/x"),
+        ("HTTPS://joe:c/a?#@n@host:6443", "HTTPS://host:6443"),
+        ("joe:canary@host:6443", "host:6443"),
+        ("joe:c://a\n@host", "host"),
+        ("https://[fd00::1]:6443/x", "https://[fd00::1]:6443/x"),
+        ("host:6443", "host:6443"),
+    ],
+)
+def test_the_address_is_told_without_its_login(master: str, shown: str) -> None:
+    parsed = config.parse(["--node-deployment", f"--master={master}"], {"NODE_NAME": "n", "NAMESPACE": "ns", "POD_NAME": "p"})
+    assert isinstance(parsed, config.Parsed) and parsed.config.master == master
+    assert ("master", shown, "flag") in parsed.config.effective()
 
 
 def test_outside_of_a_cluster_the_text_says_what_to_set(tmp_path: Path) -> None:

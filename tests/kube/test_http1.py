@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from sidecar.kube import http1
 from sidecar.kube.http1 import Malformed, Reading, request
 
 TEXT = b'{"kind":"Status"}\r\n\r\n0\r\n\r\nHTTP/1.1 500 no\r\n\r\n'
@@ -325,3 +326,18 @@ def test_a_space_before_the_colon_hides_no_length() -> None:
     except Malformed:
         return
     assert reading.complete
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_body_has_a_bound_as_it_unfolds(zipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http1, "_LONGEST_BODY", 50_000)
+    for length, ok in ((50_000, True), (50_001, False), (50_000_000, False)):
+        body = b" " * length
+        reading = Reading()
+        raw = _counted(gzip.compress(body), "Content-Encoding: gzip") if zipped else _counted(body)
+        if ok:
+            assert reading.feed(raw) and reading.take() == body
+        else:
+            with pytest.raises(Malformed, match="longer than 50000 bytes"):
+                reading.feed(raw)
+            assert reading.held <= 50_001 or not zipped, "it is not unfolded any further"

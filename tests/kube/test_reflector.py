@@ -10,7 +10,18 @@ from typing import Any, cast
 import pytest
 
 from sidecar.kube.api import CLAIMS, Change, KubeApi, Page, WatchEvent
-from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequests, Unauthorized, Unavailable
+from sidecar.kube.errors import (
+    ApiError,
+    BadEvent,
+    BadRequest,
+    Forbidden,
+    Gone,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    VersionTooLarge,
+)
 from sidecar.kube.reflector import Degraded, Denied, Listing, Off, Reflector, ReflectorState, Synced
 from sidecar.kube.skim import reads_all
 from sidecar.kube.store import Store
@@ -227,6 +238,60 @@ def test_410_of_a_continue_token_starts_the_list_again_and_removes_nothing_meanw
     assert bench.reflector.lists == 2
 
 
+NAMELESS: Json = {"metadata": {"resourceVersion": "12"}, "colour": "red"}
+REFUSED: dict[str, list[Any]] = {
+    "400": [BadRequest("bad version", status=400)],
+    "504 too large": [VersionTooLarge("too large", status=504)],
+    "an event that is none": [BadEvent("garbage")],
+    "one good event, then one that is none": [ev("MODIFIED", "a", 11), BadEvent("garbage")],
+    "a nameless one is gone": [WatchEvent("DELETED", NAMELESS)],
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_a_version_that_no_watch_can_go_on_from_is_dropped(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 1), obj("b", 2)], "10", ""), Page([obj("a", 1)], "30", "")]
+    api.watches = [REFUSED[how], REFUSED[how], REFUSED[how], ["for ever"]]
+    bench = Bench(api, rng=lambda: 0.0).run(60.0)
+    assert [(what, at) for what, at, _ in api.asked] == [
+        ("list", 0.0),
+        ("watch", 0.0),
+        ("watch", 1.0),
+        ("watch", 3.0),
+        ("list", 7.0),
+        ("watch", 15.0),
+    ], "three watches first, and the list keeps its distance from the next one"
+    assert api.asked[-1][2] == "30"
+    assert set(bench.held) == {"a"} and bench.reflector.state == Synced()
+
+
+@pytest.mark.parametrize("error", [Unavailable("down", status=503), Unavailable("reset"), TooManyRequests("slower", retry_after=0.0)])
+def test_a_server_that_is_unwell_is_not_asked_for_lists_as_well(error: ApiError) -> None:
+    api = ScriptedApi()
+    api.watches = [error]
+    Bench(api).run(600.0)
+    assert [what for what, *_ in api.asked].count("list") == 1
+
+
+def test_refusals_long_apart_do_not_add_up() -> None:
+    api = ScriptedApi()
+    api.watches = [[20.0, BadEvent("garbage")]]
+    Bench(api).run(600.0)
+    assert [what for what, *_ in api.asked].count("list") == 1
+
+
+def test_refusing_every_version_brings_no_more_requests_than_being_down() -> None:
+    def asked(error: ApiError) -> list[float]:
+        api = ScriptedApi()
+        api.watches = [error]
+        Bench(api, rng=lambda: 0.0).run(600.0)
+        return api.attempts()
+
+    assert len(asked(BadRequest("no", status=400))) <= len(asked(Unavailable("down")))
+
+
 BROKEN: dict[str, Callable[[ScriptedApi], None]] = {
     "list refused": lambda api: api.lists.__setitem__(0, Unavailable("refused")),
     "list 403": lambda api: api.lists.__setitem__(0, Forbidden("no", status=403)),
@@ -243,6 +308,9 @@ BROKEN: dict[str, Callable[[ScriptedApi], None]] = {
     "watch 410": lambda api: api.watches.__setitem__(0, Gone("old", status=410)),
     "watch 410 in stream": lambda api: api.watches.__setitem__(0, [ev("ADDED", "a", 11), Gone("old", status=410)]),
     "watch 429": lambda api: api.watches.__setitem__(0, TooManyRequests("slower", retry_after=0.0)),
+    "watch 400": lambda api: api.watches.__setitem__(0, BadRequest("no", status=400)),
+    "watch garbage": lambda api: api.watches.__setitem__(0, [ev("ADDED", "a", 11), BadEvent("garbage")]),
+    "watch nameless": lambda api: api.watches.__setitem__(0, [WatchEvent("DELETED", NAMELESS)]),
     "watch bug": lambda api: api.watches.__setitem__(0, [KeyError("metadata")]),
     "watch eof after 6 s": lambda api: api.watches.__setitem__(0, [6.0]),
     "watch 410 after 6 s": lambda api: api.watches.__setitem__(0, [6.0, Gone("old", status=410)]),
@@ -279,6 +347,14 @@ def test_429_is_waited_out() -> None:
     api.lists = [TooManyRequests("slower", retry_after=40.0), Page([], "10", "")]
     Bench(api, rng=lambda: 0.0).run(60.0)
     assert api.attempts() == [0.0, 40.0, 40.0]
+
+
+def test_429_for_a_year_is_waited_out_for_a_minute_or_two_and_told_at_once() -> None:
+    api = ScriptedApi()
+    api.watches = [[100.0], TooManyRequests("slower", retry_after=31_536_000.0), ["for ever"]]
+    bench = Bench(api).run(400.0)
+    assert api.attempts() == [0.0, 0.0, 100.0, 190.0]
+    assert bench.states == [(0.0, Synced()), (100.0, Degraded("slower")), (210.0, Synced())]
 
 
 def test_before_the_first_list_trouble_is_told_at_once() -> None:
@@ -361,6 +437,21 @@ def test_an_odd_object_is_ignored_and_named_once(caplog: pytest.LogCaptureFixtur
     assert set(bench.held) == set("abc")
     (line,) = caplog.records
     assert line.__dict__["fields"]["key"] == "ns/odd"
+
+
+@pytest.mark.parametrize("odd", [None, 3, {}, {"metadata": None}, {"metadata": {"namespace": "ns"}}])
+def test_an_object_without_a_name_costs_no_other(odd: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is anything removed because of a list with such a one in it: it may be what is missed."""
+    first, second, third = [obj("a", 1), odd, odd, obj("b", 2)], [obj("a", 1), odd], [obj("a", 1)]
+    for lists, held in (([first, second], "abc"), ([first, second, third], "a")):
+        caplog.clear()
+        api = ScriptedApi()
+        api.lists = [Page(items, "10", "") for items in lists]
+        begins = [WatchEvent("MODIFIED", NAMELESS), ev("ADDED", "c", 13)]
+        api.watches = [[*begins, Gone("too old", status=410)], *[Gone("too old", status=410)] * (len(lists) - 2), ["for ever"]]
+        bench = Bench(api).run(100.0)
+        assert (set(bench.held), bench.reflector.lists) == (set(held), len(lists))
+        assert [line.message for line in caplog.records].count("An object that cannot be understood is ignored") == 1
 
 
 def test_an_object_that_turns_odd_is_no_longer_ours() -> None:

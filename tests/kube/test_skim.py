@@ -37,6 +37,8 @@ def test_an_event_tells_of_its_object_within_its_first_bytes() -> None:
         pytest.param(line(metadata={"uid": "u-1", "name": "data", "resourceVersion": "42"}), id="another order of fields"),
         pytest.param(line(metadata={"name": 'a"b', "uid": "u-1", "resourceVersion": "42"}), id="escaped"),
         pytest.param(line(metadata={"name": "data", "uid": "u-1", "resourceVersion": "x"}), id="no number"),
+        pytest.param(line().replace(b"data", b"\xff"), id="no text"),
+        pytest.param(line().replace(b"u-1", b"\xff"), id="no text either"),
         pytest.param(b"", id="empty"),
     ],
 )

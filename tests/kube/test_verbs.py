@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from sidecar.kube.api import CAPACITIES, CLAIMS, JSON_PATCH, MERGE_PATCH, PODS, STRATEGIC_MERGE_PATCH, VOLUMES
+from sidecar.kube.api import CAPACITIES, CLAIMS, JSON_PATCH, MERGE_PATCH, PODS, STRATEGIC_MERGE_PATCH, VOLUMES, every
 from sidecar.kube.client import KubeClient
-from sidecar.kube.errors import NotFound
+from sidecar.kube.errors import NotFound, Unavailable
 from tests.kube.server import ScriptedServer, Seen, refuses, run, says, streams
 
 Call = Callable[[KubeClient], Awaitable[object]]
@@ -50,6 +50,15 @@ def test_a_list_without_items_is_an_empty_page() -> None:
         assert (page.items, page.resource_version, page.continue_token) == ([], "9", "")
 
     _seen(call, says({"metadata": {"resourceVersion": "9"}, "items": None}))
+
+
+def test_a_list_without_end_is_given_up() -> None:
+    async def call(client: KubeClient) -> None:
+        with pytest.raises(Unavailable, match="list persistentvolumes: the list has no end"):
+            async for _ in every(client, VOLUMES):
+                pass
+
+    assert len(_seen(call, says({"metadata": {"resourceVersion": "9", "continue": "t"}, "items": []}))) == 2
 
 
 def test_watch_asks_for_bookmarks_and_an_end() -> None:
@@ -128,6 +137,23 @@ def test_discovery_is_remembered_also_by_clients_of_other_limits() -> None:
 
     (seen,) = _seen(call, says(DISCOVERY))
     assert seen.path == "/apis/apps/v1"
+
+
+def test_what_is_odd_in_discovery_costs_nothing_else() -> None:
+    async def call(client: KubeClient) -> None:
+        await client.resource_for("apps/v1", "DaemonSet")
+
+    odd: list[object] = [None, 3, {}, {"name": "x"}, {"kind": "X"}, {"name": 3, "kind": "X"}, {"name": "x", "kind": ["X"]}]
+    _seen(call, says({"resources": [*odd, *DISCOVERY["resources"]]}))
+
+
+@pytest.mark.parametrize("resources", [None, 3, {"a": 1}, "daemonsets"])
+def test_discovery_that_is_none_knows_nothing(resources: object) -> None:
+    async def call(client: KubeClient) -> None:
+        with pytest.raises(NotFound):
+            await client.resource_for("apps/v1", "DaemonSet")
+
+    _seen(call, says({"resources": resources}))
 
 
 def test_what_discovery_does_not_know_is_asked_again() -> None:

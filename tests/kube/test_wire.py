@@ -4,7 +4,10 @@ from hypothesis import strategies as st
 
 from sidecar.kube import wire
 from sidecar.kube.api import CAPACITIES, CLAIMS, PODS, SECRETS, VOLUMES
-from sidecar.kube.errors import ApiError, BadRequest, Conflict, Gone, Unavailable
+from sidecar.kube.errors import ApiError, BadEvent, BadRequest, Conflict, Gone, TooManyRequests, Unavailable, VersionTooLarge
+
+DEEP = b'{"a":' * 100_000
+ODD_CAUSES = (b'{"details":{"causes":5}}', b'{"details":{"causes":{"reason":"DisruptionBudget"}}}')
 
 
 def test_paths_by_group_namespace_name_and_subresource() -> None:
@@ -45,6 +48,12 @@ def test_bytes_are_sent_as_they_are() -> None:
         ("soon", None),
         ("Thu, 01 Jan 1970 00:16:50 GMT", 10.0),
         ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("31536000", 60.0),
+        ("9" * 309, 60.0),
+        ("9" * 5000, None),
+        ("Fri, 31 Dec 2036 23:59:59 GMT", 60.0),
+        ("Fri, 31 Dec 9999 23:59:59 -1200", 60.0),
+        ("Fri, 31 Dec 99999999999 23:59:59 GMT", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
@@ -64,7 +73,9 @@ def test_a_refusal_says_what_the_server_said() -> None:
     assert str(error) == "update persistentvolumeclaims ns/a: it changed"
 
 
-@pytest.mark.parametrize("raw", [b"<html>\n  <b>no</b></html>", b"[]", b'"text"', b"\xff\xfe", b""])
+@pytest.mark.parametrize(
+    "raw", [b"<html>\n  <b>no</b></html>", b"[]", b'"text"', b"\xff\xfe", b"", DEEP, b'{"message":[1],"reason":{},"details":3}']
+)
 def test_a_refusal_without_a_status_object_is_one_too(raw: bytes) -> None:
     error = wire.refusal(503, raw, what="list nodes", retry_after=None)
     assert isinstance(error, Unavailable)
@@ -76,17 +87,69 @@ def test_a_long_page_is_quoted_shortly() -> None:
     assert len(str(wire.refusal(502, b"x" * 100_000, what="get nodes", retry_after=None))) < 300
 
 
-@pytest.mark.parametrize("line", [b"<html>\n", b"{", b"[]\n", b"1\n", b"{}\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":{}}\n'])
+@pytest.mark.parametrize(
+    "line", [b"<html>\n", b"{", b"[]\n", b"1\n", b"{}\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":{}}\n', DEEP]
+)
 def test_garbage_in_a_watch_is_unavailable(line: bytes) -> None:
-    with pytest.raises(Unavailable, match=r"^watch x: "):
+    with pytest.raises(BadEvent, match=r"^watch x: "):
         wire.watch_event(line, what="watch x")
 
 
 def test_an_error_event_is_raised_as_what_it_carries() -> None:
     with pytest.raises(Gone, match="too old"):
         wire.watch_event(b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}', what="watch x")
-    with pytest.raises(Unavailable):
+    with pytest.raises(BadEvent, match="etcd is gone"):
         wire.watch_event(b'{"type":"ERROR","object":{"message":"etcd is gone"}}', what="watch x")
+    with pytest.raises(TooManyRequests):
+        wire.watch_event(b'{"type":"ERROR","object":{"code":429}}', what="watch x")
+
+
+@pytest.mark.parametrize("reason", ["Expired", "Gone"])
+@pytest.mark.parametrize("code", ["", '"code":"410",', '"code":true,'])
+def test_a_version_that_is_gone_is_known_by_its_reason_too(reason: str, code: str) -> None:
+    with pytest.raises(Gone, match="too old"):
+        wire.watch_event(f'{{"type":"ERROR","object":{{{code}"reason":"{reason}","message":"too old"}}}}'.encode(), what="watch x")
+
+
+def test_a_version_that_the_server_has_not_reached_is_told_from_one_that_is_unwell() -> None:
+    raw = b'{"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]},"message":"Too large resource version"}'
+    assert type(wire.refusal(504, raw, what="watch x", retry_after=1.0)) is VersionTooLarge
+    assert type(wire.refusal(504, b'{"reason":"Timeout"}', what="watch x", retry_after=1.0)) is Unavailable
+
+
+@pytest.mark.parametrize("version", ['""', "null", "7", "{}"])
+def test_a_version_that_is_none_is_never_gone_on_from(version: str) -> None:
+    with pytest.raises(BadEvent, match="without a resourceVersion"):
+        wire.watch_event(f'{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":{version}}}}}}}'.encode(), what="watch x")
+
+
+def test_an_answer_too_deep_to_follow_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="get x: the answer is not a JSON object"):
+        wire.decode(DEEP, what="get x")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"items":[]}',
+        b'{"items":[],"metadata":[1]}',
+        b'{"items":[],"metadata":{"resourceVersion":""}}',
+        b'{"items":[],"metadata":{"resourceVersion":{"a":1}}}',
+        b'{"items":[],"metadata":{"resourceVersion":"5","continue":5}}',
+        b'{"items":{"a":1},"metadata":{"resourceVersion":"5"}}',
+        b'{"items":"none","metadata":{"resourceVersion":"5"}}',
+    ],
+)
+def test_what_is_no_list_is_not_taken_for_an_empty_one(raw: bytes) -> None:
+    with pytest.raises(Unavailable, match=r"list x: the answer is not a list: \{"):
+        wire.page(raw, what="list x", after="")
+
+
+def test_a_list_that_goes_on_where_it_was_has_no_end() -> None:
+    raw = b'{"items":[{}],"metadata":{"resourceVersion":"5","continue":"t"}}'
+    assert wire.page(raw, what="list x", after="s").continue_token == "t"
+    with pytest.raises(Unavailable, match=r"list x: the list has no end: .* same continue token"):
+        wire.page(raw, what="list x", after="t")
 
 
 @given(st.binary())
@@ -99,7 +162,7 @@ def test_no_line_is_an_accident(line: bytes) -> None:
 
 def test_a_disruption_budget_is_told_from_a_busy_server() -> None:
     assert wire.is_disruption_budget(b'{"details":{"causes":[{"reason":"DisruptionBudget","message":"needs 1"}]}}')
-    for raw in (b"too many", b"{}", b'{"details":{}}', b'{"details":{"causes":[{"reason":"Other"}, 3]}}', b'{"details":3}'):
+    for raw in (b"too many", b"{}", b'{"details":{}}', b'{"details":{"causes":[{"reason":"Other"}, 3]}}', b'{"details":3}', *ODD_CAUSES):
         assert not wire.is_disruption_budget(raw)
 
 
