@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from sidecar.drain.assessment import Place
+from sidecar.drain.policy import quoted
 from sidecar.drain.room import Figure, Figures, Room, Tree
 from sidecar.drain.snapshot import Surroundings
 from sidecar.drain.volumes import Held, stays
@@ -24,8 +25,6 @@ from sidecar.model.objects import Class
 from sidecar.model.topology import Segment, Term, allows
 
 _EXCLUDED_SHOWN: Final = 10
-# An annotation may have 256 KiB.
-_QUOTED: Final = 40
 
 _Wish = tuple[tuple[Toleration, ...], tuple[tuple[str, str], ...], tuple[Term, ...] | None]
 """What a pod asks of its node: tolerations, node selector, required affinity."""
@@ -264,7 +263,7 @@ def _unfit(node: Node) -> str:
         return f"it is being emptied itself (taint {leaving[0]})"
     noted = node.annotations.get(names.DRAIN_INTENT, "").strip()
     if noted:
-        return f"it is being emptied itself (annotation {names.DRAIN_INTENT}={noted[:_QUOTED]!r})"
+        return f"it is being emptied itself (annotation {names.DRAIN_INTENT}={quoted(noted)})"
     return "it is cordoned" if node.cordoned else ""
 
 

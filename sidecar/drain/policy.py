@@ -12,7 +12,7 @@ STRICTNESS: Final = (Policy.IGNORE, Policy.ALLOW_IDLE, Policy.REPROVISION, Polic
 
 _BY_INTENT: Final = {Intent.REBOOT: Policy.ALLOW_IDLE, Intent.RETIRE: Policy.BLOCK}
 # An annotation may have 256 KiB.
-_QUOTED: Final = 40
+_LONGEST: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Word:
 
     def __str__(self) -> str:
         verdict = "" if self.known else ", which is no policy"
-        return f"{self.source} says {self.text[:_QUOTED]!r}{verdict}"
+        return f"{self.source} says {quoted(self.text)}{verdict}"
 
 
 def resolve(
@@ -60,6 +60,11 @@ def resolve(
         return Resolved(fallback, "driver" if default else "default", by_order)
     taken = max(own or shared[:1], key=lambda word: STRICTNESS.index(word.policy))
     return Resolved(taken.policy, taken.source, by_order, _problem(own or shared[:1]))
+
+
+def quoted(text: str) -> str:
+    """What somebody wrote on an object, for a sentence about it."""
+    return repr(text[:_LONGEST])
 
 
 def strictest(resolved: tuple[Resolved, ...]) -> Resolved | None:
