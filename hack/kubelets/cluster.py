@@ -148,6 +148,15 @@ class Cluster:
         """Returns when it answers."""
         self._servers().start_api()
 
+    @contextmanager
+    def without_api(self) -> Iterator[None]:
+        """It is away in the block, and back after it, whatever happens there: who comes next needs it."""
+        try:
+            self.apiserver_stop()
+            yield
+        finally:
+            self.apiserver_start()
+
     def await_ready(self, *, seconds: float = 90.0) -> None:
         """All nodes are Ready, and are so since their latest boot; pods in the default namespace can be made."""
         log = self.nodes[0].place.disk / "var/log/kubelet.log"

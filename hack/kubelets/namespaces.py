@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubelets.errors import ClusterError
-from kubelets.progress import tail, until
+from kubelets.progress import say, tail, until
 
 PROC = Path("/proc")
 ALL = ("--mount", "--pid", "--net", "--ipc", "--uts")
@@ -129,12 +129,24 @@ def number_of(holder: Holder, program: Program) -> int | None:
     return number if (holder.root / "proc" / str(number)).exists() else None
 
 
-def stop(holder: Holder, program: Program, *, how: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> None:
-    """Returns when it has ended."""
-    number = number_of(holder, program)
-    if number is None:
-        return
-    holder.run("sh", "-c", 'kill -s "$0" "$1"', how.name.removeprefix("SIG"), str(number), namespaces=("--mount", "--pid"))
+def stop(holder: Holder, program: Program, *, how: signal.Signals = signal.SIGTERM, patience: float = 15.0) -> None:
+    """Returns when it has ended. What does not heed the order in time is killed, as by any service manager."""
+    _order(holder, program, how)
+    try:
+        _await_end(holder, program, seconds=patience)
+    except ClusterError:
+        say(f"{program.name} goes on {patience:.0f} s after {how.name}: it is killed")
+        _order(holder, program, signal.SIGKILL)
+        _await_end(holder, program, seconds=15)
+
+
+def _order(holder: Holder, program: Program, how: signal.Signals) -> None:
+    if number := number_of(holder, program):
+        kill = 'kill -s "$0" "$1" || test ! -e "/proc/$1"'  # it may end by itself just now
+        holder.run("sh", "-c", kill, how.name.removeprefix("SIG"), str(number), namespaces=("--mount", "--pid"))
+
+
+def _await_end(holder: Holder, program: Program, *, seconds: float) -> None:
     until(lambda: number_of(holder, program) is None, f"the end of {program.name}", seconds=seconds)
 
 

@@ -166,12 +166,24 @@ def test_a_reboot_ends_processes_and_mounts_and_keeps_the_disk(cluster: Any, run
 
 
 def test_the_api_server_goes_and_comes_back(cluster: Any) -> None:
-    cluster.apiserver_stop()
-    with pytest.raises(errors.ClusterError, match="failed"):
+    with cluster.without_api(), pytest.raises(errors.ClusterError, match="failed"):
         cluster.kubectl("get", "nodes", "--request-timeout=5s")
-    cluster.apiserver_start()
     assert len(cluster.get("nodes")["items"]) == 2
     cluster.await_ready()
+
+
+def test_what_is_deaf_to_its_order_to_end_is_killed(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    namespaces = from_hack("kubelets.namespaces")
+    holder = namespaces.find_holder(cluster.place.ident)
+    folder = cluster.place.folder
+    listening = folder / "deaf.listens-no-more"
+    deaf = ["sh", "-c", 'trap "" TERM; touch "$0"; while true; do sleep 1; done', str(listening)]
+    program = namespaces.Program("deaf", deaf, folder / "deaf.pid", cluster.place.logs / "deaf.log")
+    namespaces.start(holder, program)
+    until((holder.root / str(listening).lstrip("/")).exists, "its deafness")
+    namespaces.stop(holder, program, patience=1)
+    assert namespaces.number_of(holder, program) is None
+    assert "deaf goes on 1 s after SIGTERM: it is killed" in capsys.readouterr().err
 
 
 # --- the command --------------------------------------------------------------------------------------------------
