@@ -35,7 +35,7 @@ def test_the_import_contracts_hold(copy: Path) -> None:
         ("engine/queue.py", "import sidecar.model.names", "the motor knows neither storage nor Kubernetes"),
         ("provisioning/rules.py", "import asyncio", "pure files stay pure"),
         ("model/objects.py", "import sidecar.kube.api", "rooms sit on floors"),
-        ("capacity/controller.py", "import kubernetes", "kubernetes enters by kube.client only"),
+        ("capacity/controller.py", "import kubernetes", "kubernetes enters by kube.kubeconfig only"),
         ("provisioning/controller.py", "import grpc", "grpc enters by csi.channel"),
         ("provisioning/controller.py", "import sidecar.config", "rooms are given values"),
         ("provisioning/controller.py", "import sidecar.kube.client", "only wiring opens the doors"),

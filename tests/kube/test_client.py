@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import datetime
 import json
 import ssl
 import subprocess
@@ -16,6 +15,7 @@ from sidecar import config
 from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
+from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unauthorized, Unavailable
 from tests.kube.server import ScriptedServer, refuses, run, says
 
@@ -209,7 +209,7 @@ def test_a_service_account_and_its_rotated_token(tmp_path: Path) -> None:
         async with ScriptedServer(OK, unauthorized, OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
             await client.get(VOLUMES, "pv")
             (account / "token").write_text("second")
-            clock.now = 30.0  # within the minute for which the library keeps a token
+            clock.now = 30.0  # within the minute for which a token is kept
             with pytest.raises(Unauthorized):
                 await client.get(VOLUMES, "pv")
             await client.get(VOLUMES, "pv")
@@ -238,30 +238,57 @@ def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(t
     assert sum("afresh" in record.message for record in caplog.records) == 3
 
 
-def test_an_unreadable_token_is_trouble_that_may_pass(tmp_path: Path) -> None:
-    """The library reads the file again every minute of its own clock, and at once when told that the token is too old."""
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff", None])
+def test_an_unreadable_token_leaves_the_last_one_in_use(content: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     certificate, tls = _certificate(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="first")
+    clock = Clock()
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+            (account / "token").unlink()
+            if content is not None:
+                (account / "token").write_bytes(content)
+            for clock.now in (61.0, 62.0, 70.0):
+                await client.get(VOLUMES, "pv")
+            (account / "token").write_text("second")
+            for clock.now in (70.5, 72.0):
+                await client.get(VOLUMES, "pv")
+        assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first"] * 4 + ["Bearer second"]
+
+    run(main())
+    assert [record.message for record in caplog.records] == ["Could not read the token afresh: the last one stays in use"]
+
+
+@pytest.mark.parametrize("content", ["", " \n"])
+def test_a_pod_whose_token_is_empty_is_told_so(content: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(content)
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(Fatal, match=r"no way to the API server: .*/token is empty.*: set --kubeconfig"):
+        run(open_client(service_account=tmp_path, environ=environ))
+
+
+def test_without_a_ca_in_the_pod_those_of_the_system_are_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As client-go does: an API server behind a certificate that everybody trusts."""
+    certificate, tls = _certificate(tmp_path / "ca", "one")
+    account = _pod(tmp_path, certificate, token="t")
+    (account / "ca.crt").unlink()
 
     async def main() -> None:
         async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account) as client:
-            for token, ok in (("", False), ("second", True)):
-                (account / "token").write_text(token)
-                _age_token(client)
-                if ok:
-                    await client.get(VOLUMES, "pv")
-                else:
-                    with pytest.raises(Unavailable, match="credentials cannot be read: Token file exists but empty"):
-                        await client.get(VOLUMES, "pv")
-            assert server.seen[0].headers["authorization"].endswith(" second")
+            with pytest.raises(Unavailable, match="certificate verify failed"):
+                await client.get(VOLUMES, "pv")
 
     run(main())
+    assert "those of the system are trusted" in caplog.text
 
 
-def _age_token(client: KubeClient) -> None:
-    hook = client._transport._access._configuration.refresh_api_key_hook  # type: ignore[attr-defined]
-    loader = dict(zip(hook.__code__.co_freevars, (cell.cell_contents for cell in hook.__closure__), strict=True))["self"]
-    loader.token_expires_at = datetime.datetime.min
+def test_an_ipv6_service_address_is_put_in_brackets(tmp_path: Path) -> None:
+    certificate, _ = _certificate(tmp_path / "ca", "one")
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    access = Access(kubeconfig="", master="", service_account=_pod(tmp_path, certificate, token="t"), environ=environ, clock=Clock())
+    run(access.load())
+    assert access.server == "https://[fd00::1]:6443"
 
 
 @pytest.mark.parametrize("noticed", ["by a refused certificate", "by a changed file"])
@@ -369,6 +396,6 @@ def test_closing_twice_and_without_a_request_is_fine() -> None:
 
 def test_the_typed_api_is_never_loaded() -> None:
     """It would cost 25 MiB on every node."""
-    code = "import sys, sidecar.kube.client; print([name for name in sys.modules if 'core_v1_api' in name])"
+    code = "import sys, sidecar.kube.kubeconfig; print([name for name in sys.modules if 'core_v1_api' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,0 +1,76 @@
+"""A kubeconfig as `Credentials`. The only `import kubernetes`, and loaded only where a kubeconfig is named: no pod pays for it.
+
+Of the library three things are used: its loader, its Configuration, and the TLS context its ApiClient builds from that. Its typed
+APIs are never touched (CoreV1Api costs 25 MiB and half a second), nor its watches and informers, which turn a broken server into
+thousands of requests a second.
+"""
+
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio import config as loaders
+from kubernetes.aio.client import ApiClient, Configuration
+
+from sidecar.errors import Fatal
+from sidecar.kube.credentials import Credentials
+
+
+async def read(paths: str) -> Credentials:
+    """By its current context, whose server may be missing; `Fatal` where it cannot be used."""
+    found = await _loaded(paths)
+
+    async def authorization() -> str:
+        settings = await found.auth_settings()
+        # A token file that ends in a newline would be refused as a header.
+        return str((settings.get("BearerToken") or {}).get("value") or "").strip()
+
+    return Credentials(
+        server=found.host,
+        tls=_tls(found, paths),
+        authorization=authorization,
+        is_for_tls=bool(found.ssl_ca_cert or found.cert_file or not found.verify_ssl),
+        files=tuple(file for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file),
+        tls_server_name=found.tls_server_name or None,
+        proxy=found.proxy or None,
+    )
+
+
+async def _loaded(paths: str) -> Any:
+    if not _any(paths, Path.is_file):
+        raise Fatal(f"kubeconfig {paths}: {'is a directory' if _any(paths, Path.is_dir) else 'no such file'}")
+    found = Configuration()
+    found.host = ""
+    # Go's TLS, and so every other client of the cluster, accepts CAs that OpenSSL's strict mode (default since Python 3.13) refuses.
+    found.disable_strict_ssl_verification = True
+    try:
+        await loaders.load_kube_config(paths, client_configuration=found, persist_config=False)
+    except (AttributeError, LookupError, TypeError) as error:  # what the library raises when it stumbles over a structure
+        raise Fatal(f"kubeconfig {paths} cannot be used: it is empty, or its content is no kubeconfig") from error
+    except Exception as error:  # a malformed file provokes all sorts of errors
+        raise Fatal(f"kubeconfig {paths} cannot be used: {' '.join(str(error).split())}") from error
+    return found
+
+
+def _any(paths: str, is_one: Callable[[Path], bool]) -> bool:
+    """KUBECONFIG may be a list; the loader skips what is missing, and with nothing left fails beyond recognition."""
+    return any(is_one(Path(path).expanduser()) for path in paths.split(os.pathsep) if path)
+
+
+def _tls(found: Any, paths: str) -> ssl.SSLContext:
+    try:
+        context: ssl.SSLContext = ApiClient(configuration=found).rest_client.ssl_context
+    except (OSError, ValueError) as error:  # the TLS library's are OSErrors
+        raise Fatal(f"kubeconfig {paths}: its {_culprit(found)} cannot be used: {' '.join(str(error).split())}") from error
+    return context
+
+
+def _culprit(found: Any) -> str:
+    """Which entry the TLS library stumbled over: what stands in a kubeconfig itself it was given as a nameless file."""
+    try:
+        ssl.create_default_context(cafile=found.ssl_ca_cert, cadata=found.ca_cert_data)
+    except (OSError, ValueError):
+        return "certificate-authority"
+    return "client-certificate or client-key"
