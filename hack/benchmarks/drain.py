@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pod import put_into_a_pod
 from benchmarks.process_cost import cost_of
 from benchmarks.stage import NODE, Stage, a_stage, count, is_synced, say, wait
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
@@ -61,7 +62,8 @@ def _all(numbers: Iterable[float]) -> str:
 def _resident(stage: Stage, flags: tuple[str, ...]) -> float:
     stage.forget_capacity()
     # Upstream's role grants nothing of this, so both run with all rights.
-    process = stage.ours(*flags, f"--kubeconfig={stage.plane.kubeconfig}", "--kube-api-qps=-1")
+    process = stage.ours(*flags, "--kube-api-qps=-1")
+    put_into_a_pod(process, stage.plane.kubeconfig)
     process.log.unlink(missing_ok=True)
     with process:
         wait(lambda: is_synced(process), process, "has not listed everything")

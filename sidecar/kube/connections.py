@@ -242,7 +242,7 @@ class Connections:
         context, name = None, None
         if first.scheme == "https":
             context = ssl.create_default_context() if way.proxy else way.tls
-            name = first.hostname if way.proxy else way.tls_server_name or first.hostname
+            name = first.hostname if way.proxy else _name_in_certificate(way)
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection,
             first.hostname or "",
@@ -252,6 +252,11 @@ class Connections:
             happy_eyeballs_delay=_NEXT_ADDRESS_AFTER,
         )
         return connection
+
+
+def _name_in_certificate(way: Way) -> str | None:
+    """The dot that ends a complete name stands in no certificate."""
+    return way.tls_server_name or (urlsplit(way.server).hostname or "").rstrip(".") or None
 
 
 @contextmanager
@@ -319,9 +324,7 @@ async def _tunnel(connection: Connection, way: Way, where: str) -> None:
         outer: Any = connection.transport
         if way.proxy.startswith("https:"):
             outer._force_close = connection.broken_within
-        inner = await asyncio.get_running_loop().start_tls(
-            outer, connection, way.tls, server_hostname=way.tls_server_name or urlsplit(way.server).hostname
-        )
+        inner = await asyncio.get_running_loop().start_tls(outer, connection, way.tls, server_hostname=_name_in_certificate(way))
         if inner is None:
             raise Malformed("the proxy hung up within the handshake")
         connection.transport = inner

@@ -4,10 +4,11 @@
 """
 
 import asyncio
+import hashlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,8 +35,8 @@ class Credentials:
     authorization: Callable[[], Awaitable[str]]
     is_for_tls: bool = False
     """A server named without a scheme is spoken to by TLS."""
-    files: tuple[str, ...] = ()
-    """Of the certificates: what they hold was read once and for all, so that a change of them asks for another reading."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Of the certificates, each with the digest of what it held: that was read once and for all, so a change asks for another reading."""
     tls_server_name: str | None = None
     proxy: str | None = None
 
@@ -50,10 +51,13 @@ class Access:
         self._environ = environ
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._held: Mapping[str, str] = {}
 
     async def load(self) -> None:
         """`Fatal` where there is nothing to connect with."""
         found = await self._found()
+        if lost := [file for file, held in self._held.items() if held and not found.files.get(file)]:
+            raise Fatal(f"{', '.join(lost)} cannot be read any more, or holds nothing")
         server = (_complete(self._master, found) if self._master else found.server).rstrip("/")
         if not server:
             raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: its current context names no server")
@@ -61,7 +65,7 @@ class Access:
             address = server.rpartition("@")[2]  # what stands before it may be a password
             raise Fatal(f"the API server's address {address!r} cannot be used: {why}; it looks like https://host:6443")
         self._latest = replace(found, server=server, proxy=found.proxy or proxy_for(server, self._environ))
-        self._seen = [_stat(file) for file in found.files]
+        self._held = found.files
         self._loaded_at = self._looked_at = self._clock()
 
     async def _found(self) -> Credentials:
@@ -70,7 +74,7 @@ class Access:
 
             return await kubeconfig.read(self._kubeconfig)
         if self._master:
-            return Credentials(server="", tls=_tls(None), authorization=_nobody)
+            return Credentials(server="", tls=as_go_trusts(ssl.create_default_context()), authorization=_nobody)
         return _of_service_account(self._service_account, self._environ, self._clock)
 
     @property
@@ -102,7 +106,7 @@ class Access:
         if self._clock() - self._looked_at < _CA_LOOK_PAUSE:
             return
         self._looked_at = self._clock()
-        if [_stat(file) for file in self._latest.files] != self._seen:
+        if any(digest_of(file) != held for file, held in self._held.items()):
             await self._reload("the certificate files changed")
 
     async def _reload(self, why: str) -> None:
@@ -157,25 +161,32 @@ def _of_service_account(folder: Path, environ: Mapping[str, str], clock: Callabl
             f"no way to the API server: neither --kubeconfig (or KUBECONFIG) nor --master is set, and this is no pod with a "
             f"service account token ({error}): set --kubeconfig, or run in a pod"
         ) from error
+    ca = folder / "ca.crt"
+    held = digest_of(str(ca))
     return Credentials(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        tls=_tls(folder / "ca.crt"),
+        tls=_tls(ca if held else None),
         authorization=token.authorization,
-        files=(str(folder / "ca.crt"),),
+        files={str(ca): held},
     )
 
 
 def _tls(ca: Path | None) -> ssl.SSLContext:
-    """By this CA, or by those that the system trusts where there is none."""
-    if ca and not ca.exists():
-        log.warning("The pod has no CA of the cluster: those of the system are trusted", extra={"fields": {"file": str(ca)}})
-        ca = None
+    """By this CA, or by those that the system trusts where a pod has none."""
+    if ca is None:
+        log.warning("The pod has no CA of the cluster: those of the system are trusted")
     try:
-        context = ssl.create_default_context(cafile=ca)
+        return as_go_trusts(ssl.create_default_context(cafile=ca))
     except (OSError, ValueError) as error:  # the TLS library's are OSErrors
         raise Fatal(f"{ca} cannot be used: {' '.join(str(error).split())}") from error
-    # Go's TLS, and so every other client of the cluster, accepts CAs that OpenSSL's strict mode (default since Python 3.13) refuses.
+
+
+def as_go_trusts(context: ssl.SSLContext) -> ssl.SSLContext:
+    """What every other client of the cluster accepts, OpenSSL must: CAs that its strict mode (default since Python 3.13) refuses, and
+    a CA that another one has signed, without that one.
+    """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
@@ -203,10 +214,10 @@ def _why_no_server(address: str) -> str:
     return ""
 
 
-def _stat(path: str) -> object:
-    """Changes when the file does. Mounted secrets are swapped by a symbolic link, which stat follows."""
+def digest_of(file: str) -> str:
+    """Of what it holds, for a kubelet puts all files of a pod there anew when one has changed; empty where there is nothing to read."""
     try:
-        seen = Path(path).stat()
+        content = Path(file).read_bytes()
     except OSError:
-        return None
-    return seen.st_ino, seen.st_mtime_ns, seen.st_size
+        return ""
+    return hashlib.sha256(content).hexdigest() if content.strip() else ""

@@ -15,12 +15,13 @@ from kubernetes.aio import config as loaders
 from kubernetes.aio.client import ApiClient, Configuration
 
 from sidecar.errors import Fatal
-from sidecar.kube.credentials import Credentials
+from sidecar.kube.credentials import Credentials, as_go_trusts, digest_of
 
 
 async def read(paths: str) -> Credentials:
     """By its current context, whose server may be missing; `Fatal` where it cannot be used."""
     found = await _loaded(paths)
+    files = {file: digest_of(file) for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file}  # before they are read
 
     async def authorization() -> str:
         settings = await found.auth_settings()
@@ -31,8 +32,8 @@ async def read(paths: str) -> Credentials:
         server=found.host,
         tls=_tls(found, paths),
         authorization=authorization,
-        is_for_tls=bool(found.ssl_ca_cert or found.cert_file or not found.verify_ssl),
-        files=tuple(file for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file),
+        is_for_tls=not found.host.startswith("http://"),
+        files=files,
         tls_server_name=found.tls_server_name or None,
         proxy=found.proxy or None,
     )
@@ -43,8 +44,6 @@ async def _loaded(paths: str) -> Any:
         raise Fatal(f"kubeconfig {paths}: {'is a directory' if _any(paths, Path.is_dir) else 'no such file'}")
     found = Configuration()
     found.host = ""
-    # Go's TLS, and so every other client of the cluster, accepts CAs that OpenSSL's strict mode (default since Python 3.13) refuses.
-    found.disable_strict_ssl_verification = True
     try:
         await loaders.load_kube_config(paths, client_configuration=found, persist_config=False)
     except (AttributeError, LookupError, TypeError) as error:  # what the library raises when it stumbles over a structure
@@ -61,10 +60,9 @@ def _any(paths: str, is_one: Callable[[Path], bool]) -> bool:
 
 def _tls(found: Any, paths: str) -> ssl.SSLContext:
     try:
-        context: ssl.SSLContext = ApiClient(configuration=found).rest_client.ssl_context
+        return as_go_trusts(ApiClient(configuration=found).rest_client.ssl_context)
     except (OSError, ValueError) as error:  # the TLS library's are OSErrors
         raise Fatal(f"kubeconfig {paths}: its {_culprit(found)} cannot be used: {' '.join(str(error).split())}") from error
-    return context
 
 
 def _culprit(found: Any) -> str:

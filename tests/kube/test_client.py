@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -56,6 +57,24 @@ def _certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     return certificate, context
+
+
+def _chain(folder: Path, *, name: str) -> tuple[Path, ssl.SSLContext]:
+    """A CA that another one has signed, alone in its file, and a server's certificate that it has signed."""
+    folder.mkdir()
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    (folder / "ca.ext").write_text("basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n")
+    (folder / "server.ext").write_text(f"subjectAltName={name}\n")
+    made = [["req", "-x509", *key, "-days", "1", "-subj", "/CN=root", "-out", "root.crt", "-keyout", "root.key"]]
+    for subject, signer, kind in (("middle", "root", "ca"), ("server", "middle", "server")):
+        made.append(["req", *key, "-subj", f"/CN={subject}", "-out", f"{subject}.csr", "-keyout", f"{subject}.key"])
+        by = ["-CA", f"{signer}.crt", "-CAkey", f"{signer}.key", "-CAcreateserial", "-days", "1", "-extfile", f"{kind}.ext"]
+        made.append(["x509", "-req", "-in", f"{subject}.csr", *by, "-out", f"{subject}.crt"])
+    for command in made:
+        subprocess.run(["openssl", *command], check=True, capture_output=True, cwd=folder)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    return folder / "middle.crt", context
 
 
 def _pod(folder: Path, ca: Path, *, token: str) -> Path:
@@ -257,7 +276,9 @@ def test_an_unreadable_token_leaves_the_last_one_in_use(content: bytes | None, t
         assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first"] * 4 + ["Bearer second"]
 
     run(main())
-    assert [record.message for record in caplog.records] == ["Could not read the token afresh: the last one stays in use"]
+    assert [record.message for record in caplog.records if record.name == "sidecar.kube"] == [
+        "Could not read the token afresh: the last one stays in use"
+    ]
 
 
 @pytest.mark.parametrize("content", ["", " \n"])
@@ -314,6 +335,101 @@ def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
             assert len(after.seen) == 1
 
     run(main())
+
+
+@pytest.mark.parametrize("noticed", ["by a look", "by a refused token"])
+@pytest.mark.parametrize("left", [None, b"", b"\n", b"garbage"])
+def test_a_ca_that_is_gone_for_a_while_costs_nothing(left: bytes | None, noticed: str, tmp_path: Path) -> None:
+    certificate, tls = _certificate(tmp_path / "ca", "one")
+    account = _pod(tmp_path, certificate, token="t")
+    clock = Clock()
+    answers = [OK, refuses(401, "Unauthorized"), OK] if noticed == "by a refused token" else [OK]
+
+    async def main() -> None:
+        async with ScriptedServer(*answers, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+            await client.get(VOLUMES, "pv")
+            trusted = client._transport._access.tls
+            (account / "ca.crt").unlink()
+            if left is not None:
+                (account / "ca.crt").write_bytes(left)
+            if noticed == "by a refused token":
+                clock.now = 11.0
+                with pytest.raises(Unauthorized):
+                    await client.get(VOLUMES, "pv")
+            for clock.now in (61.0, 300.0):
+                assert client._transport._access.tls is trusted  # new connections ask for it
+                await client.get(VOLUMES, "pv")
+
+    run(main())
+
+
+def test_a_new_token_beside_the_same_ca_is_no_changed_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a kubelet does it: all files anew in another folder, and a link that is swapped."""
+    caplog.set_level("INFO")
+    certificate, tls = _certificate(tmp_path / "ca", "one")
+    account, clock = tmp_path / "serviceaccount", Clock()
+    account.mkdir()
+
+    def put(token: str) -> None:
+        (account / f"..{token}").mkdir()
+        (account / f"..{token}" / "ca.crt").write_bytes(certificate.read_bytes())
+        (account / f"..{token}" / "token").write_text(token)
+        (account / "..next").symlink_to(f"..{token}")
+        (account / "..next").replace(account / "..data")
+
+    async def main() -> None:
+        put("first")
+        for name in ("ca.crt", "token"):
+            (account / name).symlink_to(f"..data/{name}")
+        async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+            await client.get(VOLUMES, "pv")
+            put("second")
+            clock.now = 61.0
+            await client.get(VOLUMES, "pv")
+        assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first", "Bearer second"]
+
+    run(main())
+    assert [record.message for record in caplog.records if record.name == "sidecar.kube"] == []
+
+
+@pytest.mark.parametrize("by", ["pod", "kubeconfig"])
+def test_a_ca_that_another_one_has_signed_is_trusted_alone(by: str, tmp_path: Path) -> None:
+    """As Go has it."""
+    certificate, tls = _chain(tmp_path / "ca", name="IP:127.0.0.1")
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server:
+            if by == "pod":
+                client = await _client_in(server, _pod(tmp_path, certificate, token="t"))
+            else:
+                ca = base64.b64encode(certificate.read_bytes()).decode()
+                client = await server.client(master="", kubeconfig=_kubeconfig(tmp_path, server.url, ca=ca))
+            async with client:
+                await client.get(VOLUMES, "pv")
+
+    run(main())
+
+
+def test_the_dot_that_ends_a_complete_name_stands_in_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, tls = _chain(tmp_path / "ca", name="DNS:api.example.test")
+    account = _pod(tmp_path, certificate, token="t")
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: look_up("127.0.0.1", *rest, **named))
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server:
+            environ = {"KUBERNETES_SERVICE_HOST": "api.example.test.", "KUBERNETES_SERVICE_PORT": str(server.port)}
+            async with await server.client(master="", service_account=account, environ=environ) as client:
+                await client.get(VOLUMES, "pv")
+
+    run(main())
+
+
+def test_a_bare_master_beside_a_kubeconfig_is_never_sent_its_token_in_clear(tmp_path: Path) -> None:
+    kubeconfig = _kubeconfig(tmp_path, "", token="secret")
+    access = Access(kubeconfig=kubeconfig, master="127.0.0.1:6443", service_account=tmp_path, environ={}, clock=Clock())
+    run(access.load())
+    assert access.server == "https://127.0.0.1:6443"
 
 
 def test_credentials_that_cannot_be_read_afresh_leave_the_old_ones_at_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
