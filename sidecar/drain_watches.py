@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import sidecar
 from sidecar.config import Config
-from sidecar.csi.api import CREATE_DELETE_SNAPSHOT, DriverInfo
+from sidecar.csi.api import DriverInfo
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.evacuation import Expiry
 from sidecar.drain.neighbours import Neighbours
@@ -92,8 +92,8 @@ class DrainWatches:
         self._pods_listed = False
         self.reflectors: list[Reflector[Any]] = [self._watch_node(make)]
         if judges:
-            self.reflectors += [self._watch_pods(make), self._watch_budgets(make)]
-            self.reflectors += [self._watch_contents(make)] if CREATE_DELETE_SNAPSHOT in driver.controller else []
+            # Snapshots whatever the driver can do today: what it made before still lies here.
+            self.reflectors += [self._watch_pods(make), self._watch_budgets(make), self._watch_contents(make)]
 
     def watched(self) -> Watched:
         return Watched(

@@ -26,7 +26,7 @@ from sidecar.kube.api import (
     Resource,
     every,
 )
-from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -34,6 +34,9 @@ from sidecar.own_flags import divide
 from sidecar.wiring import Instruments, open_doors
 
 USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
+
+_TRIES: Final = 3
+"""A node is written to all the time, by its kubelet alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Step:
     namespace: str = ""
     uid: str = ""
     patch: Json | None = None
+    driver: str = ""
+    """Whose marks these are, where it is for marks on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +126,9 @@ def _of(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
 
 def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
     node, found = Node.of(obj), []
-    if patch := marks.patch(node, marks.none(node, driver), resource_version=obj["metadata"]["resourceVersion"]):
+    if patch := _without_marks(obj, driver):
         keys = sorted({**patch["metadata"].get("annotations", {}), **patch["metadata"].get("labels", {})})
-        found.append(Step(f"{', '.join(keys)} of node {node.name}", "patch", NODES, node.name, patch=patch))
+        found.append(Step(f"{', '.join(keys)} of node {node.name}", "patch", NODES, node.name, patch=patch, driver=driver))
     ours = {names.condition(driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY)}
     types = [item["type"] for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in ours]
     if types:
@@ -132,13 +137,19 @@ def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
     return found
 
 
+def _without_marks(obj: Mapping[str, Any], driver: str) -> Json | None:
+    """The patch for the node as it is here, and in no later state."""
+    node = Node.of(obj)
+    return marks.patch(node, marks.none(node, driver), resource_version=obj["metadata"]["resourceVersion"])
+
+
 async def _take(kube: KubeApi, step: Step) -> bool:
     try:
         match step.verb:
             case "delete":
                 await kube.delete(step.resource, step.name, namespace=step.namespace, uid=step.uid, propagation="Background")
             case "patch":
-                await kube.patch(step.resource, step.name, step.patch or {}, content_type=MERGE_PATCH)
+                await _unmark(kube, step)
             case _:
                 await kube.patch(step.resource, step.name, step.patch or {}, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
     except NotFound:
@@ -147,6 +158,19 @@ async def _take(kube: KubeApi, step: Step) -> bool:
         _complain(step.what, error)
         return False
     return True
+
+
+async def _unmark(kube: KubeApi, step: Step) -> None:
+    patch, tries = step.patch, 1
+    while patch is not None:
+        try:
+            await kube.patch(NODES, step.name, patch, content_type=MERGE_PATCH)
+            return
+        except Conflict:
+            if tries == _TRIES:
+                raise
+        tries += 1
+        patch = _without_marks(await kube.get(NODES, step.name), step.driver)
 
 
 def _complain(what: str, error: ApiError) -> None:

@@ -1,6 +1,7 @@
 """What sidecars have put on nodes is taken away, and nothing else, when nobody is there to do it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,15 +9,17 @@ import pytest
 
 from sidecar import uninstall
 from sidecar.config import Parsed, UsageError, parse
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, NODES, KubeApi, Resource
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
+from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.node import DRIVER
 from sidecar.simulation.notebook.bench import Bench
 from sidecar.simulation.notebook.commands import do
 from sidecar.uninstall import Step, _take, _uninstall, run, steps
-from tests.drain.test_controller import EVACUATE, all_of, change, node_of, play, wait, with_pod
+from tests.drain.test_controller import EVACUATE, Json, all_of, change, node_of, play, wait, with_pod
+from tests.simulation.cluster_tools import new_cluster
 from tests.world.test_drain_kills import ARGS
 
 
@@ -107,6 +110,43 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
             assert f"list {refused}: not yours; run it again with more rights" in line
 
     play(story, args=ARGS, nodes=("n0",))
+
+
+SUMMARY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+
+
+def unmarked(meanwhile: Callable[[int], Json | None]) -> tuple[bool, Json]:
+    """Whether a node's marks were taken away, and its annotations then. `meanwhile` says what somebody changes ahead of each try."""
+    cluster, tries = new_cluster(), list[int]()
+    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {SUMMARY: "{}", "mine": "1"}}})
+    you = InProcessApi(cluster)
+
+    async def before(call: Call) -> None:
+        if call.verb == "patch" and (changes := meanwhile(len(tries))) is not None:
+            await you.patch(NODES, "n0", {"metadata": changes}, content_type=MERGE_PATCH)
+        tries.extend([1] if call.verb == "patch" else [])
+
+    async def main() -> tuple[bool, Json]:
+        (step,) = [step async for step in steps(you, DRIVER)]
+        assert isinstance(step, Step)
+        taken = await _take(InProcessApi(cluster, before=before), step)
+        return taken, (await you.get(NODES, "n0"))["metadata"]["annotations"]
+
+    return run_virtual(main())
+
+
+def test_a_node_that_changes_meanwhile_is_looked_at_again() -> None:
+    assert unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 2 else None) == (True, {"mine": "1"})
+
+
+def test_what_somebody_else_has_taken_away_meanwhile_is_gone() -> None:
+    assert unmarked(lambda tries: None if tries else {"annotations": {SUMMARY: None}}) == (True, {"mine": "1"})
+
+
+def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    taken, annotations = unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 9 else None)
+    assert not taken and annotations == {SUMMARY: "{}", "mine": "1"}
+    assert "run it again" in capsys.readouterr().err
 
 
 def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

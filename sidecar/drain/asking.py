@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from sidecar.drain.place import Pinned, place_unknown
+from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE, called
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Surroundings
 from sidecar.drain.watched import Watched, at_home, undecided, unheard, unknown_claims
@@ -41,11 +42,13 @@ class Asker:
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self.ignorance: list[str] = []
+        self.unread: set[str] = set()
+        """What was asked for and not answered."""
 
     def begin(self) -> None:
         now = self._clock()
         self._known = {key: known for key, known in self._known.items() if now - known.at < _TRUSTED}
-        self.ignorance = []
+        self.ignorance, self.unread = [], set()
 
     async def held(self, node: Node) -> tuple[Volume, ...]:
         """The volumes that lie here and nowhere else. What other nodes there are is asked only where some volume's place depends on it."""
@@ -61,7 +64,7 @@ class Asker:
         """Those of volumes that people made, which no driver is behind: their word counts too."""
         found = []
         for name in sorted({volume.class_name for volume in held} - {"", *(class_.name for class_ in self._watched.classes.values())}):
-            answer = await self._ask(f"StorageClass {name}", lambda: self._kube.get(CLASSES, name))  # noqa: B023
+            answer = await self._ask(called(CLASS, name), lambda: self._kube.get(CLASSES, name))  # noqa: B023
             found += [Class.of(answer)] if answer else []
         return found
 
@@ -69,7 +72,8 @@ class Asker:
         """Those of volumes here that the watch did not keep."""
         found = []
         for namespace, name in unknown_claims(self._watched, held):
-            answer = await self._ask(f"claim {namespace}/{name}", lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
+            what = called(CLAIM, f"{namespace}/{name}")
+            answer = await self._ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
             found += [Claim.of(answer)] if answer else []
         return found
 
@@ -95,7 +99,7 @@ class Asker:
         """The words of namespaces. Of one that is gone only volumes are left that were kept."""
         found = {}
         for name in sorted({volume.claim.namespace for volume in held if volume.claim is not None}):
-            answer = await self._ask(f"namespace {name}", lambda: self._kube.get(NAMESPACES, name))  # noqa: B023
+            answer = await self._ask(called(NAMESPACE, name), lambda: self._kube.get(NAMESPACES, name))  # noqa: B023
             found[name] = ((answer or {}).get("metadata", {}).get("annotations") or {}).get(names.DRAIN_POLICY)
         return {name: word for name, word in found.items() if word is not None}
 
@@ -124,6 +128,7 @@ class Asker:
             known = self._known[what] = await self._answer(question)
         if known.error:
             self.ignorance.append(f"{what}: {known.error}")
+            self.unread.add(what)
         answer: R | None = known.answer
         return answer
 

@@ -128,7 +128,7 @@ def _uncounted(users: _Users, weighed: Weighed) -> tuple[str, ...]:
 
 def _notes(snapshot: Snapshot, held: Sequence[Held], *, users: _Users, weighed: Weighed, gone: Sequence[Pod]) -> Iterable[str]:
     if snapshot.node:
-        yield from read(snapshot.node, snapshot.driver, now=snapshot.now).notes
+        yield from read(snapshot.node, snapshot.driver, now=snapshot.now, usual=snapshot.node_policy).notes
     if snapshot.node and snapshot.node.ready == nodes.FALSE:
         yield "the kubelet says that the node is not ready"
     yield from _about_volumes(held)
@@ -151,7 +151,7 @@ def _about_volumes(held: Sequence[Held]) -> Iterable[str]:
         resolved = item.retire
         if resolved and resolved.problem:
             lines[resolved.problem].append(item.name)
-        if resolved and resolved.policy is Policy.IGNORE and item.class_ in _DISPENSABLE:
+        if resolved and resolved.certain and resolved.policy is Policy.IGNORE and item.class_ in _DISPENSABLE:
             lines["may vanish by the policy Ignore"].append(item.name)
     return (f"{line}: {some(volumes)}" for line, volumes in lines.items())
 

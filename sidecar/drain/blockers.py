@@ -8,7 +8,7 @@ from typing import Final
 from sidecar.drain.assessment import Blocker, Place
 from sidecar.drain.budgets import Weighed
 from sidecar.drain.ends import bare
-from sidecar.drain.policy import Resolved, strictest
+from sidecar.drain.policy import CLAIM, Resolved, called, strictest
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.volumes import Held, Named, asked_to_end, stays, why_blocked
 from sidecar.drain.words import MEANING, Intent, Policy, Reason, VolumeClass
@@ -42,7 +42,8 @@ def of_volume(held: Held, snapshot: Snapshot, *, place: Place | None) -> Iterabl
 
 def of_pod(pod: Pod, held: Sequence[Held], snapshot: Snapshot, *, weighed: Weighed) -> Iterable[Blocker]:
     """`held` are the volumes of ours it uses. What keeps nothing here is none of our business, nor are pods that nobody evicts."""
-    pinned = tuple(item for item in held if item.pinned)
+    # A claim that could not be read may be the pod's own, which goes with it.
+    pinned = tuple(item for item in held if item.pinned and called(CLAIM, item.claim) not in snapshot.unread)
     if not pinned or stays(pod):
         return
     resolved = strictest(tuple(item.reboot for item in pinned if item.reboot))

@@ -24,7 +24,7 @@ from sidecar.drain.marks import Marks, needs_protection, wanted
 from sidecar.drain.plain import bytes_in_the_way
 from sidecar.drain.report import Course, Extra, Gate, Slot, summary
 from sidecar.drain.settings import Settings
-from sidecar.drain.signals import Signals, State
+from sidecar.drain.signals import Signals
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.standing import asked, standing, without_node
 from sidecar.drain.turns import Turns
@@ -111,6 +111,8 @@ class DrainRoom:
         self._assessment: Assessment | None = None
         self._signals: Signals | None = None
         self._failures: dict[str, str] = {}
+        self._override_told = False
+        """Of the one that holds now, which may not be noted yet."""
         self._last_look = -_PACE
         self._refused_until = 0.0
         """Something was refused: a change does not make it any sooner."""
@@ -164,6 +166,7 @@ class DrainRoom:
             # It is drained as far as anybody can be; what was made for it goes with it. Or nobody has heard of it yet.
             self._stand_without_node()
             self._assessment = self._signals = self._slot = None
+            self._tell_health()
             return None
         signals = self._signals = self._read(node)
         self._renew_standing(signals)
@@ -190,21 +193,20 @@ class DrainRoom:
         return self._standing_again
 
     async def _judge(self, node: Node, signals: Signals) -> float | None:
-        node, signals = await self._end_in_time(node, signals)
+        node, signals, overridden = await self._end_in_time(node, signals)
         await self._try("the report", self._scribe.recall(node))
-        signals = evacuation.believed(self._evacuation_view(signals, drain=_UNSEEN, retire=_UNSEEN))
         assessment = await self._assess(node, signals)
         decision = await self._course(node, signals, assessment)
         assessment = evacuation.told(assessment, intent=signals.intent, state=signals.state, slot=self._slot)
         self._assessment = assessment
         if self._settings.gate or self._guard.may_stand:
             drain, retire = assessment.drain.status, assessment.retire.status
-            gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=self._is_overridden(signals))
+            gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=overridden)
             if (decided := await self._try(_GATE, gate)) is not None:
                 self._tell_gate(node, decided)
             if self._guard.sign.failure:
                 self._failures["the lease of the gate"] = self._guard.sign.failure
-        await self._show(node, signals, assessment, decision)
+        await self._show(node, signals, assessment, decision, overridden=overridden)
         return self._due(signals, decision)
 
     def _due(self, signals: Signals, decision: evacuation.Decision) -> float | None:
@@ -219,15 +221,23 @@ class DrainRoom:
         allowed = self._settings.allowed
         return signals.started_at + allowed if signals.started_at is not None and allowed > 0 else None
 
-    async def _end_in_time(self, node: Node, signals: Signals) -> tuple[Node, Signals]:
-        """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time."""
-        decision = evacuation.decide(self._evacuation_view(signals, drain=_UNSEEN, retire=_UNSEEN))
+    async def _end_in_time(self, node: Node, signals: Signals) -> tuple[Node, Signals, bool]:
+        """A deadline needs no judgement and no answer from anybody, so it comes before whatever might fail or take its time.
+
+        The last is whether the node is let go: by people, or by an end that is noted, or that was decided and could not be.
+        """
+        view = self._evacuation_view(signals, drain=_UNSEEN, retire=_UNSEEN)
+        decision, lets_go = evacuation.decide(view), evacuation.lets_go(view)
+        overridden = lets_go or bool(signals.override)
+        self._override_told &= lets_go
         if isinstance(decision, Expire | Override):
             marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
-            if (after := await self._mark(node, marks)) is not None:
+            after = await self._mark(node, marks)
+            if after is not None or isinstance(decision, Override):
                 self._tell_course(node, decision)
+            if after is not None:
                 node, signals = after, self._read(after)
-        return node, signals
+        return node, evacuation.believed(self._evacuation_view(signals, drain=_UNSEEN, retire=_UNSEEN)), overridden
 
     async def _mark(self, node: Node, marks: Marks, *, protect: bool | None = None) -> Node | None:
         """The node as it is then, None if that was refused. It is known at once: a watch that is down must not have it decided again."""
@@ -254,7 +264,7 @@ class DrainRoom:
         decision = evacuation.decide(view)
         needed = evacuation.wants_slot(view) and isinstance(decision, AskForSlot)
         if needed or self._turns.maybe_held:
-            self._slot = await self._try("the turn to be evacuated", self._turns.turn(node, wanted=evacuation.wants_slot(view)))
+            self._slot = await self._try("the turn to be evacuated", self._turn(node, wanted=evacuation.wants_slot(view)))
             if needed and self._slot is not None:
                 decision = evacuation.decide(replace(view, slot=self._slot))
         else:
@@ -262,16 +272,25 @@ class DrainRoom:
         self._narrator.note(ROOM, node.uid, node.name, decision)
         return decision
 
-    async def _show(self, node: Node, signals: Signals, assessment: Assessment, decision: evacuation.Decision) -> None:
+    async def _turn(self, node: Node, *, wanted: bool) -> slots.Decision:
+        decision = await self._turns.turn(node, wanted=wanted)
+        if isinstance(decision, slots.Take) and not self._settings.dry_run:
+            where = f"in namespace {self._settings.namespace}" if self._settings.namespace else "for NAMESPACE is not set"
+            raise ApiError(f"the Lease {decision.name} could not be taken, {where}")
+        return decision
+
+    async def _show(self, node: Node, signals: Signals, assessment: Assessment, decision: evacuation.Decision, *, overridden: bool) -> None:
         """To everybody. Events come after what they tell of, and before the report that remembers they were told; they are written in the
         background, so a process that is killed in between may omit one."""
-        overridden, retire = self._is_overridden(signals), assessment.retire.status
+        retire = assessment.retire.status
         protect = needs_protection(enabled=self._settings.protects, retire=retire, overridden=overridden)
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
         marks |= Marks({names.of_driver(self._settings.driver, names.DRAIN_SUMMARY): summary(assessment)})
         if await self._mark(node, marks, protect=protect) is not None:
             self._tell_course(node, decision)
         await self._try("the node's conditions", self._scribe.write_conditions(assessment))
+        if not self._scribe.recalled:
+            return  # what has been told before is not known, and is not to be overwritten
         extra = self._extra(signals)
         before = stored.status_of(self._scribe.previous) or None
         if not self._settings.dry_run:
@@ -288,6 +307,10 @@ class DrainRoom:
 
     def _tell_course(self, node: Node, decision: evacuation.Decision) -> None:
         event = evacuation.event(decision)
+        if isinstance(decision, Override):
+            if self._override_told:
+                return
+            self._override_told = True
         if event is not None and not self._settings.dry_run:
             type_, reason, message = event
             self._recorder.record(ObjectRef("v1", "Node", "", node.name, node.uid), type_, reason, f"{self._settings.driver}: {message}")
@@ -301,13 +324,8 @@ class DrainRoom:
             return seen
         return written if seen.version < written.version else seen
 
-    def _is_overridden(self, signals: Signals) -> bool:
-        """By people, or by the end of an evacuation that somebody asks for; the label has been looked into (`evacuation.believed`)."""
-        asks = asked(signals, policy=self._settings.policy, standing=self._standing)
-        return bool(signals.override) or (signals.state is State.OVERRIDDEN and bool(asks))
-
     def _read(self, node: Node) -> Signals:
-        return marks_of.read(node, self._settings.driver, now=self._wall())
+        return marks_of.read(node, self._settings.driver, now=self._wall(), usual=self._settings.policy)
 
     async def _assess(self, node: Node, signals: Signals) -> Assessment:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
@@ -325,8 +343,10 @@ class DrainRoom:
             expected_uid=node.uid,
             namespace_policies=MappingProxyType(policies),
             default_policy=self._settings.default_policy,
+            unread=frozenset(asker.unread),
             ignorance=tuple(asker.ignorance),
-            since=stored.since(self._scribe.previous, node_uid=node.uid, now=self._wall()),
+            since=self._scribe.since(now=self._wall()),
+            node_policy=self._settings.policy,
         )
         never_used = self._never_used.names()
         snapshot = look(self._watched, blank, held=held, never_used=never_used, fetched=fetched, classes=classes)
@@ -380,10 +400,10 @@ class DrainRoom:
 
     def _gate(self, signals: Signals) -> Gate:
         """A gate whose guard does not run holds nobody, and one that was refused is none."""
-        ours = (names.GUARDED_NODE, signals.uid)
-        guards = any(pod.ready and not pod.deleting_since and ours in pod.labels.items() for pod in self._watched.pods.values())
         if self._guard.held:
-            return Gate(True, guards, "" if guards else "its guard pod is not ready, so it holds nobody yet")
+            pods, budgets = self._watched.pods.values(), self._watched.budgets.values()
+            why = gates.why_loose(signals.uid, self._settings.driver, self._settings.namespace, pods=pods, budgets=budgets)
+            return Gate(True, not why, why)
         refused = self._failures.get(_GATE)
         return Gate(True, False, f"it could not be read or written: {refused}" if refused else "")
 

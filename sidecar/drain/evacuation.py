@@ -149,12 +149,18 @@ def wants_slot(view: EvacuationView) -> bool:
     return bool(view.asked) and view.signals.state in _AT_WORK
 
 
+def lets_go(view: EvacuationView) -> bool:
+    """Whether the rule overrides what blocks, be it noted already or not."""
+    return isinstance(decide(replace(view, signals=_unlabelled(view.signals))), Override)
+
+
 def believed(view: EvacuationView) -> Signals:
     """The label alone may be anybody's: a node is overridden only where the rule would do so again, and otherwise it waits."""
-    waiting = replace(view.signals, state=State.PENDING)
-    if view.signals.state is not State.OVERRIDDEN or isinstance(decide(replace(view, signals=waiting)), Override):
-        return view.signals
-    return waiting
+    return view.signals if lets_go(view) else _unlabelled(view.signals)
+
+
+def _unlabelled(signals: Signals) -> Signals:
+    return replace(signals, state=State.PENDING) if signals.state is State.OVERRIDDEN else signals
 
 
 def state_after(decision: Decision, state: State | None) -> State | None:

@@ -5,13 +5,14 @@ budget. Both objects are derived from the Node they guard and from nothing else,
 go with that Node. The budget is first to come and first to go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.drain.blockers import some
 from sidecar.drain.words import Intent, Status
 from sidecar.model import names
-from sidecar.model.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint
+from sidecar.model.nodes import NO_EXECUTE, NO_SCHEDULE, Budget, Node, Pod, Taint
 from sidecar.model.objects import Json, Owner
 
 _HEALTH_OF_NODES: Final = "node.kubernetes.io/"
@@ -105,6 +106,8 @@ def decide(view: GateView) -> Decision:
     pairs = ((view.budget, gate.budget), (view.deployment, gate.deployment))
     if spoilt := tuple(have for have, want in pairs if have is not None and not _holds(have, want, view.post.node)):
         return Clear(spoilt, "somebody has changed the gate so that it would not hold")
+    if view.deployment is not None and not _has_guard(view.deployment, view.post.node):
+        return Clear((view.deployment,), "no guard is ready, and a taint that the node has got since lets none start")
     missing = tuple(want for have, want in pairs if have is None)
     return Build(missing, "something blocks") if missing else Rest("something blocks, and the gate stands")
 
@@ -114,6 +117,19 @@ def wanted(view: GateView) -> Gate | None:
     if _why_open(view) or view.emptying is None or view.verdict is Status.UNKNOWN:
         return None
     return Gate(_budget(view.post), _deployment(view.post))
+
+
+def why_loose(node_uid: str, driver: str, namespace: str, *, pods: Iterable[Pod], budgets: Iterable[Budget]) -> str:
+    """Why a gate that is built holds nobody; empty: it holds. `pods` are those of its node."""
+    labels = _labels(node_uid, driver).items()
+    ours = (pod for pod in pods if pod.namespace == namespace and labels <= pod.labels.items())
+    guards = [pod for pod in ours if pod.ready and not pod.deleting_since]
+    if not guards:
+        return "its guard pod is not ready, so it holds nobody yet"
+    covering = {budget.full_name for budget in budgets if any(map(budget.covers, guards))}
+    others = sorted(covering - {f"{namespace}/{names.guard(node_uid, driver)}"})
+    # With two of them the server does not say "later" but that it has failed, and a drainer gives up or goes on.
+    return f"its guard pod is in the budget of others too ({some(others)}), so nobody who evicts it is told to wait" if others else ""
 
 
 def selector(driver: str) -> str:
@@ -139,11 +155,19 @@ def _holds(have: Mapping[str, Any], want: Json, node: Node) -> bool:
 
 
 def _stands_here(pod: Mapping[str, Any], node: Node) -> bool:
-    """The guard of this template can stand on the node and on no other. Lasting taints come and go, and it is not made anew for them."""
+    """The guard of this template can stand on the node and on no other."""
     bound = pod.get("nodeName") in (None, "", node.name)
     selected = (pod.get("nodeSelector") or {}).items() <= node.labels.items()
     tolerated = pod.get("tolerations") or ()
     return bound and selected and all(item in tolerated for item in _always_tolerated()) and _includes(pod.get("affinity"), _only_on(node))
+
+
+def _has_guard(deployment: Mapping[str, Any], node: Node) -> bool:
+    """One is ready, or could start on the node. While one is ready, taints come and go, and it is not let go for them."""
+    if (deployment.get("status") or {}).get("readyReplicas"):
+        return True
+    template = Pod.of({"metadata": {"name": node.name}, "spec": deployment["spec"]["template"]["spec"]})
+    return template.tolerates(filter(_lasts, node.taints))
 
 
 def _includes(have: object, want: object) -> bool:
@@ -157,25 +181,27 @@ def _includes(have: object, want: object) -> bool:
             return have == want
 
 
-def _labels(post: Post) -> dict[str, str]:
-    return {names.GUARDED_NODE: post.node.uid, names.GUARDED_FOR: post.driver}
+def _labels(node_uid: str, driver: str) -> dict[str, str]:
+    return {names.GUARDED_NODE: node_uid, names.GUARDED_FOR: driver}
 
 
 def _meta(post: Post) -> Json:
     return {
         "name": names.guard(post.node.uid, post.driver),
         "namespace": post.namespace,
-        "labels": _labels(post),
+        "labels": _labels(post.node.uid, post.driver),
         "ownerReferences": [Owner("v1", "Node", post.node.name, post.node.uid).as_json()],
     }
 
 
 def _budget(post: Post) -> Json:
-    spec = {"minAvailable": 1, "selector": {"matchLabels": _labels(post)}, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}
+    selected = {"matchLabels": _labels(post.node.uid, post.driver)}
+    spec = {"minAvailable": 1, "selector": selected, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(post), "spec": spec}
 
 
 def _deployment(post: Post) -> Json:
+    labels = _labels(post.node.uid, post.driver)
     why = f"holds drains of node {post.node.name} until nothing of {post.driver} blocks them"
     report = f"kubectl get nodedrainreports {names.drain_report(post.node.name, post.driver)} -o yaml"
     notes = {f"{names.GROUP}/why": f"{why}: {report}"}
@@ -183,8 +209,8 @@ def _deployment(post: Post) -> Json:
         "replicas": 1,
         "revisionHistoryLimit": 0,
         "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": _labels(post)},
-        "template": {"metadata": {"labels": _labels(post), "annotations": notes}, "spec": _pod(post)},
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels, "annotations": notes}, "spec": _pod(post)},
     }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(post) | {"annotations": notes}, "spec": spec}
 

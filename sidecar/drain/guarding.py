@@ -35,6 +35,7 @@ class Guard:
 
     async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool) -> gate.Decision:
         """One step. Raises ApiError when it could not be taken."""
+        read_at = self._read_at
         try:
             await self._read(node)
         except Forbidden:
@@ -43,6 +44,11 @@ class Guard:
             self.may_stand = False  # who may not even look has not built one
             return Rest("the gate is switched off")
         decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
+        if isinstance(decision, Clear) and self._read_at == read_at:
+            # A guard may have become ready since, and would be torn away from under a drainer that waits for it.
+            self._read_at = None
+            await self._read(node)
+            decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
         stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
         if stands:
             await self.sign.give(node, stands=True)

@@ -1,5 +1,6 @@
 """Which policy a volume has and who said so. A word that is no policy, or two that differ, never make it laxer."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,9 @@ from sidecar.model.objects import Claim, Class, Volume
 
 STRICTNESS: Final = (Policy.IGNORE, Policy.ALLOW_IDLE, Policy.REPROVISION, Policy.MIGRATE, Policy.BLOCK)
 """The laxest first."""
+
+CLAIM, CLASS, NAMESPACE = "claim", "StorageClass", "namespace"
+"""Kinds of sources that have to be asked for."""
 
 _BY_INTENT: Final = {Intent.REBOOT: Policy.ALLOW_IDLE, Intent.RETIRE: Policy.BLOCK}
 # An annotation may have 256 KiB.
@@ -25,6 +29,8 @@ class Resolved:
     """What the order of the sources alone gives, words that are no policy passed over. Another one only where there is a problem."""
     problem: str = ""
     """What is wrong with what was said about it."""
+    certain: bool = True
+    """False: what might say another one could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,14 @@ class _Word:
 
 
 def resolve(
-    volume: Volume | None, claim: Claim | None, *, class_: Class | None, namespace_word: str | None, default: Policy | None, intent: Intent
+    volume: Volume | None,
+    claim: Claim | None,
+    *,
+    class_: Class | None,
+    namespace_word: str | None,
+    default: Policy | None,
+    intent: Intent,
+    unread: Set[str] = frozenset(),
 ) -> Resolved:
     """The nearest to the volume wins; if volume and claim differ, the stricter of the two."""
     own = _words(("PersistentVolume", _note(volume)), ("PersistentVolumeClaim", _note(claim)))
@@ -56,10 +69,16 @@ def resolve(
     )
     fallback = default or _BY_INTENT[intent]
     by_order = next((word.known for word in (*own, *shared) if word.known), fallback)
+    certain = _is_certain(volume, unread, own=bool(own), shared=bool(shared))
     if not own and not shared:
-        return Resolved(fallback, "driver" if default else "default", by_order)
+        return Resolved(fallback, "driver" if default else "default", by_order, certain=certain)
     taken = max(own or shared[:1], key=lambda word: STRICTNESS.index(word.policy))
-    return Resolved(taken.policy, taken.source, by_order, _problem(own or shared[:1]))
+    return Resolved(taken.policy, taken.source, by_order, _problem(own or shared[:1]), certain)
+
+
+def called(kind: str, name: str) -> str:
+    """A source of policies, where it is said that it could not be read. A claim's name is the full one."""
+    return f"{kind} {name}"
 
 
 def quoted(text: str) -> str:
@@ -70,6 +89,19 @@ def quoted(text: str) -> str:
 def strictest(resolved: tuple[Resolved, ...]) -> Resolved | None:
     """Of several, for what has several volumes."""
     return max(resolved, key=lambda item: (STRICTNESS.index(item.policy), item.source), default=None)
+
+
+def _is_certain(volume: Volume | None, unread: Set[str], *, own: bool, shared: bool) -> bool:
+    """All that comes before what was taken has been read, and the claim, which may be stricter than the volume."""
+    ref = volume.claim if volume else None
+    if ref and called(CLAIM, f"{ref.namespace}/{ref.name}") in unread:
+        return False
+    if own:
+        return True
+    if volume and called(CLASS, volume.class_name) in unread:
+        return False
+    # A namespace that was not read has said nothing, so a word is the class's.
+    return shared or ref is None or called(NAMESPACE, ref.namespace) not in unread
 
 
 def _problem(words: tuple[_Word, ...]) -> str:

@@ -101,8 +101,8 @@ class Signals:
         return tuple(f"{OF_MARKS}{problem}" for problem in self.problems)
 
 
-def read(node: Node, driver: str, *, now: float) -> Signals:
-    """`now` is the wall clock: what is noted as past must not lie ahead of it."""
+def read(node: Node, driver: str, *, now: float, usual: NodePolicy | None = None) -> Signals:
+    """`now` is the wall clock: what is noted as past must not lie ahead of it. `usual` is the flag's policy; None: not known."""
     own = {name: node.annotations.get(names.of_driver(driver, name), "") for name in (*_ANCHORS, names.MARKED_NODE, names.SPENT_OVERRIDE)}
     state_text = node.labels.get(names.of_driver(driver, names.EVACUATION_STATE), "")
     marked = bool(state_text or own[names.EVACUATION_STARTED_AT])
@@ -119,7 +119,8 @@ def read(node: Node, driver: str, *, now: float) -> Signals:
     force_drain = node.annotations.get(names.FORCE_DRAIN, "").strip()
     spent = bool(force_drain) and own[names.SPENT_OVERRIDE] == digest(force_drain)
     spent_problem = f"{names.FORCE_DRAIN} was for an evacuation that is over, and is not applied again: remove it" if spent else ""
-    found = (former, declaring_problem, *intent_problems, policy_problem, state_problem, start_problem, closing_problem, spent_problem)
+    of_word = (declaring_problem, *intent_problems, policy_problem, _unheeded(evacuate, policy or usual))
+    found = (former, *of_word, state_problem, start_problem, closing_problem, spent_problem)
     return Signals(
         node=node.name,
         uid=node.uid,
@@ -193,6 +194,13 @@ def _intent(node: Node, evacuate: tuple[Taint, ...], annotation: Intent | None) 
 
 def _retiring(node: Node) -> tuple[Taint, ...]:
     return tuple(sorted((taint for taint in node.taints if taint.key in names.RETIRING_TAINTS), key=str))
+
+
+def _unheeded(evacuate: tuple[Taint, ...], policy: NodePolicy | None) -> str:
+    if not evacuate or policy is not NodePolicy.IGNORE:
+        return ""
+    remedy = f"set --node-drain-policy, or {names.NODE_DRAIN_POLICY} on the node"
+    return f"the taint {evacuate[0]} is not applied, for the node drain policy is {policy}: {remedy}"
 
 
 def _of_programs(node: Node) -> Iterable[tuple[Source, Intent, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from sidecar.drain.signals import NodePolicy
 from sidecar.drain.words import Policy, Reason
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
@@ -70,10 +71,14 @@ class Snapshot:
     """None: not looked at."""
     ready_peers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a StatefulSet: how many of its pods are ready on other nodes."""
+    unread: frozenset[str] = frozenset()
+    """What could not be read; a source of policies is called as `policy.called` has it. All of it is among the ignorance too."""
     ignorance: tuple[str, ...] = ()
     """What should be known and could not be read: with any of this, neither verdict is True."""
     since: Mapping[tuple[str, Reason], float] = field(default_factory=lambda: MappingProxyType({}))
     """By what blocks (`Blocker.key`) and reason: since when, as far as was noted before."""
+    node_policy: NodePolicy | None = None
+    """What the flag says for nodes that say nothing themselves; None: not known."""
     untracked_blocks: bool = False
     skip_terminating_after: float = 300.0
     """Pods of a node that does not answer, asked to end longer ago than this, count as gone."""

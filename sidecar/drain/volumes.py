@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.drain.assessment import HeldVolume, Place
 from sidecar.drain.instants import to_seconds
-from sidecar.drain.policy import Resolved, resolve
+from sidecar.drain.policy import STRICTNESS, Resolved, resolve
 from sidecar.drain.snapshot import InFlight, Snapshot
 from sidecar.drain.words import NOT_YET, Intent, Policy, Reason, VolumeClass
 from sidecar.model import names, nodes
@@ -102,8 +102,13 @@ def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[Held, ...]:
 
 
 def why_blocked(held: Held, intent: Intent, *, place: Place | None) -> Reason | None:
-    """`place` is where it could go, if that was looked at. A wrong word is the reason only if nothing would block without it."""
+    """`place` is where it could go, if that was looked at. A wrong word is the reason only if nothing would block without it.
+
+    Of a volume whose policy is not certain, only what would block under the laxest one does: the rest is ignorance.
+    """
     resolved = held.policy(intent)
+    if resolved and not resolved.certain and _judged(held, intent, policy=STRICTNESS[0], place=place) is None:
+        return None
     reason = _judged(held, intent, policy=resolved.policy if resolved else None, place=place)
     if reason and resolved and resolved.problem and _judged(held, intent, policy=resolved.by_order, place=place) is None:
         return Reason.POLICY_CONFLICT
@@ -206,6 +211,7 @@ def _resolved(volume: Volume, claim: Claim | None, snapshot: Snapshot, intent: I
         namespace_word=snapshot.namespace_policies.get(volume.claim.namespace) if volume.claim else None,
         default=snapshot.default_policy,
         intent=intent,
+        unread=snapshot.unread,
     )
 
 

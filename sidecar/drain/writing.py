@@ -6,16 +6,20 @@ What is stored is compared, not what was written last: it is read at the start, 
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.drain import marks, report
+from sidecar.drain import marks, report, stored
 from sidecar.drain.assessment import Assessment
 from sidecar.drain.marks import Marks
 from sidecar.drain.report import HEARTBEAT, Extra
 from sidecar.drain.settings import Settings
+from sidecar.drain.words import Reason
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
+
+Since = dict[tuple[str, Reason], float]
+"""As `Snapshot.since`."""
 
 _MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
 
@@ -36,6 +40,10 @@ class Scribe:
         self._conditions_read_at: float | None = None
         self._conditions_written_at: float | None = None
         self._node_uid = ""
+        self._since: Since = {}
+        self._complete_since: Since = {}
+        self.recalled = False
+        """What is stored for this node has been read, or it is known that nothing is. Before, nothing that was told is known."""
 
     @property
     def previous(self) -> Json | None:
@@ -46,15 +54,25 @@ class Scribe:
         """Read what an earlier process, or anybody, has stored. Raises ApiError when it cannot be read."""
         if node.uid != self._node_uid:
             self._stored = self._made = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
-            self._conditions, self._node_uid, self._unsaved = [], node.uid, False
+            self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
+            self._since = self._complete_since = {}
         if self._is_due(self._report_read_at):
             self._stored = await self._read(node)
-            self._report_read_at = self._clock()
+            self._report_read_at, self.recalled = self._clock(), True
+
+    def since(self, *, now: float) -> Since:
+        """Since when what blocks has blocked: as it is stored, and of a long list only the beginning is."""
+        found = {key: at for key, at in self._since.items() if at <= now}
+        return found | stored.since(self.previous, node_uid=self._node_uid, now=now)
 
     async def write_report(self, assessment: Assessment, extra: Extra, *, now: float) -> None:
         """Raises ApiError when it could not be stored; what was made is remembered all the same."""
         new = report.body(assessment, previous=self.previous, agent=self._settings.agent, extra=extra)
         self._made = new
+        found = {(blocker.key, blocker.reason): blocker.since for blocker in assessment.blockers}
+        # What is not seen while something is not known may block all the same.
+        self._since = found if assessment.complete else self._complete_since | found
+        self._complete_since = found if assessment.complete else self._complete_since
         if self._settings.dry_run:
             return
         if self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now):

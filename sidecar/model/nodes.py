@@ -132,7 +132,8 @@ class Pod:
 
     @property
     def of_daemon_set(self) -> bool:
-        return self.owner is not None and self.owner.kind == "DaemonSet"
+        """Others have kinds of that name, and whoever drains a node evicts their pods."""
+        return self.owner is not None and self.owner.kind == "DaemonSet" and self.owner.api_version.startswith("apps/")
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
         """None of those that keep pods out."""

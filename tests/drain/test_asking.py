@@ -77,14 +77,14 @@ def test_a_refusal_is_remembered_too_and_said_each_time() -> None:
     for _ in range(3):
         room.begin()
         assert asyncio.run(room.policies(HELD)) == {}
-        assert room.ignorance == ["namespace default: no"]
+        assert (room.ignorance, room.unread) == (["namespace default: no"], {"namespace default"})
     assert kube.asked == [(NAMESPACES.plural, "default")]
 
 
 def test_a_namespace_that_is_gone_says_nothing_and_leaves_nothing_unknown() -> None:
     room, _ = asker(Kube(NotFound("gone", status=404)), volumes=(volume("pv-1", "n1", claim="a"),))
     room.begin()
-    assert (asyncio.run(room.policies(HELD)), room.ignorance) == ({}, [])
+    assert (asyncio.run(room.policies(HELD)), room.ignorance, room.unread) == ({}, [], set())
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,23 @@ def test_ignorance_never_makes_a_verdict_true_and_takes_no_blocker_away(seed: in
 
 
 @given(SEEDS)
+def test_of_a_word_that_could_not_be_read_that_blocks_which_any_word_would_have_block(seed: int) -> None:
+    snapshot = worlds.drawn(Random(seed))
+
+    def blocking(changed: Snapshot) -> set[tuple[str, Intent]]:
+        return {(item.key, intent) for item in assess(changed).blockers if item.kind != "Pod" for intent in item.blocks}
+
+    every = [blocking(replace(snapshot, namespace_policies={"apps": word} if word else {})) for word in (None, *Policy, "Foo")]
+    ignorant = replace(snapshot, namespace_policies={}, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no answer",))
+    assert blocking(ignorant) == set.intersection(*every)
+
+
+def test_of_an_uncertain_policy_nobody_is_told_that_a_volume_may_vanish() -> None:
+    found = assess(samples.idle(default_policy=Policy.IGNORE, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no",)))
+    assert (found.retire.status, found.notes) == (Status.UNKNOWN, ())
+
+
+@given(SEEDS)
 def test_what_follows_from_a_verdict(seed: int) -> None:
     snapshot = worlds.drawn(Random(seed))
     found = assess(snapshot)

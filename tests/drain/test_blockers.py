@@ -1,6 +1,7 @@
 """What is said of each thing that blocks."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from sidecar.drain.assessment import Blocker, Place
 from sidecar.drain.blockers import in_order, of_pod, of_volume, some
@@ -87,6 +88,12 @@ def test_a_bare_pod_blocks_both_and_says_what_it_holds() -> None:
     one = only(about_pods(snapshot))
     assert (one.kind, one.namespace, one.name, one.volume, one.bytes) == ("Pod", "apps", "a", "pv-0", 10 * GIB)
     assert (one.reason, one.blocks, one.policy) == (Reason.BARE_POD, (REBOOT, RETIRE), Policy.IGNORE)
+
+
+def test_a_pod_is_spoken_of_though_a_policy_is_not_known_but_not_where_the_claim_may_be_its_own() -> None:
+    bare: dict[str, Any] = {"pods": (samples.pod("a", "data-0", owner=None),)}
+    assert only(about_pods(samples.used(**bare, unread=frozenset({"namespace apps"})))).reason is Reason.BARE_POD
+    assert about_pods(samples.used(**bare, claims=(), unread=frozenset({"claim apps/data-0"}))) == []
 
 
 def test_E8_two_budgets_block_for_good_and_both_are_named() -> None:

@@ -16,6 +16,7 @@ from sidecar.kube.api import (
     EVENTS,
     LEASES,
     MERGE_PATCH,
+    NAMESPACES,
     NODES,
     PODS,
     VOLUMES,
@@ -361,6 +362,69 @@ def test_b3_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off()
     play(story, args=(*EVACUATING, "--evacuation-deadline=10m"), nodes=("n0",), refuse=refuse)
 
 
+def test_b3_an_override_by_the_deadline_opens_the_gate_and_is_told_once_though_it_cannot_be_noted() -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("a webhook of nodes is down") if broken and (call.verb, call.resource) == ("patch", NODES) else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        broken.append(True)
+        await wait(bench, 500)
+        assert len(await all_of(bench, BUDGETS)) == 1
+        await wait(bench, 60)
+        assert (await all_of(bench, BUDGETS), await times(bench, "EvacuationOverridden")) == ([], 1)
+        broken.clear()
+        await wait(bench, 600)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
+        assert (await all_of(bench, BUDGETS), await times(bench, "EvacuationOverridden")) == ([], 1)
+
+    args = (*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override")
+    play(story, args=args, nodes=("n0",), refuse=refuse)
+
+
+def test_a_policy_that_cannot_be_read_for_a_while_closes_no_gate_and_opens_none() -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", NAMESPACES) else None
+
+    async def story(bench: Bench) -> None:
+        async def say(word: str) -> None:
+            patch = {"metadata": {"annotations": {names.DRAIN_POLICY: word}}}
+            await bench.you.patch(NAMESPACES, "default", patch, content_type=MERGE_PATCH)
+
+        await say("Ignore")
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 90)
+        broken.append(True)
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 200)
+        retire = (await report_of(bench))["verdicts"]["retire"]
+        assert (retire["status"], retire["message"]) == ("Unknown", "namespace default: no answer")
+        assert (await all_of(bench, BUDGETS), await times(bench, "BlocksNodeDrain")) == ([], 0)
+        broken.clear()
+        await say("Block")
+        await wait(bench, 200)
+        (blocker,) = [item for item in (await report_of(bench))["blockers"] if item["reason"] == "VolumeInUse"]
+        assert len(await all_of(bench, BUDGETS)) == 1
+        broken.append(True)
+        await wait(bench, 200)
+        assert (await report_of(bench))["verdicts"]["retire"]["status"] == "Unknown"
+        assert len(await all_of(bench, BUDGETS)) == 1
+        broken.clear()
+        await wait(bench, 200)
+        assert blocker in (await report_of(bench))["blockers"], "with the time since when it blocks"
+        assert await times(bench, "BlocksNodeDrain") == 1
+
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
+
+
 def test_without_the_rights_volumes_are_made_as_ever_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     theirs = ("nodedrainreports", "pods", "poddisruptionbudgets", "namespaces")
 
@@ -375,7 +439,7 @@ def test_without_the_rights_volumes_are_made_as_ever_and_it_is_said_once(caplog:
         sidecar = bench.sidecar("n0")
         assert sidecar is not None and sidecar._drain is not None
         numbers = sidecar._drain.room.numbers()
-        assert numbers is not None and numbers.ready == {"reboot": None, "retire": False}
+        assert numbers is not None and numbers.ready == {"reboot": None, "retire": None}
         scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
         assert "cannot patch nodes" in scopes["drain"]
 
@@ -660,13 +724,20 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
         assert (gate["enabled"], gate["held"]) == (True, False) and "not ready" in gate["why"]
         assert gate_by_metrics(bench) == "open"
         uid = (await node_of(bench))["metadata"]["uid"]
-        meta = {"name": "guard", "labels": {names.GUARDED_NODE: uid}}
         body = {"containers": [{"name": "guard", "image": "none"}], "nodeSelector": {"kubernetes.io/hostname": "n0"}}
-        await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
-        await do(bench, "until running guard")
+        for name, driver in (("other", "other.example.com"), ("guard", DRIVER)):
+            meta = {"name": name, "labels": {names.GUARDED_NODE: uid, names.GUARDED_FOR: driver}}
+            await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
+            await do(bench, f"until running {name}")
+            await wait(bench, 20)
+            assert (await report_of(bench))["gate"]["held"] is (driver == DRIVER)
+            assert gate_by_metrics(bench) == ("closed" if driver == DRIVER else "open")
+        budget = {"metadata": {"name": "all"}, "spec": {"maxUnavailable": 1, "selector": {}}}
+        await bench.you.create(BUDGETS, budget, namespace="default")
         await wait(bench, 20)
-        assert (await report_of(bench))["gate"]["held"] is True
-        assert gate_by_metrics(bench) == "closed"
+        gate = (await report_of(bench))["gate"]
+        assert gate["held"] is False and "default/all" in gate["why"]
+        assert gate_by_metrics(bench) == "open"
 
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
@@ -685,6 +756,71 @@ def test_changes_do_not_make_what_is_refused_any_sooner() -> None:
         assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 2 * 7
 
     play(story, nodes=("n0",), refuse=refuse)
+
+
+def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", DRAIN_REPORTS) else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
+        await wait(bench, 100)
+        before = await report_of(bench)
+        broken.append(True)
+        bench.nodes["n0"].kill()
+        await wait(bench, 120)
+        assert await report_of(bench) == before
+        broken.clear()
+        await wait(bench, 600)
+        after = await report_of(bench)
+        assert (after["blockers"], after["verdicts"]) == (before["blockers"], before["verdicts"])
+        assert after["observedAt"] != before["observedAt"]
+        assert (await times(bench, "BlocksNodeDrain"), await times(bench, "NodeMarksWrong")) == (1, 1)
+
+    play(story, nodes=("n0",), refuse=refuse)
+
+
+def test_a_node_that_is_gone_leaves_no_complaint() -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and (call.verb, call.resource) == ("patch", NODES) else None
+
+    async def story(bench: Bench) -> None:
+        def health() -> str:
+            return next(str(row.state) for row in bench.nodes["n0"].tools.health.rows() if row.path == "drain")  # type: ignore[union-attr]
+
+        await wait(bench, 10)
+        broken.append(True)
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 20)
+        assert "marks on the node" in health()
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 60)
+        assert "could not be written" not in health()
+
+    play(story, nodes=("n0",), refuse=refuse)
+
+
+def test_a_turn_that_cannot_be_taken_is_said() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return NotFound("no such namespace", status=404) if (call.verb, call.resource) == ("create", LEASES) else None
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Pending"
+        scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
+        assert "the turn to be evacuated could not be written or read: the Lease" in scopes["drain"]
+        assert "slot" not in await report_of(bench)
+
+    play(story, args=EVACUATING, nodes=("n0",), refuse=refuse)
 
 
 def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
@@ -802,6 +938,22 @@ def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_re
     play(story, args=EVACUATING, nodes=("n0",))
     said = [record for record in caplog.records if record.getMessage().startswith("Marks on the node")]
     assert len(said) == 3, "once by each process, and once when it changed"
+
+
+def test_a_taint_that_the_policy_ignores_is_told_once_and_begins_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: Bench) -> None:
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        bench.nodes["n0"].kill()
+        await wait(bench, 400)
+        assert any("is not applied, for the node drain policy is Ignore" in note for note in (await report_of(bench))["notes"])
+        assert await times(bench, "NodeMarksWrong") == 1
+        assert STATE not in (await node_of(bench))["metadata"].get("labels", {})
+        assert standing_of(bench) == OPEN
+
+    play(story, args=("--drain-report",), nodes=("n0",))
+    said = [record for record in caplog.records if record.getMessage().startswith("Marks on the node")]
+    assert len(said) == 2, "once by each process"
 
 
 def test_an_override_that_has_had_its_time_is_told_when_it_is_met_again() -> None:

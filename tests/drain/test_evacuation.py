@@ -25,6 +25,7 @@ from sidecar.drain.evacuation import (
     believed,
     decide,
     event,
+    lets_go,
     remaining,
     state_after,
     told,
@@ -200,11 +201,14 @@ def test_an_override_by_hand_has_nothing_to_do_after_success(verdict: Verdict) -
 def test_that_it_is_overridden_is_believed_only_where_the_rule_would_do_so_again(seen: EvacuationView, is_so: bool) -> None:
     ignorant = replace(seen, drain=UNKNOWN, retire=UNKNOWN)
     assert believed(ignorant).state is (State.OVERRIDDEN if is_so else State.PENDING)
+    assert lets_go(ignorant) is is_so
 
 
 @pytest.mark.parametrize("state", sorted({*State} - {State.OVERRIDDEN}))
 def test_of_other_states_nothing_is_doubted(state: State) -> None:
-    assert believed(late(state, expiry=Expiry.OVERRIDE)).state is state
+    seen = late(state, expiry=Expiry.OVERRIDE)
+    assert believed(seen).state is state
+    assert lets_go(seen) is (state is not State.SUCCESS), "whether that is noted or not"
 
 
 def test_an_override_of_an_earlier_evacuation_is_not_applied() -> None:

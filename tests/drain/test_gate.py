@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.gate import Build, Clear, Gate, GateView, Open, Post, Rest, decide, selector, wanted
+from sidecar.drain.gate import Build, Clear, Gate, GateView, Open, Post, Rest, decide, selector, wanted, why_loose
 from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES
 from sidecar.model import names
@@ -177,10 +177,34 @@ def test_what_others_add_and_what_keeps_it_there_are_no_reason_to_let_go(changes
     assert isinstance(decide(standing(at=at, deployment=placed(**changes))), Rest)
 
 
-def test_taints_that_come_and_go_are_no_reason_to_let_go() -> None:
-    assert isinstance(decide(standing(at=post(node(taints=(taint("dedicated", "db"),))))), Rest)
-    _, tolerant = stored(at=post(node(taints=(taint("dedicated", "db"),))))
+def with_ready(deployment: Json, guards: int) -> Json:
+    return deployment | {"status": {"replicas": 1, "readyReplicas": guards}}
+
+
+def test_while_a_guard_is_ready_taints_that_come_and_go_are_no_reason_to_let_go() -> None:
+    _, deployment = stored()
+    assert isinstance(decide(standing(at=post(node(taints=LASTING)), deployment=with_ready(deployment, 1))), Rest)
+    _, tolerant = stored(at=post(node(taints=LASTING)))
     assert isinstance(decide(standing(deployment=tolerant)), Rest)
+
+
+@pytest.mark.parametrize("lasting", [0, 1], ids=["NoSchedule", "NoExecute"])
+def test_one_whose_guard_cannot_come_back_is_made_anew_and_then_let_be(lasting: int) -> None:
+    budget, deployment = stored()
+    at = post(node(taints=(*EMPTIED, LASTING[lasting])))
+    for have in (deployment, with_ready(deployment, 0)):
+        decision = decide(standing(at=at, deployment=have))
+        assert isinstance(decision, Clear) and decision.objects == (have,)
+        assert isinstance(decide(standing(at=at, deployment=have, retire=UNKNOWN)), Rest)
+    anew = decide(view(at=at, budget=budget))
+    assert isinstance(anew, Build) and [obj["kind"] for obj in anew.objects] == ["Deployment"]
+    assert isinstance(decide(standing(at=at, deployment=anew.objects[0])), Rest)
+
+
+def test_what_does_not_last_on_a_node_makes_no_gate_anew() -> None:
+    unwell = (taint("node.kubernetes.io/not-ready", effect="NoExecute"), taint("spot", effect="PreferNoSchedule"))
+    for item in (*EMPTIED, *ENDS, *unwell):
+        assert isinstance(decide(standing(at=post(node(taints=(item,))))), Rest), item
 
 
 def test_another_image_is_no_reason_to_let_go() -> None:
@@ -213,6 +237,38 @@ def test_its_budget_holds_its_own_guard_and_no_other(other: Post) -> None:
     budget = Budget.of(mine.budget)
     assert budget.covers(guard(mine)) and not budget.covers(guard(gate(other)))
     assert mine.budget["metadata"]["name"] != gate(other).budget["metadata"]["name"]
+
+
+def loose(pod: Pod, *budgets: Budget) -> str:
+    return why_loose("uid-n1", DRIVER, "storage", pods=[pod], budgets=[Budget.of(gate(post()).budget), *budgets])
+
+
+def test_a_gate_holds_as_long_as_its_guard_is_ready() -> None:
+    ready = replace(guard(gate(post())), ready=True)
+    assert loose(ready) == ""
+    labels = {names.GUARDED_NODE: "uid-n1", names.GUARDED_FOR: DRIVER}
+    strangers = [
+        *(replace(ready, labels=labels | {key: "another"}) for key in labels),
+        *(replace(ready, labels={key: labels[key]}) for key in labels),
+        replace(ready, namespace="elsewhere"),
+        replace(ready, ready=False),
+        replace(ready, deleting_since="2026-01-01T00:00:00Z"),
+    ]
+    for pod in strangers:
+        assert "not ready" in loose(pod), pod
+
+
+def test_a_gate_whose_guard_is_in_two_budgets_holds_nobody() -> None:
+    ready = replace(guard(gate(post())), ready=True)
+    everything = {"metadata": {"name": "all", "namespace": "storage"}, "spec": {"maxUnavailable": 1, "selector": {}}}
+    labelled = everything["spec"] | {"selector": {"matchExpressions": [{"key": names.GUARDED_FOR, "operator": "Exists"}]}}
+    for spec in (everything["spec"], labelled):
+        assert "storage/all" in loose(ready, Budget.of(everything | {"spec": spec}))
+    others = everything["spec"] | {"selector": {"matchLabels": {"app": "db"}}}
+    for spec in (others, {"maxUnavailable": 1}):
+        assert loose(ready, Budget.of(everything | {"spec": spec})) == ""
+    elsewhere = everything["metadata"] | {"namespace": "apps"}
+    assert loose(ready, Budget.of(everything | {"metadata": elsewhere})) == ""
 
 
 def test_it_holds_no_pod_of_anybody_else() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.drain_watches import DrainWatches
 from sidecar.kube import reflector
-from sidecar.kube.api import VOLUMES, Change, Resource
+from sidecar.kube.api import SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.objects import Claim, ClaimRef, Source, Volume
@@ -128,6 +128,10 @@ def watches(*claims: Claim) -> DrainWatches:
     for claim in claims:
         caches.claims.apply(Change(claim.uid, None, claim))
     return DrainWatches(make, node="n1", driver=samples.info(), caches=caches, judges=True, shared=())  # type: ignore[arg-type]
+
+
+def test_snapshots_are_watched_whatever_the_driver_can_do_today() -> None:
+    assert SNAPSHOT_CONTENTS in [item.resource for item in watches().reflectors]
 
 
 CLAIM = replace(samples.claim(), uid="uid-a")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.policy import STRICTNESS, Resolved, resolve, strictest
+from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE, STRICTNESS, Resolved, called, resolve, strictest
 from sidecar.drain.words import Intent, Policy
 from tests.drain import samples
 
@@ -80,6 +80,36 @@ def test_without_claim_class_or_reference_the_rest_still_speaks() -> None:
     alone = samples.volume(claim="", policy="Ignore")
     assert resolve(alone, None, class_=None, namespace_word=None, default=None, intent=Intent.RETIRE).policy is Policy.IGNORE
     assert resolve(None, None, class_=None, namespace_word=None, default=None, intent=Intent.RETIRE).source == "default"
+
+
+NO_CLAIM, NO_CLASS, NO_NAMESPACE = called(CLAIM, "apps/data-0"), called(CLASS, "local"), called(NAMESPACE, "apps")
+
+
+@pytest.mark.parametrize(
+    ("said", "unread", "certain"),
+    [
+        ({}, {NO_NAMESPACE}, False),
+        ({"class_": "Block"}, {NO_NAMESPACE}, True),
+        ({}, {NO_CLASS}, False),
+        ({"namespace": "Block"}, {NO_CLASS}, False),
+        ({"pvc": "Block"}, {NO_CLASS, NO_NAMESPACE}, True),
+        ({"pv": "Block"}, {NO_CLASS, NO_NAMESPACE}, True),
+        ({"pv": "Ignore"}, {NO_CLAIM}, False),
+        ({}, {called(CLAIM, "apps/other"), called(CLASS, "slow"), called(NAMESPACE, "other"), "the other nodes"}, True),
+    ],
+)
+def test_a_policy_is_certain_where_all_that_comes_before_it_was_read(said: dict[str, str], unread: set[str], certain: bool) -> None:
+    words = {"pv": None, "pvc": None, "class_": None, "namespace": None} | said
+    found = resolve(
+        samples.volume(policy=words["pv"]),
+        None if NO_CLAIM in unread else samples.claim(policy=words["pvc"]),
+        class_=None if NO_CLASS in unread else samples.class_(policy=words["class_"]),
+        namespace_word=words["namespace"],
+        default=None,
+        intent=Intent.RETIRE,
+        unread=unread,
+    )
+    assert found.certain is certain
 
 
 @given(WORDS, WORDS, WORDS, WORDS, st.sampled_from(list(Intent)))

@@ -96,6 +96,24 @@ def test_the_policy_of_the_node_and_one_that_is_none() -> None:
     assert garbage.policy is None and "'noschedule'" in garbage.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("annotation", "usual", "told"),
+    [
+        (None, NodePolicy.IGNORE, True),
+        ("Ignore", NodePolicy.EVACUATE, True),
+        ("Ignore", None, True),
+        ("NoSchedule", NodePolicy.IGNORE, False),
+        (None, NodePolicy.NO_SCHEDULE, False),
+        (None, None, False),
+    ],
+)
+def test_a_taint_that_the_policy_ignores_is_named(annotation: str | None, usual: NodePolicy | None, told: bool) -> None:
+    notes = {names.NODE_DRAIN_POLICY: annotation} if annotation else {}
+    seen = read(node(taints=(evacuate("retire"),), annotations=notes), DRIVER, now=NOW, usual=usual)
+    assert ["evacuate=retire" in problem and "not applied" in problem for problem in seen.problems] == [True] * told
+    assert read(node(annotations=notes), DRIVER, now=NOW, usual=usual).problems == ()
+
+
 def test_anchors_and_state_of_this_driver_are_read_and_those_of_another_are_not() -> None:
     own = look(labels={STATE: "InProgress"}, annotations={START: stamp(60), CLOSED: stamp(70)})
     assert (own.started_at, own.closed_at, own.state, own.marked) == (NOW - 60, NOW - 70, State.IN_PROGRESS, True)

@@ -175,12 +175,27 @@ def test_a_volume_that_only_a_daemon_sets_pod_uses_blocks_no_reboot() -> None:
     assert blocked(samples.used(pods=(staying, samples.pod("db-0", "data-0")), claims=claims))[0] is Reason.WOULD_STRAND
 
 
+def test_a_pod_of_anothers_kind_that_is_called_daemon_set_too_is_evicted() -> None:
+    owner, claims = samples.owner("DaemonSet"), (samples.claim(policy="Block"),)
+    for version, reason in (("apps/v1beta2", None), ("apps.kruise.io/v1alpha1", Reason.WOULD_STRAND), ("v1", Reason.WOULD_STRAND)):
+        pods = (samples.pod("agent", "data-0", owner=replace(owner, api_version=version)),)
+        assert blocked(samples.used(pods=pods, claims=claims))[0] is reason, version
+
+
 def test_a_volume_that_was_never_used_blocks_unless_it_was_filled_or_a_pod_has_come() -> None:
     known = frozenset({"pv-0"})
     assert blocked(samples.idle(never_used=known)) == (None, None)
     filled = samples.claim(source=Source("VolumeSnapshot", "snapshot.storage.k8s.io", "s", "apps"))
     assert blocked(samples.idle(never_used=known, claims=(filled,))) == (None, Reason.LAST_COPY)
     assert blocked(samples.used(never_used=known)) == (None, Reason.VOLUME_IN_USE)
+
+
+def test_of_an_uncertain_policy_only_that_blocks_which_every_policy_would_have_block() -> None:
+    unread = frozenset({"namespace apps"})
+    assert blocked(samples.used(unread=unread, default_policy=Policy.BLOCK)) == (None, None)
+    assert blocked(samples.idle(unread=unread)) == (None, None)
+    released = (samples.volume(phase="Released"),)
+    assert blocked(samples.idle(unread=unread, volumes=released, claims=())) == (None, Reason.RELEASE_PENDING)
 
 
 def test_a_wrong_word_is_the_reason_only_where_nothing_would_block_without_it() -> None:

@@ -1,0 +1,64 @@
+"""The node's own sidecar and its gate: what it reads before it tears something down."""
+
+from sidecar.drain.gate import Build, Clear, Rest
+from sidecar.drain.guarding import Guard
+from sidecar.drain.signals import read
+from sidecar.drain.words import Status
+from sidecar.kube.api import DEPLOYMENTS, MERGE_PATCH, NODES
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from tests.drain.samples import DRIVER
+from tests.drain.test_neighbours_looks import NAMESPACE, Scene, play
+
+
+class Manned:
+    """A node with a gate and its sidecar."""
+
+    def __init__(self, scene: Scene, node: Node) -> None:
+        self.scene, self.node = scene, node
+        self.guard = Guard(scene.api, scene.settings(node.name), clock=lambda: scene.now, wall=scene.wall)
+
+    async def look(self, seconds: float) -> type:
+        self.scene.now += seconds
+        node = Node.of(await self.scene.you.get(NODES, self.node.name))
+        signals = read(node, DRIVER, now=self.scene.wall())
+        return type(await self.guard.guard(node, signals, drain=Status.FALSE, retire=Status.FALSE, overridden=False))
+
+    async def ready(self, guards: int) -> None:
+        name, status = names.guard(self.node.uid, DRIVER), {"status": {"replicas": 1, "readyReplicas": guards}}
+        await self.scene.you.patch(DEPLOYMENTS, name, status, content_type=MERGE_PATCH, namespace=NAMESPACE, subresource="status")
+
+    async def taint(self, key: str) -> None:
+        taints = {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+        await self.scene.you.patch(NODES, self.node.name, taints, content_type=MERGE_PATCH)
+
+    async def tolerated(self) -> list[str]:
+        (deployment,) = await self.scene.all(DEPLOYMENTS)
+        return [item["key"] for item in deployment["spec"]["template"]["spec"]["tolerations"]]
+
+
+def test_a_guard_that_cannot_come_back_gets_another_template_once() -> None:
+    async def story(scene: Scene) -> None:
+        manned = Manned(scene, await scene.guarded("n0"))
+        await manned.ready(1)
+        await manned.taint("dedicated")
+        assert await manned.look(0) is Rest
+        await manned.ready(0)
+        assert [await manned.look(70) for _ in range(4)] == [Clear, Build, Rest, Rest]
+        assert "dedicated" in await manned.tolerated()
+        await manned.taint("node.kubernetes.io/disk-pressure")
+        assert [await manned.look(70) for _ in range(2)] == [Rest, Rest]
+
+    play(story)
+
+
+def test_a_guard_that_has_become_ready_since_it_was_last_looked_at_is_not_torn_away() -> None:
+    async def story(scene: Scene) -> None:
+        manned = Manned(scene, await scene.guarded("n0"))
+        assert await manned.look(0) is Rest
+        await manned.ready(1)
+        await manned.taint("dedicated")
+        assert await manned.look(1) is Rest
+        assert "dedicated" not in await manned.tolerated()
+
+    play(story)
