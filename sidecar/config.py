@@ -172,6 +172,8 @@ def _socket_fault(address: str) -> str:
         return "the driver is reached through a unix socket on this node; write an absolute path, /csi/csi.sock or unix:///csi/csi.sock"
     if len(path.encode("utf-8", "surrogateescape")) > _LONGEST_SOCKET_PATH:
         return f"the path of a unix socket has at most {_LONGEST_SOCKET_PATH} bytes; mount the folder at a shorter path"
+    if "," in path:
+        return "gRPC takes a path with a comma for two addresses; mount the folder, or name the socket, without one"
     return ""
 
 
@@ -193,16 +195,11 @@ def _prefix_fault(prefix: str) -> str:
     return "no volume could be stored under such a name; use lower-case letters, digits, '-' and '.', beginning with a letter or digit"
 
 
-_OWN_PATHS = ("/healthz", "/readyz", "/debug")
-
-
 def _metrics_path_fault(path: str) -> str:
     if not path.startswith("/"):
         return "an HTTP path begins with '/'"
     if re.search(r"[\s?#{}]", path):
         return "an HTTP path cannot contain white space or any of ? # { }"
-    if path in _OWN_PATHS or path.startswith("/debug/"):
-        return "this program answers there itself (/healthz, /readyz, /debug/...); use another path, such as /metrics"
     return ""
 
 
@@ -326,17 +323,15 @@ TABLE: tuple[Row, ...] = (
              "Keep a claim from changing the volume mode of the snapshot it is restored from."),
     _setting(PROVISIONING, "cloning-protection-threads", UINT, 1, "Finalizers of cloned claims that are removed at the same time."),
     _setting(PROVISIONING, "snapshot-orphan-sweep-interval", DURATION, 300.0,
-             "How often to look for snapshots whose protection was left behind; 0 turns the search off.", check=_not_negative),
+             "How often to look for snapshots whose protection was left behind; 0 turns the search off."),
     _setting(PROVISIONING, "feature-gates", FEATURE_GATES, (),
              f"Name=true or Name=false, comma-separated; the flag may be repeated. Gates: {_GATE_NAMES}, {', '.join(_STAGES)}."),
     _setting(PROVISIONING, "journal-dir", TEXT, "",
              "Folder on the node in which creations under way are recorded; by default that of the driver's socket."),
     _setting(NODE, "node-deployment", BOOL, False, "Manage the volumes of this node. Required: this program does nothing else."),
     _setting(NODE, "node-deployment-immediate-binding", BOOL, True, "Also compete for claims with immediate binding."),
-    _setting(NODE, "node-deployment-base-delay", DURATION, 20.0, "How long to wait at first before bidding for such a claim.",
-             check=_not_negative),
-    _setting(NODE, "node-deployment-max-delay", DURATION, 60.0, "How long to wait at most before bidding for such a claim.",
-             check=_not_negative),
+    _setting(NODE, "node-deployment-base-delay", DURATION, 20.0, "How long to wait at first before bidding for such a claim."),
+    _setting(NODE, "node-deployment-max-delay", DURATION, 60.0, "How long to wait at most before bidding for such a claim."),
     _setting(NODE, "node-deployment-placement", PLACEMENT, RANDOM,
              "Who bids first: random (each node after a random delay) or ranked (in an order that every node knows)."),
     _setting(NODE, "strict-topology", BOOL, False, "Late binding: ask the driver for the topology of the selected node alone."),
@@ -370,7 +365,7 @@ TABLE: tuple[Row, ...] = (
              "Keep autoscalers from removing this node while it holds last copies. Needs --drain-report."),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "", "host:port of /metrics, /healthz, /readyz and /debug/...; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
-    _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics.", check=_metrics_path_fault),
+    _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics; one that ends in '/' stands for all below it."),
     _setting(OBSERVABILITY, "v", LEVEL, 0, "How much is logged: the higher, the more.", field="verbosity", shorthand="v"),
     _setting(OBSERVABILITY, "logging-format", LOGGING_FORMAT, "text", "text or json."),
     _setting(PROGRAM, "shutdown-timeout", DURATION, 25.0,
@@ -444,7 +439,7 @@ class Config:
     prevent_volume_mode_conversion: bool
     journal_dir: str
     cloning_protection_threads: int
-    snapshot_orphan_sweep_interval: float  # 0: off
+    snapshot_orphan_sweep_interval: float  # 0 or less: off
     feature_gates: GatePairs
     node_deployment: bool
     node_deployment_immediate_binding: bool
@@ -491,6 +486,9 @@ class Config:
     def gate(self, name: str) -> bool:
         """Whether a feature gate is on; KeyError for a gate that means nothing here."""
         return dict(self.feature_gates)[name]
+
+    def without_gate(self, name: str) -> "Config":
+        return replace(self, feature_gates=tuple((gate, on and gate != name) for gate, on in self.feature_gates))
 
     @property
     def http_address(self) -> str:
@@ -610,12 +608,18 @@ def _settle(values: dict[str, Any]) -> list[str]:
         qps = values[f"{client}_qps"] or _USUAL_QPS
         values[f"{client}_qps"] = _NO_LIMIT if qps == float("inf") else qps
         values[f"{client}_burst"] = values[f"{client}_burst"] or _USUAL_BURST
+    if not values["enable_capacity"]:
+        values["kube_api_capacity_burst"] = max(1, values["kube_api_capacity_burst"])  # of a client that nobody uses
     if values["retry_interval_start"] == 0:
         warnings.append(f"{_assignment('retry_interval_start', values)}: taken as {show_duration(_SHORTEST_PAUSE)}, which doubles")
         values["retry_interval_start"] = _SHORTEST_PAUSE
     if values["cloning_protection_threads"] == 0:
         warnings.append(f"{_assignment('cloning_protection_threads', values)}: taken as 1, or cloned claims could never be deleted")
         values["cloning_protection_threads"] = 1
+    for delay in ("node_deployment_base_delay", "node_deployment_max_delay"):
+        if values[delay] < 0:
+            warnings.append(f"{_assignment(delay, values)}: taken as 0")
+            values[delay] = 0.0
     for first, limit, what in (
         ("retry_interval_start", "retry_interval_max", "every retry waits"),
         ("node_deployment_base_delay", "node_deployment_max_delay", "every bid waits at most"),
@@ -657,21 +661,24 @@ def _contradictions(config: Config) -> Iterator[str]:
         )
     if config.metrics_address and config.http_endpoint:
         yield "--metrics-address and --http-endpoint are both set, but there is one server; keep --http-endpoint"
+    if config.http_address and (fault := _metrics_path_fault(config.metrics_path)):
+        yield f"--metrics-path={config.metrics_path}: {fault}"
+    yield from _burst_faults("kube-api-burst", config.kube_api_qps, config.kube_api_burst)
     if config.enable_capacity:
+        yield from _burst_faults("kube-api-capacity-burst", config.kube_api_capacity_qps, config.kube_api_capacity_burst)
         yield from _capacity_faults(config)
     yield from _drain_faults(config)
-    for name, qps, burst in (
-        ("kube-api-burst", config.kube_api_qps, config.kube_api_burst),
-        ("kube-api-capacity-burst", config.kube_api_capacity_qps, config.kube_api_capacity_burst),
-    ):
-        if qps > 0 and burst < 0:
-            yield f"--{name}={burst}: no request could ever be sent; use 1 or more"
     uid_length = _WHOLE_UID if config.volume_name_uuid_length == -1 else config.volume_name_uuid_length
     if len(config.volume_name_prefix) + 1 + uid_length > _LONGEST_NAME:
         yield (
             f"--volume-name-prefix={config.volume_name_prefix}: with the UID of the claim, names of volumes would have more than the "
             f"{_LONGEST_NAME} characters that Kubernetes allows; use a shorter prefix"
         )
+
+
+def _burst_faults(name: str, qps: float, burst: int) -> Iterator[str]:
+    if qps > 0 and burst < 0:
+        yield f"--{name}={burst}: no request could ever be sent; use 1 or more"
 
 
 def _capacity_faults(config: Config) -> Iterator[str]:

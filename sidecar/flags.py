@@ -7,6 +7,7 @@ Every reader takes the text and returns the value, or raises UsageError and noth
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sidecar.errors import SidecarError
@@ -212,17 +213,28 @@ def show_duration(seconds: float) -> str:
 
 # ---- listen addresses --------------------------------------------------------------------------------------------
 
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s:/\[\]]*)):([0-9]{1,5}|https?)", re.ASCII)
-_PORTS = {"http": 80, "https": 443}
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s:/\[\]]*)):(\+?[0-9]{1,9}|[A-Za-z][\w-]*)?", re.ASCII)
+# The services that Go knows without a file that lists them.
+_PORTS = MappingProxyType(
+    {"domain": 53, "ftp": 21, "ftps": 990, "gopher": 70, "http": 80, "https": 443, "imap2": 143, "imap3": 220, "imaps": 993, "pop3": 110}
+    | {"pop3s": 995, "smtp": 25, "submissions": 465, "ssh": 22, "telnet": 23}
+)
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `:port` (every interface: an empty host) or `[IPv6]:port`."""
+    """Host and port of `host:port`, `:port` (every interface: an empty host) or `[IPv6]:port`. The port may be a service's name; one
+    that is left out is 0: any that is free.
+    """
     match = _ADDRESS.fullmatch(text)
-    port = _PORTS.get(match[3]) or int(match[3]) if match else -1
-    if match is None or port > 65535:
+    port = _port(match[3] or "0") if match else -1
+    if match is None or not 0 <= port <= 65535:
         raise UsageError([f'{quoted(text)} is not host:port; write ":8080", "127.0.0.1:8080" or "[::1]:8080" with a port from 0 to 65535'])
     return match[1] or match[2] or "", port
+
+
+def _port(text: str) -> int:
+    """Negative for the name of no service."""
+    return _PORTS.get(text.lower(), -1) if text[0].isalpha() else int(text)
 
 
 def read_address(text: str) -> str:

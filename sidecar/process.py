@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import sidecar
@@ -17,6 +18,8 @@ from sidecar.config import Config
 from sidecar.csi import link
 from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
+from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
+from sidecar.kube.errors import ApiError, NotFound
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
 from sidecar.wiring import Instruments, Opened, Sidecar, health_of_link, open_doors
@@ -140,9 +143,9 @@ class _Life:
 
     async def _work(self, doors: Opened) -> None:
         info = await doors.connection.first_ready()
-        self._tools.metrics.driver_name(info.name)
         fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
         log.info("Driver is ready", extra={"fields": fields})
+        doors = replace(doors, config=await fitted(doors.config, doors.kube))
         self._sidecar = doors.join()
         # What was imported and built by now lives as long as the process; the collector need not walk it ever again.
         gc.freeze()
@@ -156,6 +159,21 @@ class _Life:
         self._tools.metrics.driver_connected(ready)
         if ready and not was_ready and self._sidecar is not None:
             self._sidecar.wake_all()
+
+
+async def fitted(config: Config, kube: KubeApi) -> Config:
+    """A gate that nobody named gives way to a cluster that does not serve what it is about; while that is not known, it stays."""
+    gate, wanted = "VolumeAttributesClass", ATTRIBUTES_CLASSES
+    if gate in config.gates_named or not config.gate(gate):
+        return config
+    try:
+        await kube.resource_for(wanted.api_version, wanted.kind)
+    except NotFound:
+        log.info("A feature gate is off: the cluster does not serve its API", extra={"fields": {"gate": gate, "api": wanted.api_version}})
+        return config.without_gate(gate)
+    except ApiError as error:
+        log.info("A feature gate stays on: what the cluster serves is not known", extra={"fields": {"gate": gate, "err": str(error)}})
+    return config
 
 
 def _first(group: BaseExceptionGroup[Fatal]) -> Fatal:

@@ -308,9 +308,6 @@ UNWORKABLE = [
     ("--retry-interval-start=-1s", "--retry-interval-start=-1s: must not be negative"),
     ("--retry-interval-max=0", "--retry-interval-max=0s: must be more than zero"),
     ("--retry-interval-max=-1s", "--retry-interval-max=-1s: must be more than zero"),
-    ("--node-deployment-base-delay=-20s", "--node-deployment-base-delay=-20s: must not be negative"),
-    ("--node-deployment-max-delay=-1s", "--node-deployment-max-delay=-1s: must not be negative"),
-    ("--snapshot-orphan-sweep-interval=-5m", "--snapshot-orphan-sweep-interval=-5m0s: must not be negative"),
     ("--shutdown-timeout=-1s", "--shutdown-timeout=-1s: must not be negative"),
     ("--worker-threads=0", "--worker-threads=0: must be more than zero"),
     ("--volume-name-uuid-length=0", "--volume-name-uuid-length=0: without any of the claim's UID"),
@@ -322,17 +319,13 @@ UNWORKABLE = [
     ("--csi-address=csi.sock", "--csi-address=csi.sock: the driver is reached through a unix socket"),
     (f"--csi-address=/{'a' * 107}", f"--csi-address=/{'a' * 107}: the path of a unix socket has at most 107 bytes"),
     ("--kube-api-burst=-1", "--kube-api-burst=-1: no request could ever be sent"),
-    ("--kube-api-capacity-burst=-1", "--kube-api-capacity-burst=-1: no request could ever be sent"),
+    ("--csi-address=/a,b/csi.sock", "--csi-address=/a,b/csi.sock: gRPC takes a path with a comma for two addresses"),
     ("--evacuation-deadline=-1s", "--evacuation-deadline=-1s: must not be negative"),
     ("--drain-autoscaler-annotations", "--drain-autoscaler-annotations needs --drain-report"),
     ("--node-drain-policy=Evacuate", "NAMESPACE is not set: --node-drain-policy=Evacuate needs it"),
     ("--node-drain-policy=NoSchedule", "NAMESPACE is not set: --node-drain-policy=NoSchedule needs it"),
-    ("--metrics-path=metrics", "--metrics-path=metrics: an HTTP path begins with '/'"),
-    ("--metrics-path=/m?x", "--metrics-path=/m?x: an HTTP path cannot contain"),
-    ("--metrics-path=/healthz", "--metrics-path=/healthz: this program answers there itself"),
-    ("--metrics-path=/readyz", "--metrics-path=/readyz: this program answers there itself"),
-    ("--metrics-path=/debug", "--metrics-path=/debug: this program answers there itself"),
-    ("--metrics-path=/debug/queue", "--metrics-path=/debug/queue: this program answers there itself"),
+    ("--http-endpoint=:1 --metrics-path=metrics", "--metrics-path=metrics: an HTTP path begins with '/'"),
+    ("--metrics-address=:1 --metrics-path=/m?x", "--metrics-path=/m?x: an HTTP path cannot contain"),
 ]
 
 
@@ -351,11 +344,34 @@ def test_a_gate_needs_what_tells_when_it_opens_and_what_it_is_made_of():
     assert parsed(*gate, environ=POD).config.drain_gate
 
 
-@pytest.mark.parametrize("argument", ["--capacity-threads=0", "--capacity-poll-interval=0s", "--capacity-poll-interval=-1m0s"])
-def test_what_would_keep_capacity_from_being_published_matters_only_where_it_is(argument):
+@pytest.mark.parametrize(
+    ("argument", "why"),
+    [
+        ("--capacity-threads=0", "must be more than zero"),
+        ("--capacity-poll-interval=0s", "must be more than zero"),
+        ("--capacity-poll-interval=-1m0s", "must be more than zero"),
+        ("--kube-api-capacity-burst=-1", "no request could ever be sent"),
+    ],
+)
+def test_what_would_keep_capacity_from_being_published_matters_only_where_it_is(argument, why):
     (fault,) = faults("--node-deployment", "--enable-capacity", argument, environ=POD)
-    assert fault.startswith(f"{argument}: must be more than zero")
+    assert fault.startswith(f"{argument}: {why}")
     assert parsed(argument).warnings == ()
+
+
+def test_a_client_that_nobody_uses_can_be_made():
+    assert parsed("--kube-api-capacity-burst=-3").config.kube_api_capacity_burst == 1
+    assert parsed("--kube-api-capacity-burst=7").config.kube_api_capacity_burst == 7
+
+
+@pytest.mark.parametrize("path", ["metrics", "", "/m?x"])
+def test_where_nothing_is_served_the_path_of_the_metrics_may_be_anything(path):
+    assert parsed(f"--metrics-path={path}").warnings == ()
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/debug", "/debug/queue", "/debug/metrics", "/debug/pprof", "/metrics/"])
+def test_the_metrics_may_be_served_anywhere(path):
+    assert parsed(f"--metrics-path={path}", "--http-endpoint=:1").config.metrics_path == path
 
 
 def test_a_drop_in_decides_nothing_about_drains():
@@ -407,13 +423,13 @@ def test_a_missing_pod_name_matters_only_where_the_pod_leads_to_the_owner():
 def test_all_faults_at_once():
     everything = (
         "--metrics-address=:1 --http-endpoint=:2 --enable-capacity --timeout=0 --retry-interval-start=-1s --retry-interval-max=-1s "
-        "--capacity-poll-interval=0 --node-deployment-base-delay=-1s --node-deployment-max-delay=-1s --snapshot-orphan-sweep-interval=-1s "
+        "--capacity-poll-interval=0 "
         "--shutdown-timeout=-1s --worker-threads=0 --capacity-threads=0 --drain-autoscaler-annotations --volume-name-uuid-length=40 "
         "--volume-name-prefix= --csi-address=dns:///x --kube-api-burst=-1 --kube-api-capacity-burst=-1 --metrics-path=m"
     )
     found = faults(*everything.split(), environ={})
-    assert len(found) == 22
-    assert len({fault.split("=")[0].split(" ")[0] for fault in found}) == 22
+    assert len(found) == 19
+    assert len({fault.split("=")[0].split(" ")[0] for fault in found}) == 19
 
 
 @pytest.mark.parametrize(
@@ -422,6 +438,7 @@ def test_all_faults_at_once():
         "--node-deployment-base-delay=0",
         "--node-deployment-max-delay=0",
         "--snapshot-orphan-sweep-interval=0",
+        "--snapshot-orphan-sweep-interval=-5m",
         "--shutdown-timeout=0",
         "--volume-name-uuid-length=32",
         "--volume-name-uuid-length=8",
@@ -464,6 +481,15 @@ def test_a_pause_of_nothing_is_the_shortest_one_with_a_warning():
     assert result.warnings == ("--retry-interval-start=0s: taken as 1ms, which doubles",)
     assert result.config.retry_interval_start == 0.001
     assert parsed("--retry-interval-start=0", "--retry-interval-max=1us").config.retry_interval_start == 1e-6
+
+
+def test_delays_below_zero_are_none_with_a_warning():
+    result = parsed("--node-deployment-base-delay=-5s")
+    assert result.warnings == ("--node-deployment-base-delay=-5s: taken as 0",)
+    assert (result.config.node_deployment_base_delay, result.config.node_deployment_max_delay) == (0.0, 60.0)
+    result = parsed("--node-deployment-max-delay=-5s")
+    assert result.warnings[0] == "--node-deployment-max-delay=-5s: taken as 0"
+    assert (result.config.node_deployment_base_delay, result.config.node_deployment_max_delay) == (0.0, 0.0)
 
 
 def test_clones_are_looked_after_however_many_threads_there_are():

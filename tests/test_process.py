@@ -1,7 +1,20 @@
-"""The last moments of the process. Its life is tested on real control planes."""
+"""The first and the last moments of the process. Its life is tested on real control planes."""
 
+import asyncio
 import subprocess
 import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sidecar.config import Config, Parsed, parse
+from sidecar.kube.api import Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
+from sidecar.process import fitted
+from sidecar.wiring import Instruments, open_doors
+from tests.csi.driver_in_loop import FakeDriver, run
+from tests.doors import ScriptedKube
 
 LAST_MOMENTS = """
 import asyncio, os, signal
@@ -23,3 +36,63 @@ print("ends by itself")
 def test_a_signal_that_comes_when_all_is_done_is_not_heard() -> None:
     done = subprocess.run([sys.executable, "-c", LAST_MOMENTS], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ends by itself\n", "")
+
+
+@dataclass
+class Discovered(ScriptedKube):
+    error: ApiError | None = None
+    looks: list[tuple[str, str]] = field(default_factory=list)
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource:
+        self.looks.append((api_version, kind))
+        if self.error is not None:
+            raise self.error
+        return await super().resource_for(api_version, kind)
+
+
+def config_of(*argv: str) -> Config:
+    parsed = parse(["--node-deployment", *argv], {"NODE_NAME": "n"})
+    assert isinstance(parsed, Parsed)
+    return parsed.config
+
+
+def attributes_classes(kube: Discovered, *argv: str) -> bool:
+    config = asyncio.run(fitted(config_of(*argv), kube))  # type: ignore[arg-type]
+    assert config.gate("Topology")
+    return config.gate("VolumeAttributesClass")
+
+
+@pytest.mark.parametrize(
+    ("error", "on"),
+    [(None, True), (NotFound("no such kind", status=404), False), (Unavailable("away"), True), (Forbidden("no", status=403), True)],
+)
+def test_a_cluster_without_attributes_classes_turns_their_gate_off(error: ApiError | None, on: bool) -> None:
+    kube = Discovered(error=error)
+    assert attributes_classes(kube) is on
+    assert kube.looks == [("storage.k8s.io/v1", "VolumeAttributesClass")]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_gate_that_was_named_stays_as_it_was_named(on: bool) -> None:
+    kube = Discovered(error=NotFound("no such kind", status=404))
+    assert attributes_classes(kube, f"--feature-gates=VolumeAttributesClass={on}") is on
+    assert kube.looks == []
+
+
+def test_calls_carry_the_drivers_name_from_the_moment_it_has_told_it(tmp_path: Path) -> None:
+    async def main() -> str:
+        driver, tools = FakeDriver(tmp_path / "csi.sock"), Instruments()
+        await driver.start()
+        config = config_of(f"--csi-address={driver.path}", "--master=http://127.0.0.1:1")
+        doors = await open_doors(config, tools, on_link=lambda _: None)
+        link = asyncio.create_task(doors.connection.run())
+        await doors.connection.first_ready()
+        link.cancel()
+        await asyncio.gather(link, return_exceptions=True)
+        await doors.close()
+        await driver.stop()
+        return tools.metrics.render()[0].decode()
+
+    counts = [line for line in run(main()).splitlines() if line.startswith("csi_sidecar_operations_seconds_count")]
+    unnamed = {line.partition('method_name="')[2].partition('"')[0].rpartition("/")[2] for line in counts if "unknown-driver" in line}
+    assert unnamed == {"Probe", "GetPluginInfo"} and len(counts) == 5

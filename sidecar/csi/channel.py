@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -20,6 +21,9 @@ from sidecar.errors import Fatal
 
 _READY: Final = grpc.ChannelConnectivity.READY
 _FAILED: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+
+# A deadline some 220 years off or more is in the past, to gRPC.
+_LONGEST_CALL: Final = 365 * 86400.0
 
 OPTIONS: Final = (
     # Without it the authority is the percent-encoded path, which servers written in Go refuse.
@@ -48,6 +52,11 @@ def socket_path(address: str) -> str:
     return rest.removeprefix("//")
 
 
+def _target(path: str) -> str:
+    """With an empty authority: what follows two slashes, as in a path that has two of its own, would be taken for one."""
+    return f"unix://{quote(os.fsencode(Path(path).absolute()))}"
+
+
 class Wire:
     """The socket and what is open on it."""
 
@@ -67,7 +76,7 @@ class Wire:
         if why:
             return link.ConnectFailed(why)
         self._file = _identity(self._path)
-        channel = grpc.aio.insecure_channel(f"unix:{quote(self._path)}", options=OPTIONS)
+        channel = grpc.aio.insecure_channel(_target(self._path), options=OPTIONS)
         try:
             why = await self._open(channel, patience)
             if not why:
@@ -109,7 +118,7 @@ class Wire:
             raise ConnectionError(f"{self._path} is not connected")
         # Bytes in, bytes out: what a message is, the codec knows.
         method_call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method, None, None)
-        return await method_call(request, timeout=timeout)
+        return await method_call(request, timeout=min(timeout, _LONGEST_CALL))
 
     async def close(self) -> None:
         """Ends everything at once, calls included."""

@@ -136,8 +136,9 @@ class GrpcDriver:
 class Interview:
     """What the link wants to know of the driver."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, on_name: Callable[[str], None]) -> None:
         self._caller = caller
+        self._on_name = on_name
         self._asking = ""
 
     async def ask(self, action: link.Probe | link.Read) -> link.Event:
@@ -150,6 +151,7 @@ class Interview:
 
     async def _info(self) -> DriverInfo:
         name, version = await self._ask(PLUGIN_INFO, pb.GetPluginInfoRequest())
+        self._on_name(name)
         plugin = await self._ask(PLUGIN_CAPABILITIES, pb.GetPluginCapabilitiesRequest())
         controller = await self._controller(plugin)
         node_id, segment = await self._node()
@@ -184,10 +186,13 @@ class DriverConnection:
         topology: bool = True,
         on_state: Callable[[link.LinkState], None],
         on_call: Callable[[str, str, float], None],
+        on_name: Callable[[str], None] = lambda _name: None,
         clock: Callable[[], float] = time.monotonic,
         limits: link.Limits | None = None,
     ) -> None:
-        """`limits`, where given, wins over `start_limit`. `on_state` hears each change, `on_call` each call that was sent."""
+        """`limits`, where given, wins over `start_limit`. `on_state` hears each change, `on_call` each call that was sent, `on_name`
+        what the driver calls itself, before it is asked anything else.
+        """
         path = channel.socket_path(address)
         self._limits = limits or link.Limits(start=start_limit, patience=call_timeout)
         self._topology = topology
@@ -198,7 +203,7 @@ class DriverConnection:
         self._told: tuple[link.LinkState | None, float] = (None, 0.0)
         self._settled = asyncio.Event()
         caller = Caller(self._wire, timeout=call_timeout, on_call=on_call, clock=clock)
-        self._interview = Interview(caller)
+        self._interview = Interview(caller, on_name)
         self.driver: Final = GrpcDriver(caller, standing=lambda: self._link)
 
     @property

@@ -98,6 +98,8 @@ class Unmeasured:
     why: str
     away: bool = False
     """It cannot be reached, so it could not create anything either."""
+    perhaps: bool = False
+    """It may have gone while it was asked; or it is there, and says so of something else."""
 
 
 Outcome = Done | MaybeRunning | NeverSent | NoSpaceHere | Refused
@@ -127,4 +129,4 @@ async def measure(driver: Driver, query: CapacityQuery) -> CapacityAnswer | Unme
     try:
         return await driver.get_capacity(query)
     except DriverError as error:
-        return Unmeasured(str(error), away=error.code is Code.UNAVAILABLE)
+        return Unmeasured(str(error), away=isinstance(error, NotSent), perhaps=error.code is Code.UNAVAILABLE)

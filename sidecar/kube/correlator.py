@@ -22,7 +22,7 @@ COMBINED = "(combined from similar events): "
 _MOST_KEPT = 4096
 _BURST, _REFILL_SECONDS = 25, 300.0
 _MOST_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
-_LONGEST_MESSAGE = 1024
+_LONGEST_MESSAGE = 4096
 _LONGEST_NAME = 253
 
 
@@ -77,7 +77,7 @@ class Posting:
 @dataclass(slots=True)
 class _Similar:
     last: float
-    messages: set[str] = field(default_factory=set)
+    marks: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -104,10 +104,11 @@ class Correlator:
         """None when this object has had its share of events. `once` is the name of an event that is not told again."""
         message = _shortened(message)
         key = (*ref.identity, type_, reason)
-        if self._is_one_of_many(key, message, now):
+        mark = str(hash(message))  # thousands of messages would be megabytes
+        if self._is_one_of_many(key, mark, now):
             message = _shortened(COMBINED + message)
         else:
-            key = (*key, message)
+            key = (*key, mark)
         told, again = (_Told(once, _timestamp(wall), 1), False) if once else self._tell(key, ref, wall)
         bucket = self._buckets.get(ref.identity) or self._buckets.put(ref.identity, TokenBucket(1.0 / _REFILL_SECONDS, _BURST))
         if not bucket.allow(now):
@@ -115,16 +116,16 @@ class Correlator:
         body = self._body(ref, told, type_, reason, message, wall)
         return Posting(ref.event_namespace, told.name, body, again)
 
-    def _is_one_of_many(self, key: tuple[str, ...], message: str, now: float) -> bool:
+    def _is_one_of_many(self, key: tuple[str, ...], mark: str, now: float) -> bool:
         similar = self._similar.get(key)
         if similar is None or now - similar.last > _SIMILAR_SECONDS:
             similar = self._similar.put(key, _Similar(now))
         similar.last = now
-        if message in similar.messages:
+        if mark in similar.marks:
             return False
-        if len(similar.messages) >= _MOST_SIMILAR:
+        if len(similar.marks) >= _MOST_SIMILAR:
             return True
-        similar.messages.add(message)
+        similar.marks.add(mark)
         return False
 
     def _tell(self, key: tuple[str, ...], ref: ObjectRef, wall: float) -> tuple[_Told, bool]:
@@ -178,7 +179,11 @@ class _Lru(Generic[K, V]):
 
 
 def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 2] + " …"
+    """Head and tail: what a driver's tool ended with is mostly the cause."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    half = _LONGEST_MESSAGE // 2
+    return f"{message[: half - 3]} … {message[-half:]}"
 
 
 def _timestamp(wall: float) -> str:

@@ -7,12 +7,13 @@ thousands of requests a second.
 
 import os
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kubernetes.aio import config as loaders
 from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config.kube_config import ConfigNode
 
 from sidecar.errors import Fatal
 from sidecar.kube.credentials import Credentials, as_go_trusts, digest_of
@@ -40,12 +41,16 @@ async def read(paths: str) -> Credentials:
 
 
 async def _loaded(paths: str) -> Any:
-    if not _any(paths, Path.is_file):
-        raise Fatal(f"kubeconfig {paths}: {'is a directory' if _any(paths, Path.is_dir) else 'no such file'}")
+    files = _listed(paths)
+    if not any(map(Path.is_file, files)):
+        raise Fatal(f"kubeconfig {paths}: {'is a directory' if any(map(Path.is_dir, files)) else 'no such file'}")
     found = Configuration()
     found.host = ""
     try:
-        await loaders.load_kube_config(paths, client_configuration=found, persist_config=False)
+        if os.pathsep in str(files[0]):  # the loader would take the one file for a list
+            await loaders.load_kube_config_from_dict(_content(files[0]), client_configuration=found)
+        else:
+            await loaders.load_kube_config(paths, client_configuration=found, persist_config=False)
     except (AttributeError, LookupError, TypeError) as error:  # what the library raises when it stumbles over a structure
         raise Fatal(f"kubeconfig {paths} cannot be used: it is empty, or its content is no kubeconfig") from error
     except Exception as error:  # a malformed file provokes all sorts of errors
@@ -53,9 +58,16 @@ async def _loaded(paths: str) -> Any:
     return found
 
 
-def _any(paths: str, is_one: Callable[[Path], bool]) -> bool:
+def _listed(paths: str) -> list[Path]:
     """KUBECONFIG may be a list; the loader skips what is missing, and with nothing left fails beyond recognition."""
-    return any(is_one(Path(path).expanduser()) for path in paths.split(os.pathsep) if path)
+    whole = Path(paths).expanduser()
+    is_one = os.path.isfile(whole)  # noqa: PTH113  # a Path would raise over a list that is too long for a name
+    return [whole] if is_one else [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+
+
+def _content(file: Path) -> Any:
+    """As the loader keeps it: with the file, from whose folder relative paths begin."""
+    return ConfigNode(str(file), yaml.safe_load(file.read_bytes()), str(file))
 
 
 def _tls(found: Any, paths: str) -> ssl.SSLContext:

@@ -27,7 +27,7 @@ from sidecar.engine.loop import Ending
 from sidecar.engine.queue import Counts
 
 UNKNOWN_DRIVER: Final = "unknown-driver"
-UPSTREAM_QUEUES: Final = ("claims", "volumes", "unsavedpvs", "csistoragecapacity")
+UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
 
 CSI_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 # The Go client's defaults. The Python client's have more bounds, which would not line up with upstream's series.

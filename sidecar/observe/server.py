@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -64,7 +65,8 @@ class ObserveServer:
         self._live = live
         self._ready = ready
         self._scopes = scopes
-        self._pages = self._lay_out(metrics_path, queues, decisions)
+        self._metrics_path = unquote(metrics_path)
+        self._pages = self._lay_out(queues, decisions)
         self._socket: socket.socket | None = None
         self._runner: web.ServerRunner | None = None
 
@@ -102,9 +104,7 @@ class ObserveServer:
             self._socket.close()
             self._socket = None
 
-    def _lay_out(
-        self, metrics_path: str, queues: Callable[[], object] | None, decisions: Callable[[str | None], object] | None
-    ) -> dict[str, Page]:
+    def _lay_out(self, queues: Callable[[], object] | None, decisions: Callable[[str | None], object] | None) -> dict[str, Page]:
         pages: dict[str, Page] = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,
@@ -114,15 +114,18 @@ class ObserveServer:
             pages["/debug/queue"] = lambda _: _json(queues())
         if decisions is not None:
             pages["/debug/decisions"] = lambda request: _json(decisions(request.query.get("key")))
-        if not metrics_path.startswith("/") or metrics_path in pages:
-            raise Fatal(f"metrics cannot be served at {metrics_path!r}; choose another path, such as /metrics, with --metrics-path")
-        pages[metrics_path] = self._metrics_page
+        path = self._metrics_path
+        if not path.startswith("/"):
+            raise Fatal(f"metrics cannot be served at {path!r}; choose another path, such as /metrics, with --metrics-path")
+        if path in pages:
+            log.warning("The metrics hide another page: choose another --metrics-path to have both", extra={"fields": {"path": path}})
+        pages[path] = self._metrics_page
         index = "".join(f"{path}\n" for path in sorted(pages))
         pages.setdefault("/", lambda _: _text(index))
         return pages
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        page = self._pages.get(request.path)
+        page = self._pages.get(request.path) or self._below_metrics(request.path)
         if page is None:
             return _text("not found", status=404)
         if request.method not in ("GET", "HEAD"):
@@ -133,6 +136,18 @@ class ObserveServer:
             # The reason goes to the log and not to whoever can reach the port.
             log.exception("Page failed", extra={"fields": {"path": request.path}})
             return _text("internal error, see the log", status=500)
+
+    def _below_metrics(self, path: str) -> Page | None:
+        """As in Go, a path that ends in a slash stands for all that begins with it, and has a signpost at the same without the slash."""
+        if not self._metrics_path.endswith("/"):
+            return None
+        if path.startswith(self._metrics_path):
+            return self._metrics_page
+        return self._signpost if f"{path}/" == self._metrics_path else None
+
+    def _signpost(self, request: web.BaseRequest) -> web.Response:
+        target = request.rel_url.with_path(self._metrics_path, keep_query=True)
+        return _text("moved", status=301, Location=str(target))
 
     def _metrics_page(self, request: web.BaseRequest) -> web.Response:
         page, content_type = self._metrics.render()

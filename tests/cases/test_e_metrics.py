@@ -78,7 +78,7 @@ def test_E4_deletion_likewise_by_class(metrics):
     assert value(metrics, f"{VOLUME}_total", **{"class": "fast"}) == 1
 
 
-@pytest.mark.parametrize("name", ["claims", "volumes", "unsavedpvs", "csistoragecapacity"])
+@pytest.mark.parametrize("name", ["claims", "volumes", "csistoragecapacity"])
 def test_E5_workqueue_series_exist_from_the_start(metrics, name):
     for series in ("depth", "adds_total", "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total"):
         assert value(metrics, f"workqueue_{series}", name=name) == 0

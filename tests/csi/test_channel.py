@@ -111,6 +111,49 @@ def test_a_path_with_blanks_and_percent_signs(tmp_path: Path) -> None:
     run(main())
 
 
+async def connects(path: str) -> bool:
+    wire = channel.Wire(path, grace=1.0)
+    event = await wire.connect(1.0)
+    await wire.close()
+    return event == Connected()
+
+
+def test_a_path_may_begin_with_several_slashes(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(tmp_path / "csi.sock")
+        await driver.start()
+        for slashes in ("", "/", "//"):
+            assert await connects(slashes + str(driver.path))
+        await driver.stop()
+
+    run(main())
+
+
+def test_names_of_any_kind(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(tmp_path / "csi.sock")
+        await driver.start()
+        for name in ("a b", "a%20b", "a%zz", "a#b", "a?b", "é", "a:b", "a[b", "a@b", "a\\b", "a;b", "a+b", "\udcff"):
+            (tmp_path / name).symlink_to(driver.path)
+            assert await connects(str(tmp_path / name)), name
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_limit_of_centuries_ends_no_call(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(tmp_path / "csi.sock")
+        await driver.start()
+        wire = wire_to(driver.path)
+        await wire.connect(1.0)
+        await wire.unary(PROBE, b"", timeout=292 * 365 * 86400.0)
+        await wire.close()
+        await driver.stop()
+
+    run(main())
+
+
 def test_a_slow_handshake_is_no_failure(tmp_path: Path) -> None:
     """A busy driver may take its time to accept; gRPC's minimum back-off, were it set, would also be the limit for this."""
 

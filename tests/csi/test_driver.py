@@ -152,6 +152,19 @@ def test_odd_drivers_start_with_a_warning(path: Path, caplog: pytest.LogCaptureF
 # ---- calls --------------------------------------------------------------------------------------------------------------
 
 
+def test_the_name_is_told_before_anything_else_is_asked(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        asked: dict[str, list[str]] = {}
+        async with connection(path, on_name=lambda name: asked.setdefault(name, list(driver.calls))) as (door, _, _):
+            await door.first_ready()
+        assert asked == {"test-driver": ["Probe", "GetPluginInfo"]}
+        await driver.stop()
+
+    run(main())
+
+
 def test_each_call_reaches_the_driver_and_is_counted(path: Path) -> None:
     async def main() -> None:
         driver = FakeDriver(path)

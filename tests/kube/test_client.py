@@ -200,6 +200,26 @@ def test_master_alone_and_master_over_kubeconfig(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_kubeconfig_with_a_colon_in_its_path_is_one_file(tmp_path: Path) -> None:
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    (folder / "token").write_text("from-its-own-folder")
+
+    async def main() -> None:
+        async with ScriptedServer(OK) as server:
+            kubeconfig = _kubeconfig(folder, server.url, tokenFile="token")
+            async with await open_client(kubeconfig=kubeconfig) as client:
+                await client.get(VOLUMES, "pv")
+            assert server.seen[0].headers["authorization"] == "Bearer from-its-own-folder"
+
+    run(main())
+    (folder / "kubeconfig").write_text("")
+    with pytest.raises(Fatal, match="cannot be used"):
+        run(open_client(kubeconfig=str(folder / "kubeconfig")))
+    with pytest.raises(Fatal, match="no such file"):
+        run(open_client(kubeconfig=str(folder / "missing")))
+
+
 # --- who --------------------------------------------------------------------------------------------------------------
 
 

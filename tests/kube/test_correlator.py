@@ -126,12 +126,24 @@ def test_events_of_cluster_wide_objects_live_in_default() -> None:
 
 
 def test_names_and_messages_fit() -> None:
-    posting = Story().told("m" * 5000, ref=ObjectRef("v1", "PersistentVolume", "", "p" * 253))  # type: ignore[arg-type]
+    posting = Story().told("m" * 10_000, ref=ObjectRef("v1", "PersistentVolume", "", "p" * 253))  # type: ignore[arg-type]
     assert len(posting.name) <= 253
-    assert len(posting.body["message"]) == 1024
+    assert len(posting.body["message"]) == 4096
     story = Story()
     for number in range(12):
-        assert len(story.told(f"{number}" + "m" * 1022).body["message"]) <= 1024
+        assert len(story.told(f"{number}" + "m" * 4094).body["message"]) <= 4096
+
+
+def test_a_long_message_keeps_its_head_and_its_tail() -> None:
+    """Where a driver passes on what its tool said, the cause comes last."""
+    message = Story().told("lvcreate failed: " + "m" * 5000 + ": no space left").body["message"]
+    assert message.startswith("lvcreate failed: mm") and message.endswith("mm: no space left")
+    assert Story().told("m" * 4096).body["message"] == "m" * 4096
+
+
+def test_long_messages_that_differ_in_one_letter_are_two() -> None:
+    story = Story()
+    assert story.told("m" * 2000 + "1" + "m" * 2000).name != story.told("m" * 2000 + "2" + "m" * 2000).name
 
 
 def test_memory_is_bounded() -> None:

@@ -64,7 +64,37 @@ def test_the_metrics_path_can_be_chosen_even_the_root():
     assert b"workqueue_depth" in answer("/", metrics_path="/")[2]
 
 
-@pytest.mark.parametrize("path", ["", "metrics", "/healthz", "/readyz", "/healthz/leader-election"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/healthz/leader-election", "/debug/queue"])
+def test_the_metrics_win_over_a_page_of_ours_and_say_so(path, caplog):
+    assert b"workqueue_depth" in answer(path, metrics_path=path, queues=dict)[2]
+    assert [record.fields for record in caplog.records if record.levelname == "WARNING"] == [{"path": path}]
+
+
+@pytest.mark.parametrize("path", ["/debug", "/debug/metrics", "/"])
+def test_where_we_have_no_page_nobody_is_warned(path, caplog):
+    assert b"workqueue_depth" in answer(path, metrics_path=path, queues=dict)[2]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_metrics_path_that_ends_in_a_slash_stands_for_all_below_it():
+    for path in ("/m/", "/m/x", "/m/x/y?z"):
+        assert b"workqueue_depth" in answer(path, metrics_path="/m/")[2]
+    status, headers, _ = answer("/m?name=x%20y", metrics_path="/m/")
+    assert (status, headers["location"]) == (301, "/m/?name=x%20y")
+    assert [answer(path, metrics_path="/m/")[0] for path in ("/mx", "/x", "/")] == [404, 404, 200]
+
+
+def test_metrics_at_the_root_are_wherever_nothing_else_is():
+    assert b"workqueue_depth" in answer("/anything", metrics_path="/")[2]
+    assert answer("/healthz", metrics_path="/")[2] == b"ok"
+    assert answer("/debug/queue", metrics_path="/debug/", queues=dict)[2] == b"{}"
+
+
+def test_a_metrics_path_may_be_quoted():
+    assert answer("/m%20x", metrics_path="/m%20x")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["", "metrics"])
 def test_a_metrics_path_that_cannot_be_is_fatal(path):
     with pytest.raises(Fatal, match="--metrics-path"):
         ObserveServer(":0", path, **FINE)
