@@ -40,6 +40,7 @@ from sidecar.model.objects import (
     Attachment,
     CapacityRecord,
     Claim,
+    ClaimRef,
     Class,
     Json,
     Owner,
@@ -61,6 +62,7 @@ from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.foreign import is_foreign_claim, is_foreign_volume
 from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
+from sidecar.provisioning.needs import CLAIM
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.view import Here, Options
 from sidecar.provisioning.volume_rules import concerns_us
@@ -155,7 +157,9 @@ class Sidecar:
         options, identity = options_of(config), self._identity(driver.name)
         self._here = Here(config.node_name, driver, options, identity)
         self.caches = Caches(
-            claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,)}),
+            claims=Store(
+                {"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,), "source": _cloned_from}
+            ),
             classes=Store(),
             volumes=Store({"claim": lambda volume: (f"{volume.claim.namespace}/{volume.claim.name}",) if volume.claim else ()}),
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
@@ -280,11 +284,16 @@ class Sidecar:
         )
 
     def _make_sweep(self) -> SnapshotSweep | None:
-        config, info = self._config, self._doors.driver.info
-        if config.snapshot_orphan_sweep_interval <= 0 or config.dry_run or CREATE_DELETE_SNAPSHOT not in info.controller:
+        config = self._config
+        if config.snapshot_orphan_sweep_interval <= 0 or config.dry_run:
             return None
-        interval = config.snapshot_orphan_sweep_interval
-        return SnapshotSweep(kube=self._doors.kube, driver=info.name, interval=interval, rng=self._tools.rng)
+        return SnapshotSweep(
+            kube=self._doors.kube,
+            driver=self._doors.driver.info.name,
+            interval=config.snapshot_orphan_sweep_interval,
+            rng=self._tools.rng,
+            able=lambda: CREATE_DELETE_SNAPSHOT in self.here().driver.controller,
+        )
 
     def _make_contenders(self) -> Contenders:
         return Contenders(
@@ -351,14 +360,25 @@ class Sidecar:
             self.volumes.add(change.key)
             if self._drain is not None:
                 self._drain.volume_changed(change)
-            if change.new is None and change.old is not None and change.old.claim is not None:
-                self.provisioner.volume_gone(change.old.claim.uid)
-                self.claims.add(change.old.claim.uid)
+            old, new = (volume.claim if volume else None for volume in (change.old, change.new))
+            if change.new is None and old is not None:
+                self.provisioner.volume_gone(old.uid)
+                self.claims.add(old.uid)
+            if new is not None and new != old:
+                self._wake_clones(new)
 
         def passes_by(skimmed: Skimmed, line: bytes) -> bool:
             return skimmed.name not in self.caches.volumes and is_foreign_volume(line, here)
 
         return self._reflector(VOLUMES, project, self.caches.volumes, changed, required=True, passes_by=passes_by)
+
+    def _wake_clones(self, source: ClaimRef) -> None:
+        """That claim has its volume here now: what is to be cloned from it may begin, and what keeps it while it is deleted may go."""
+        for claim in self.caches.claims.by_index("source", f"{source.namespace}/{source.name}"):
+            self.claims.add(claim.uid)
+        bound = self.caches.claims.get(source.uid)
+        if bound is not None and bound.deleting:
+            self.claims.add(bound.uid)
 
     def _watch_classes(self) -> Reflector[Class]:
         name = self._doors.driver.info.name
@@ -438,13 +458,11 @@ class Sidecar:
     async def _run_capacity(self, group: asyncio.TaskGroup) -> None:
         owner = await self._find_owner()
         here = self.here()
-        if here.with_topology and not here.segment:
-            log.warning("The driver supports topology and reported none; capacity is published without a node selector")
+        if not here.driver.segment:
+            log.warning("The driver reported no topology; capacity is published without a node selector, so for all nodes")
         publisher = Publisher(
             driver=here.driver.name,
             manager=names.capacity_manager(here.node),
-            segment=here.segment,
-            with_topology=here.with_topology,
             owner=owner,
             for_immediate=self._config.capacity_for_immediate_binding,
             poll_interval=self._config.capacity_poll_interval,
@@ -591,6 +609,12 @@ class Sidecar:
         )
 
 
+def _cloned_from(claim: Claim) -> tuple[str, ...]:
+    """The full name of the claim that it is to be cloned from."""
+    source = claim.source
+    return (f"{source.namespace}/{source.name}",) if source is not None and source.kind == CLAIM else ()
+
+
 def health_of_reflector(state: reflectors.ReflectorState) -> State:
     """What a cache's state means for health. An optional one that is off stays visible and gates nothing."""
     match state:
@@ -651,6 +675,7 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
         topology=config.gate("Topology"),
         on_state=on_link,
         on_call=tools.metrics.csi_call,
+        on_name=tools.metrics.driver_name,
     )
     kube = await open_client(
         kubeconfig=config.kubeconfig,

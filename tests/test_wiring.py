@@ -1,16 +1,21 @@
 """Which objects are kept, and which change wakes which key. What the rooms then do is theirs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
+
+import pytest
 
 from sidecar.config import Parsed, parse
 from sidecar.csi import link
-from sidecar.csi.api import CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME
 from sidecar.engine.health import OK, Degraded, Stopped
 from sidecar.kube import reflector
-from sidecar.kube.api import Page, Resource, WatchEvent
+from sidecar.kube.api import Change, Page, Resource, WatchEvent
 from sidecar.kube.recorder import EventRecorder
+from sidecar.model.names import CLONE_FINALIZER
+from sidecar.ownership import tales
+from sidecar.simulation.clock import run_virtual
 from sidecar.wiring import Doors, Instruments, Sidecar, health_of_link, health_of_reflector
 from tests import samples
 from tests.doors import ScriptedDriver, ScriptedKube
@@ -54,20 +59,26 @@ def sidecar_on(
     return Sidecar(parsed.config, doors, instruments or Instruments(), recorder=recorder)
 
 
-def running(sidecar: Callable[[], Sidecar], then: Callable[[Sidecar], Any]) -> Any:
+def running(
+    sidecar: Callable[[], Sidecar],
+    then: Callable[[Sidecar], Any],
+    *,
+    play: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run,
+    limit: float = 10.0,
+) -> Any:
     """Runs it until `then` is done."""
 
     async def life() -> Any:
         program = sidecar()
         task = asyncio.create_task(program.run())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(limit):
                 return await then(program)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    return asyncio.run(life())
+    return play(life())
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -150,6 +161,127 @@ def test_a_claim_that_comes_before_the_contenders_are_known_does_not_wait_for_a_
         await until(lambda: kube.wrote("replace"))
 
     running(lambda: sidecar_on(kube, "--node-deployment-placement=ranked", instruments=slow_start), then)
+
+
+CLONING = samples.info(controller=(CREATE_DELETE_VOLUME, CLONE_VOLUME))
+FORTY = [samples.NODE, *(f"n{number}" for number in range(39))]
+SILENT = next(uid for uid in map(str, range(99)) if tales.turn(samples.NODE, uid, len(FORTY)) is None)
+"""A claim of which others tell that nobody takes it: where that is known, this node is done with it at the first look."""
+
+
+def source_volume(**spec: Any) -> Json:
+    claim = {"uid": "uid-source", "namespace": "fake-ns", "name": "source"}
+    return samples.volume_json(
+        meta={"name": "pv-source", "resourceVersion": "50"}, spec={"claimRef": claim, **spec}, status={"phase": "Bound"}
+    )
+
+
+def cloning_on(kube: ListedKube, *args: str) -> Sidecar:
+    """In virtual time."""
+    tools = Instruments(clock=asyncio.get_running_loop().time, rng=lambda: 0.0)
+    return sidecar_on(kube, *args, driver=ScriptedDriver(CLONING), instruments=tools)
+
+
+@pytest.mark.parametrize("silence", [1.0, 300.0], ids=["at once", "when nobody looks at the claim any more"])
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED"])
+@pytest.mark.parametrize("placement", ["random", "ranked"])
+def test_a_clone_that_came_before_its_source_s_volume_is_bid_for_when_that_comes(placement: str, type_: str, silence: float) -> None:
+    clone = samples.claim_json(meta={"name": "clone", "uid": SILENT}, dataSource={"kind": "PersistentVolumeClaim", "name": "source"})
+    free = [source_volume(claimRef=None)] if type_ == "MODIFIED" else []
+    nodes = [{"metadata": {"name": name}, "spec": {"drivers": [{"name": samples.DRIVER}]}} for name in FORTY]
+    immediate = samples.class_json(volumeBindingMode="Immediate")
+    kube = ListedKube(persistentvolumes=free, csinodes=nodes, storageclasses=[immediate])
+    kube.objects["persistentvolumeclaims", "clone"] = clone
+
+    async def then(program: Sidecar) -> None:
+        await asyncio.sleep(1.0)
+        kube.tell("persistentvolumeclaims", "ADDED", clone)
+        await asyncio.sleep(silence)
+        assert SILENT in program.caches.claims
+        forgotten = placement == "ranked" or silence > 200.0
+        assert (program.claims.snapshot() == [], program.provisioner.concerns(SILENT)) == (forgotten, not forgotten)
+        assert not kube.wrote("replace")
+        kube.tell("persistentvolumes", type_, source_volume())
+        async with asyncio.timeout(25.0):  # the longest first delay has 20, and nobody tells before 30
+            await until(lambda: kube.wrote("replace"))
+        assert b'"volume.kubernetes.io/selected-node":"foo"' in kube.wrote("replace")[0]
+
+    running(lambda: cloning_on(kube, f"--node-deployment-placement={placement}"), then, play=run_virtual, limit=1000.0)
+
+
+def test_claims_to_be_cloned_stand_under_the_name_of_their_source_and_others_nowhere() -> None:
+    claims = sidecar_on(ListedKube()).caches.claims
+    near = samples.claim(meta={"uid": "near"}, dataSource={"kind": "PersistentVolumeClaim", "name": "a"})
+    far = samples.claim(meta={"uid": "far"}, dataSourceRef={"kind": "PersistentVolumeClaim", "name": "a", "namespace": "elsewhere"})
+    restored = samples.claim(meta={"uid": "restored"}, dataSource={"kind": "VolumeSnapshot", "name": "a"})
+    for claim in (near, far, restored, samples.claim()):
+        claims.apply(Change(claim.uid, None, claim))
+    assert claims.by_index("source", "fake-ns/a") == [near]
+    assert claims.by_index("source", "elsewhere/a") == [far]
+
+
+def test_a_source_that_leaves_is_let_go_when_its_volume_comes_after_it() -> None:
+    leaving = {"name": "source", "uid": "uid-source", "finalizers": [CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    kube = ListedKube(persistentvolumeclaims=[samples.claim_json(meta=leaving, volumeName="pv-source")])
+
+    async def then(program: Sidecar) -> None:
+        await asyncio.sleep(1.0)
+        assert "uid-source" in program.caches.claims and not kube.wrote("replace")
+        kube.tell("persistentvolumes", "ADDED", source_volume())
+        await until(lambda: kube.wrote("replace"))
+        assert CLONE_FINALIZER.encode() not in kube.wrote("replace")[0]
+
+    running(lambda: cloning_on(kube), then, play=run_virtual)
+
+
+def leaving_source() -> Json:
+    leaving = {"name": "source", "uid": "uid-source", "finalizers": [CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return samples.claim_json(meta=leaving, annotations={"volume.kubernetes.io/selected-node": "bar"}, volumeName="pv-source")
+
+
+@pytest.mark.parametrize("binding", ["WaitForFirstConsumer", "Immediate"])
+def test_a_source_stays_while_a_clone_of_it_is_pending_though_nobody_is_asked_to_make_that_yet(binding: str) -> None:
+    clone = samples.claim_json(
+        meta={"name": "clone", "uid": "uid-clone"},
+        dataSource={"kind": "PersistentVolumeClaim", "name": "source"},
+        annotations={"volume.beta.kubernetes.io/storage-provisioner": None},
+    )
+    kube = ListedKube(
+        persistentvolumeclaims=[leaving_source(), clone],
+        persistentvolumes=[source_volume()],
+        storageclasses=[samples.class_json(volumeBindingMode=binding)],
+    )
+
+    async def then(program: Sidecar) -> None:
+        await asyncio.sleep(3600.0)
+        assert program.caches.claims.keys() == ["uid-source"] and not kube.wrote("replace")
+        clone["status"]["phase"] = "Bound"
+        await asyncio.sleep(300.0)
+        assert len(kube.wrote("replace")) == 1
+
+    running(lambda: cloning_on(kube), then, play=run_virtual, limit=10_000.0)
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        pytest.param([], id="it-is-gone"),
+        pytest.param([source_volume(**affinity("bar"))], id="its-node-is-dead"),
+        pytest.param([source_volume(nodeAffinity=None)], id="no-node-made-it"),
+    ],
+)
+def test_a_source_whose_volume_no_living_node_has_is_released_in_the_end(volumes: list[Json]) -> None:
+    kube = ListedKube(persistentvolumeclaims=[leaving_source()], persistentvolumes=volumes)
+
+    async def then(program: Sidecar) -> None:
+        await asyncio.sleep(299.0)
+        assert len(kube.lists) == 3 and not kube.wrote("replace")
+        await asyncio.sleep(1802.0)
+        assert len(kube.lists) == 4 and len(kube.wrote("replace")) == 1
+        kube.tell("persistentvolumeclaims", "DELETED", leaving_source())
+        await until(lambda: not program.caches.claims.keys() and not program.claims.snapshot())
+
+    running(lambda: cloning_on(kube), then, play=run_virtual, limit=10_000.0)
 
 
 def test_attachments_are_watched_only_for_a_driver_that_attaches() -> None:

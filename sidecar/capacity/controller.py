@@ -70,6 +70,8 @@ class CapacityPublisher:
         """When a class was last looked at or its object last written."""
         self._failing: dict[str, tuple[float, str]] = {}
         """Since when, on the wall clock, and why its figure cannot be renewed."""
+        self._leaving: dict[str, float] = {}
+        """By uid: until when an object is not told again to go."""
         self.attempts: Attempts[str] = Attempts()
 
     def class_names(self) -> set[str]:
@@ -91,9 +93,11 @@ class CapacityPublisher:
         return CapacityView(
             now=self._clock(),
             publisher=self._publisher,
+            segment=self._driver.info.segment,
             class_name=class_name,
             class_=self._classes.get(class_name),
             records=tuple(self._records.by_index("class", class_name)),
+            leaving=frozenset(uid for uid, until in self._leaving.items() if until > self._clock()),
             settling_until=self._settling.get(class_name, 0.0),
             standing=self._standing(),
             wall=self._wall(),
@@ -120,10 +124,10 @@ class CapacityPublisher:
             return self._clock() + self._publisher.poll_interval
         try:
             return await self._perform(class_name, decision)
-        except NotFound:
-            return self._later(class_name)
         except ApiError as error:
-            log.warning("Publishing capacity failed", extra={"fields": {"class": class_name, "err": str(error)}})
+            # An object that has gone needs no word: another is made. Where none can be made, NAMESPACE may be wrong.
+            if not (isinstance(decision, Update) and isinstance(error, NotFound)):
+                log.warning("Publishing capacity failed", extra={"fields": {"class": class_name, "err": str(error)}})
             return self._later(class_name)
 
     async def _measured(self, class_name: str, decision: Measure) -> CapacityView:
@@ -154,7 +158,7 @@ class CapacityPublisher:
                     self._forget(class_name)
                 return until
             case Retry():
-                return min(self._later(class_name), self._clock() + self._publisher.poll_interval)
+                return self._later(class_name)
             case Publish(body):
                 # With a watch that is broken for long, every further one would be a duplicate: so ever less often.
                 pause = max(_SETTLE, self._retry.delay(self.attempts.count(class_name)))
@@ -173,16 +177,27 @@ class CapacityPublisher:
                 await self._kube.replace(CAPACITIES, body, name=record.name, namespace=record.namespace)
                 return self._clock() + self._publisher.poll_interval
             case Withdraw(record):
-                await self._kube.delete(CAPACITIES, record.name, namespace=record.namespace, uid=record.uid)
+                await self._withdraw(record)
                 return self._clock() + _SETTLE
             case Measure():
                 raise AssertionError("a rule that was given the answer asked again")
             case _:
                 assert_never(decision)
 
+    async def _withdraw(self, record: CapacityRecord) -> None:
+        there = {item.uid for item in self._records.values()}
+        self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there}
+        self._leaving[record.uid] = self._clock() + self._publisher.poll_interval
+        try:
+            await self._kube.delete(CAPACITIES, record.name, namespace=record.namespace, uid=record.uid)
+        except NotFound:
+            pass
+        # Even where a finalizer holds it: what is being deleted cannot be kept any more.
+        self._leaving[record.uid] = math.inf
+
     def _count(self) -> None:
         wanted = {class_.name for class_ in self._classes.values() if eligible(class_, for_immediate=self._publisher.for_immediate)}
-        segment = self._publisher.segment.labels()
+        segment = self._driver.info.segment.labels()
         right = {record.class_name for record in self._records.values() if record.node_topology == segment} & wanted
         stale = sum(bool(record.stale_since) for record in self._records.values())
         self._metrics.capacities(goal=len(wanted), current=len(right), obsolete=len(self._records.values()) - len(right), stale=stale)
@@ -194,4 +209,5 @@ class CapacityPublisher:
             known.pop(class_name, None)
 
     def _later(self, class_name: str) -> float:
-        return self._clock() + self._retry.delay(self.attempts.next(class_name))
+        """With back-off, though not beyond the poll: the figure may have changed meanwhile."""
+        return self._clock() + min(self._retry.delay(self.attempts.next(class_name)), self._publisher.poll_interval)

@@ -1,5 +1,7 @@
 """Which object owns the capacity objects, so that the garbage collector removes them when it goes: the pod, or what controls it."""
 
+from dataclasses import replace
+
 from sidecar.errors import Fatal
 from sidecar.kube.api import PODS, KubeApi
 from sidecar.kube.errors import Forbidden, NotFound
@@ -38,7 +40,7 @@ def _itself(obj: Json) -> Owner:
 def _controller(obj: Json, *, level: int, step: int) -> Owner:
     for ref in obj["metadata"].get("ownerReferences") or ():
         if ref.get("controller"):
-            return Owner.of(ref)
+            return replace(Owner.of(ref), blocks=False)  # what holds of the pod need not hold of our objects
     raise Fatal(
         f"--capacity-ownerref-level={level}: {obj.get('kind') or 'object'} {obj['metadata']['name']} has no controller,"
         f" so the level can be {step} at most"

@@ -69,14 +69,24 @@ Decision = Rest | Measure | Publish | Update | Withdraw | Retry
 def decide(view: CapacityView) -> Decision:
     """The next step towards exactly one right object for an eligible class, and none for any other."""
     if excluded := _excluded(view):
-        return Withdraw(view.records[0], excluded) if view.records else Rest(None, excluded)
+        until = view.now + view.publisher.poll_interval if view.records else None
+        return _withdraw(view, view.records, excluded) or Rest(until, excluded)
     right, duplicates, wrong = _sort(view)
-    if wrong:
-        return Withdraw(wrong[0], "it is for a segment that is not this node's")
+    if withdraw := _withdraw(view, wrong, "it is for a segment that is not this node's"):
+        return withdraw
     decision = _keep_right(view, right)
-    if duplicates and isinstance(decision, Rest):
-        return Withdraw(duplicates[0], "a duplicate")  # not before the one that stays is right
+    if isinstance(decision, Rest):
+        return _withdraw(view, duplicates, "a duplicate") or decision  # not before the one that stays is right
     return decision
+
+
+def _withdraw(view: CapacityView, records: tuple[CapacityRecord, ...], why: str) -> Withdraw | None:
+    """The first that does not go already. One that will not go keeps nothing else from being done."""
+    return next((Withdraw(record, why) for record in records if not _goes(view, record)), None)
+
+
+def _goes(view: CapacityView, record: CapacityRecord) -> bool:
+    return record.deleting or record.uid in view.leaving
 
 
 def _keep_right(view: CapacityView, right: CapacityRecord | None) -> Decision:
@@ -118,19 +128,19 @@ def _excluded(view: CapacityView) -> str:
     return ""
 
 
-def _sort(view: CapacityView) -> tuple[CapacityRecord | None, list[CapacityRecord], list[CapacityRecord]]:
-    """The one object to keep, the first by name; others for the same place; and those for any other."""
-    wanted = view.publisher.segment.labels()
-    ordered = sorted(view.records, key=lambda record: record.name)
-    here = [record for record in ordered if record.node_topology == wanted]
-    return (here[0] if here else None), here[1:], [record for record in ordered if record.node_topology != wanted]
+def _sort(view: CapacityView) -> tuple[CapacityRecord | None, tuple[CapacityRecord, ...], tuple[CapacityRecord, ...]]:
+    """The one object to keep, the first by name of those that stay; others for the same place; and those for any other."""
+    wanted = view.segment.labels()
+    ordered = sorted(view.records, key=lambda record: (_goes(view, record), record.name))
+    here = tuple(record for record in ordered if record.node_topology == wanted)
+    return (here[0] if here else None), here[1:], tuple(record for record in ordered if record.node_topology != wanted)
 
 
 def _query(view: CapacityView) -> CapacityQuery:
     """Parameters as the driver gets them at creation; upstream sends the reserved ones here too, which no driver can know."""
     given = view.class_.parameters if view.class_ else {}
     own = {key: value for key, value in given.items() if not key.startswith(names.RESERVED_PARAMETER_PREFIX)}
-    return CapacityQuery(own, view.publisher.segment if view.publisher.with_topology else None)
+    return CapacityQuery(own, view.segment or None)
 
 
 def _unanswered(view: CapacityView, right: CapacityRecord | None, why: str) -> Decision:
@@ -139,7 +149,7 @@ def _unanswered(view: CapacityView, right: CapacityRecord | None, why: str) -> D
         return Retry(why)
     since = _since(right, view)
     limit = view.publisher.stale_after
-    if limit > 0 and view.wall - since >= limit:
+    if limit > 0 and view.wall - since >= limit and not _goes(view, right):
         return Withdraw(right, f"not renewed since {_stamp(since)}, longer than --capacity-stale-after={limit:g}s: {why}")
     if not right.stale_since and view.wall - since >= view.publisher.poll_interval:
         body = _body(view, right, Figure(right.capacity, right.maximum, ""))
@@ -203,7 +213,7 @@ def _body(view: CapacityView, right: CapacityRecord | None, figure: Figure) -> J
         "kind": "CSIStorageCapacity",
         "metadata": meta,
         "storageClassName": view.class_name,
-        "nodeTopology": {"matchLabels": publisher.segment.labels()},
+        "nodeTopology": {"matchLabels": view.segment.labels()},
         "capacity": format_bytes(figure.capacity),
     }
     return body if figure.maximum is None else body | {"maximumVolumeSize": format_bytes(figure.maximum)}

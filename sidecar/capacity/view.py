@@ -11,12 +11,10 @@ from sidecar.model.topology import Segment
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Who publishes, for where and how. The same for every object of this process."""
+    """Who publishes, and how. The same for every object of this process."""
 
     driver: str
     manager: str
-    segment: Segment
-    with_topology: bool
     owner: Owner | None
     for_immediate: bool
     poll_interval: float
@@ -31,12 +29,16 @@ class CapacityView:
 
     now: float
     publisher: Publisher
+    segment: Segment
+    """Where the driver says that this node is, whether or not volumes follow it: an object without a place speaks for all nodes."""
     class_name: str
     class_: Class | None
     records: tuple[CapacityRecord, ...]
     """Objects with this program's labels for this class, whatever segment they are for."""
     answer: CapacityAnswer | Unmeasured | None = None
     """None: not asked yet in this look."""
+    leaving: frozenset[str] = frozenset()
+    """UIDs of objects that were told to go: they are about to, or may not and are told again at the next poll."""
     settling_until: float = 0.0
     """An object was created a moment ago and the watch may not have brought it yet."""
     promised: int = 0

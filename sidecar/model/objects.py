@@ -171,7 +171,8 @@ class Volume:
     deleting: bool
     finalizers: tuple[str, ...]
     claim: ClaimRef | None
-    provisioned_by: str
+    provisioned_by: str | None
+    """None where nobody says."""
     affinity: tuple[Term, ...] | None
     """None when the volume has no node affinity at all, which is not the same as one that matches nothing."""
     deletion_secret: tuple[str, str] | None
@@ -197,7 +198,7 @@ class Volume:
             deleting="deletionTimestamp" in meta,
             finalizers=tuple(meta.get("finalizers") or ()),
             claim=_claim_ref(spec.get("claimRef")),
-            provisioned_by=notes.get(names.PROVISIONED_BY, ""),
+            provisioned_by=notes.get(names.PROVISIONED_BY),
             affinity=affinity_of(obj),
             deletion_secret=_deletion_secret(notes),
             identity=identity_of(obj),
@@ -241,14 +242,24 @@ class Owner:
     name: str
     uid: str
     controller: bool = False
+    blocks: bool = False
+    """blockOwnerDeletion: a deletion of the owner in the foreground waits for the object."""
 
     @classmethod
     def of(cls, ref: Mapping[str, Any]) -> "Owner":
-        return cls(ref.get("apiVersion", ""), ref.get("kind", ""), ref.get("name", ""), ref.get("uid", ""), bool(ref.get("controller")))
+        return cls(
+            api_version=ref.get("apiVersion", ""),
+            kind=ref.get("kind", ""),
+            name=ref.get("name", ""),
+            uid=ref.get("uid", ""),
+            controller=bool(ref.get("controller")),
+            blocks=bool(ref.get("blockOwnerDeletion")),
+        )
 
     def as_json(self) -> Json:
         ref: Json = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
-        return ref | {"controller": True} if self.controller else ref
+        ref |= {"controller": True} if self.controller else {}
+        return ref | {"blockOwnerDeletion": True} if self.blocks else ref
 
 
 def controller_of(meta: Mapping[str, Any]) -> Owner | None:
@@ -279,6 +290,7 @@ class CapacityRecord:
     maximum: int | None
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     finalizers: tuple[str, ...] = ()
+    deleting: bool = False
 
     @property
     def stale_since(self) -> str:
@@ -301,6 +313,7 @@ class CapacityRecord:
             maximum=_bytes_or_none(obj.get("maximumVolumeSize")),
             annotations=MappingProxyType(dict(meta.get("annotations") or {})),
             finalizers=tuple(meta.get("finalizers") or ()),
+            deleting="deletionTimestamp" in meta,
         )
 
 

@@ -38,6 +38,8 @@ class Race:
     """Somebody has told the claim's user."""
     beaten: str = ""
     """The claim's resourceVersion when a bid for it came too late: with that one no other can succeed."""
+    asks: bool = False
+    """What changed the claim then has not been heard of: before the next bid the API server is asked."""
     put_off: float = 0.0
     """For how many seconds its turn was put off, because all things were late."""
     blind: bool = False
@@ -122,7 +124,7 @@ class Bid:
 
     why: str
     out_of_turn: bool = False
-    """Another node comes first, and most likely has the claim by now: the API server is asked before it is written to."""
+    """Another node most likely has the claim by now: the API server is asked before it is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
         return NotForUs("no node is selected yet: the claim waits for its first consumer")
     if not view.bids:
         return NotForUs("no node is selected and --node-deployment-immediate-binding=false leaves that to others")
+    if view.with_topology and not view.segment:
+        return _left_out(view, f"the driver of node {view.node} reports no topology, so no volume of it could be told to lie there")
     if class_.allowed and view.with_topology and not allows(class_.allowed, view.segment):
         return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
     if not view.source_here:
@@ -201,7 +205,8 @@ def _race(view: OwnershipView) -> Decision:
         until = race.bid_at if turn is None else min(race.bid_at, turn)
         return Wait(until, race, race.why or "the claim is open to every node; this node's delay runs")
     if race.beaten and race.beaten == view.claim.resource_version:
-        return _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
+        wait = _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
+        return replace(wait, race=replace(wait.race, beaten="", asks=True))
     return _put_off(view, race) or _judge_room(view)
 
 
@@ -238,6 +243,8 @@ def _judge_room(view: OwnershipView) -> Decision:
             return Measure()
         case Unmeasured(why, away=True):
             return _hindered(view, max(_drawn(view), 1.0), f"the driver of node {view.node} is away ({why})")
+        case Unmeasured(why, perhaps=True) if _attempt(view) == 1:
+            return _again(view, max(_drawn(view), 1.0), f"the driver of node {view.node} may have gone ({why})")
         case Unmeasured(why) if isinstance(view.placement, Ranked) and view.roster and _attempt(view) == 1:
             return _again(view, _after_the_others(view, floor=0.0), f"free space is not known ({why}), so the others come first")
         case Unmeasured(why):
@@ -252,7 +259,7 @@ def _judge_room(view: OwnershipView) -> Decision:
 
 
 def _bid(view: OwnershipView, why: str) -> Bid:
-    return Bid(why, out_of_turn=_comes_later(view))
+    return Bid(why, out_of_turn=_comes_later(view) or (view.race is not None and view.race.asks))
 
 
 def _comes_later(view: OwnershipView) -> bool:
@@ -261,7 +268,8 @@ def _comes_later(view: OwnershipView) -> bool:
 
 
 def _lacks_room(answer: CapacityAnswer, needed: int, promised: int) -> bool:
-    return needed > answer.available - promised or (answer.maximum is not None and needed > answer.maximum)
+    # A negative largest volume is none: so it is published, too.
+    return needed > answer.available - promised or (answer.maximum is not None and 0 <= answer.maximum < needed)
 
 
 def _room(answer: CapacityAnswer, needed: int, promised: int) -> str:

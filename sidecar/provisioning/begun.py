@@ -25,6 +25,10 @@ class Begun:
     """(namespace, name) of the Secret that the driver was given."""
     denials: int = 0
     """How often the driver has said since that there is nothing, in words that leave a doubt."""
+    reclaim_policy: str = "Delete"
+    """The class's."""
+    inherited: bool = False
+    """Begun by a process that is gone, which may have stored its PersistentVolume without a word. No line says so: who reads one knows."""
 
     @property
     def full_name(self) -> str:
@@ -41,6 +45,7 @@ def to_line(begun: Begun) -> bytes:
         "class": begun.class_name,
         "secret": begun.secret,
         "denials": begun.denials,
+        "reclaim": begun.reclaim_policy,
         "request": {
             "name": request.name,
             "bytes": request.required_bytes,
@@ -69,6 +74,7 @@ def from_line(line: bytes) -> Begun:
             class_name=str(about["class"]),
             secret=(str(secret[0]), str(secret[1])) if secret else None,
             denials=int(about["denials"]),
+            reclaim_policy=str(about.get("reclaim", "Delete")),
             request=CreateRequest(
                 name=str(asked["name"]),
                 required_bytes=int(asked["bytes"]),

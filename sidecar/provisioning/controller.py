@@ -171,8 +171,10 @@ class Provisioner:
             begun=begun,
             remembered=progress.remembered is not None,
             unsaved=progress.unsaved,
+            refusals=progress.refusals,
             volume_here=self._volume_here(claim.volume_name) if claim and claim.is_source else None,
             clones=self._clones(claim) if claim and claim.is_source and claim.deleting else (),
+            stands_by=progress.stands_by,
             source_here=self._source_here(claim) if claim else True,
             unprotected=progress.unprotected,
             infeasible=progress.infeasible,
@@ -286,6 +288,9 @@ class Provisioner:
         if self._memory.doubts(uid) and not await self._is_still_open(uid):
             return self._later(uid)
         view = self._view_in_time(uid)
+        if view.stands_by is not None and view.stands_by <= view.now:
+            # A turn is for one look, whatever comes of it: else all would try again together when an outage ends.
+            self._memory.of(uid).stands_by = None
         decision = decide(view)
         if isinstance(decision, Measure):
             self._note(uid, view.claim, decision)
@@ -317,9 +322,12 @@ class Provisioner:
     def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait) -> float | None:
         if isinstance(decision, Ignore):
             self._settle(uid, view)
-            return None
+            # What was begun stood before all else: now that it is settled, the claim itself is looked at.
+            return self._clock() if view.begun is not None and self._memory.begun(uid) is None and uid in self._caches.claims else None
         if decision.race is not None:
             self._memory.of(uid).race = decision.race
+        if decision.stands_by:
+            self._memory.of(uid).stands_by = decision.until
         return decision.until
 
     async def _perform(self, uid: str, view: ClaimView, decision: ClaimDecision) -> float | None:
@@ -360,7 +368,10 @@ class Provisioner:
         progress = self._memory.of(uid)
         if progress.protected:
             progress.protected = False
-            return self._failed(uid, decision.claim, f"our finalizer does not stay on {decision.source}: something takes it off again")
+            why = f"our finalizer does not stay on {decision.source}: something takes it off again"
+            # Once may have been the sidecar of another node, which was done with the same source.
+            return self._failed(uid, decision.claim, why, tell=self.claim_attempts.count(uid) > 0)
+        progress.source = decision.source  # before the write: another claim may be done with it at that very moment
         try:
             if decision.source.kind == SNAPSHOT:
                 self._snapshot_protected()
@@ -456,13 +467,18 @@ class Provisioner:
             self._contenders.doubt()
 
     async def _create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
+        progress = self._memory.of(uid)
+        progress.source = sources.to_release(attempt.claim)
         try:
             secrets = await self._lookup.secret(attempt.refs.provisioner)
         except Unavailable as error:
             return self._unreachable(uid, attempt.claim, error)
         except ApiError as error:
+            if view.gone and view.begun is not None:
+                decision = CleanUp(view.begun, f"the claim is gone, and its secret with it: {error}")
+                self._note(uid, attempt.claim, decision)
+                return await self._clean_up(uid, decision.begun)
             return self._failed(uid, attempt.claim, str(error))
-        progress = self._memory.of(uid)
         progress.began = self._clock()
         progress.race, progress.in_hand, progress.hopeless, progress.protected = None, True, False, False
         # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
@@ -491,7 +507,8 @@ class Provisioner:
             return False
         secret = attempt.refs.provisioner
         whose = (secret.namespace, secret.name) if secret else None
-        begun = Begun(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose)
+        policy = attempt.class_.reclaim_policy
+        begun = Begun(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy)
         self._memory.began(begun)
         await self._journal.begin(begun)
         return True
@@ -513,7 +530,7 @@ class Provisioner:
         found = await self._journal.take_over()
         for begun in found:
             if self._memory.begun(begun.uid) is None:
-                self._memory.began(begun)
+                self._memory.began(replace(begun, inherited=True))
         return [begun.uid for begun in found]
 
     async def _clean_up(self, uid: str, begun: Begun) -> float | None:
@@ -619,10 +636,15 @@ class Provisioner:
             )
             return min(self._later(uid), self._clock() + UNSTORED)
         except ApiError as error:
+            if isinstance(error, Forbidden | Invalid | BadRequest):
+                self._memory.of(uid).refusals += 1
             until = self._failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
             return min(until, self._clock() + UNSTORED)
         self._succeeded(uid, claim, name)
-        if (source := sources.to_release(claim)) is not None:
+        source = sources.to_release(claim)
+        if source is not None and self._memory.fills_from(source):
+            self._snapshot_protected()  # should none of the others come so far
+        elif source is not None:
             await self._lookup.release(source)
         return None
 
@@ -665,7 +687,7 @@ class Provisioner:
 
     def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
         progress = self._memory.of(uid)
-        progress.unsaved, progress.remembered, progress.stored = None, None, True
+        progress.unsaved, progress.remembered, progress.source, progress.stored = None, None, None, True
         self._end(uid)
         if uid not in self._caches.claims:
             self._memory.forget(uid)  # it was deleted meanwhile: no event of it will come

@@ -5,7 +5,8 @@ volume, and goes with the claim; ListVolumes is not offered by all drivers and d
 socket's folder is a hostPath that every sidecar mounts, so a swapped image finds it; it is on the node, like the volumes.
 
 How. One file for each process, of lines that say begin or end, locked for as long as the process lives. A line is on the disk
-before the driver is called, many creations with one flush; ends are not waited for, since to look twice does no harm. The next
+before the driver is called, many creations with one flush. Ends are not waited for and go with the next begin, but wait no longer
+than a second: a creation that seems open when its object has come and gone makes the next process delete what somebody kept. The next
 process takes over the files whose lock is free. A process that still runs (a DaemonSet that surges has two for a while) keeps its
 own. Where the folder cannot be written, creations go on without: then what dies with the process between its call and its
 PersistentVolume, while the claim is deleted, is a volume that nobody knows of; this is said once, in log and health.
@@ -34,6 +35,9 @@ _SUFFIX: Final = ".journal"
 _NEW: Final = ".new"
 # A file is written anew when this much of it may be about the past.
 _LARGE: Final = 2**20
+# Seconds until an end goes to the disk without a begin, and until what could not be written is tried again.
+_ENDS_WAIT: Final = 1.0
+_RETRY: Final = 10.0
 
 
 class Journal(Protocol):
@@ -94,6 +98,9 @@ class FileJournal:
         self._size = 0
         self._batch = _Batch()
         self._flushing: asyncio.Task[None] | None = None
+        self._due: asyncio.TimerHandle | None = None
+        """The flush that comes if no begin does."""
+        self._closed = False
         self._broken = ""
         self._unreadable: set[Path] = set()
         """Told of already."""
@@ -107,6 +114,7 @@ class FileJournal:
     def end(self, uid: str) -> None:
         if self._open.pop(uid, None) is not None:
             self._batch.lines.append(json.dumps({"end": uid}).encode())
+            self._flush_within(_ENDS_WAIT)
 
     async def take_over(self) -> list[Begun]:
         """Their files go when all that they tell stands in ours."""
@@ -127,37 +135,59 @@ class FileJournal:
 
     async def close(self) -> None:
         """Leaves no file behind when there is nothing to tell. Never raises."""
+        self._closed = True
+        if self._batch.lines or self._broken:
+            self._flush_now()
+        self._not_due()
         if self._flushing is not None:
             await asyncio.wait({self._flushing})
         self._thread.shutdown()
-        if self._file >= 0 and not self._open:
+        if not self._open:
             self._remove(self._path)
         self._let_go()  # and with it of the lock: whoever comes next may have what is left
 
     # --- the file of this process -------------------------------------------------------------------------------------
 
     async def _write(self, *lines: bytes) -> None:
-        loop = asyncio.get_running_loop()
         self._batch.lines += lines
+        await asyncio.shield(self._flush_now())
+
+    def _flush_within(self, seconds: float) -> None:
+        if self._due is None and not self._closed:
+            self._due = asyncio.get_running_loop().call_later(seconds, self._flush_now)
+
+    def _not_due(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _flush_now(self) -> "asyncio.Future[None]":
+        """Done when what waits is on the disk, or when it is known that it cannot get there."""
+        loop = asyncio.get_running_loop()
         if self._batch.done is None:
             self._batch.done = loop.create_future()
         done = self._batch.done
         if self._flushing is None or self._flushing.done():
             self._flushing = loop.create_task(self._flush(), name="journal")
-        await asyncio.shield(done)
+        return done
 
     async def _flush(self) -> None:
-        """Whatever came while the last flush was under way goes with the next one."""
+        """A begin that came while the last flush was under way goes with the next one, and whatever else waits."""
         while self._batch.done is not None:
             batch, self._batch = self._batch, _Batch()
+            self._not_due()
             data = b"".join(line + b"\n" for line in batch.lines)
             loop = asyncio.get_running_loop()
             try:
-                if self._file < 0 or self._size > _LARGE or not await loop.run_in_executor(self._thread, self._append, data):
-                    await loop.run_in_executor(self._thread, self._replace, b"\n".join([*self._open.values(), b""]))
-                self._tell("")
+                anew = self._broken or self._file < 0 or self._size > _LARGE
+                if anew or not await loop.run_in_executor(self._thread, self._append, data):
+                    data = b"\n".join([*self._open.values(), b""])
+                    await loop.run_in_executor(self._thread, self._replace, data)
+                if data:  # else it is not known whether there is room for any
+                    self._tell("")
             except (OSError, RuntimeError) as error:  # the latter when there is no thread to be had, or no longer
                 self._tell_unwritable(error)
+                self._flush_within(_RETRY)
             finally:
                 if batch.done is not None and not batch.done.done():
                     batch.done.set_result(None)
@@ -198,7 +228,8 @@ class FileJournal:
 
     def _remove(self, path: Path) -> None:
         try:
-            path.unlink(missing_ok=True)
+            if os.path.lexists(path):  # a folder that cannot be written says so of what is not there too
+                path.unlink(missing_ok=True)
         except OSError as error:
             self._tell_unwritable(error)
 

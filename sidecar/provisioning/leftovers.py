@@ -2,7 +2,8 @@
 
 CreateVolume is idempotent by name, so to ask once more is the one way of finding the volume that every driver has: it answers with
 the one that is there, or makes one that is deleted at once. Deleting cannot be taken back; so before each question to the driver
-the API server itself is asked whether the volume has found a use after all.
+the API server itself is asked whether the volume has found a use after all. Whether it once had one, nobody can be asked: where the
+class keeps volumes, and no claim shows that it had none, it is left alone.
 """
 
 import logging
@@ -12,8 +13,8 @@ from typing import Final
 
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
-from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, every
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, every, find
+from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Claim, Volume
 from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.secrets import SecretRef
@@ -56,15 +57,17 @@ class Leftovers:
     async def clear(self, begun: Begun) -> Gone | Again:
         """At most two calls to the driver."""
         try:
-            if used := await self._used(begun):
-                return Gone(used)
+            if gone := await self._used(begun):
+                return gone
             secrets = await self._secrets(SecretRef(*begun.secret) if begun.secret else None)
             outcome = await self._find(begun, secrets)
             if not isinstance(outcome, Done):
                 return _without_volume(begun, outcome, blind=begun.secret is not None and not secrets)
             found = outcome.volume
-            if used := await self._used(begun) or await self.user_of(found.volume_id, elsewhere=is_elsewhere(self._here(), found)):
-                return Gone(used)
+            if gone := await self._used(begun):
+                return gone
+            if user := await self.user_of(found.volume_id, elsewhere=is_elsewhere(self._here(), found)):
+                return Gone(user)
             await self._driver.delete_volume(outcome.volume.volume_id, secrets=secrets)
         except (ApiError, DriverError) as error:
             return Again(str(error))
@@ -90,21 +93,23 @@ class Leftovers:
                 return f"PersistentVolume {volume.name} leads to it"
         return ""
 
-    async def _used(self, begun: Begun) -> str:
-        """How the volume is used, or may be again; empty when nobody can have a use for it."""
-        here = self._here()
-        try:
-            volume = Volume.of(await self._kube.get(VOLUMES, begun.request.name))
-            if volume.claim is not None and volume.claim.uid == begun.uid and not lies_elsewhere(here, volume):
-                return f"PersistentVolume {volume.name} is stored"
-        except NotFound:
-            pass
-        try:
-            claim = Claim.of(await self._kube.get(CLAIMS, begun.name, namespace=begun.namespace))
-        except NotFound:
-            return ""
-        wanted = claim.uid == begun.uid and not claim.volume_name and claim.selected_node == here.node
-        return "the claim is this node's again" if wanted else ""
+    async def _used(self, begun: Begun) -> Gone | None:
+        """How the volume is used, may be again, or may have been by somebody who keeps it; None when nobody can have a use for it."""
+        here, name = self._here(), begun.request.name
+        found = await find(self._kube, VOLUMES, name)
+        volume = Volume.of(found) if found else None
+        if volume and volume.claim is not None and volume.claim.uid == begun.uid and not lies_elsewhere(here, volume):
+            return Gone(f"PersistentVolume {name} is stored")
+        found = await find(self._kube, CLAIMS, begun.name, namespace=begun.namespace)
+        claim = Claim.of(found) if found else None
+        if claim is None or claim.uid != begun.uid:
+            kept = begun.inherited and begun.reclaim_policy != "Delete"
+            return Gone(f"its class keeps volumes, and PersistentVolume {name} may have come and gone", suspected=True) if kept else None
+        if not claim.volume_name and claim.selected_node == here.node:
+            return Gone("the claim is this node's again")
+        if begun.inherited and claim.volume_name == name and volume is None:
+            return Gone(f"the claim is bound to PersistentVolume {name}, which is gone", suspected=True)
+        return None
 
     async def _find(self, begun: Begun, secrets: Mapping[str, str]) -> Outcome:
         try:

@@ -3,7 +3,7 @@ What a Secret holds is returned to the one who calls the driver and kept nowhere
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -37,7 +37,10 @@ _RESOURCES: Final[Mapping[str, Resource]] = {
     needs.VOLUME: VOLUMES,
     needs.ATTRIBUTES_CLASS: ATTRIBUTES_CLASSES,
     needs.PODS: PODS,
+    needs.CLAIMS: CLAIMS,
 }
+# A namespace may hold thousands of these: of each only that is kept which is asked for.
+_SLIM: Final[Mapping[str, Callable[[Json], Json]]] = {needs.PODS: consumers.slim, needs.CLAIMS: sources.slim}
 # Clusters older than the class's graduation serve it under its former version only.
 _FORMER: Final = replace(ATTRIBUTES_CLASSES, version="v1beta1")
 
@@ -96,9 +99,8 @@ class Lookup:
         resource = _RESOURCES[ref.kind]
         try:
             if not ref.name:
-                # A namespace may hold thousands of pods: of each only that is kept which is asked for.
-                found = every(self._kube, resource, namespace=ref.namespace)
-                return {"items": [consumers.slim(item) if ref.kind == needs.PODS else item async for item in found]}
+                slim = _SLIM.get(ref.kind, dict)
+                return {"items": [slim(item) async for item in every(self._kube, resource, namespace=ref.namespace)]}
             try:
                 return await self._kube.get(resource, ref.name, namespace=ref.namespace)
             except NotFound:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sidecar.model.objects import Claim, Json, Volume
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.begun import Begun
+from sidecar.provisioning.needs import Ref
 from sidecar.provisioning.view import Infeasible, Leaving
 
 
@@ -18,16 +19,22 @@ class Progress:
     """As it was when a creation was begun whose end is not known, or whose volume is not stored: it may be deleted meanwhile."""
     unsaved: Json | None = None
     """The PersistentVolume of a volume that exists, until the API server has taken it."""
+    refusals: int = 0
+    """How often it has said that it will not take it as it is."""
     infeasible: Infeasible | None = None
     protected: bool = False
     """Our finalizer has been put on its source a moment ago."""
     unprotected: bool = False
     """Our finalizer may not be put on its source."""
+    source: Ref | None = None
+    """What its volume is being filled from, or is about to be. Whoever else is done with that must not take our finalizer off it."""
     stored: bool = False
     returning: str = ""
     """The claim's resourceVersion when it was given back and no answer came: that write may still land while the version holds."""
     kept: str = ""
     """Why the API server refused to have the claim handed back: then it is provisioned here."""
+    stands_by: float | None = None
+    """When this node may release the claim in place of the one that has its volume."""
     in_hand: bool = False
     """The driver is being asked just now."""
     bidding: Claim | None = None
@@ -115,6 +122,10 @@ class Memory:
         """Whether what the claim will take is yet to be taken: not once its volume is made, nor while nothing can come of it."""
         progress = self._claims.get(uid)
         return progress is None or not (progress.stored or progress.hopeless or progress.unsaved is not None)
+
+    def fills_from(self, source: Ref) -> bool:
+        """Whether a claim's volume is being filled from it, or is about to be."""
+        return any(progress.source == source for progress in self._claims.values())
 
     def under_way(self) -> list[str]:
         """Claims that something may have been begun for, whether or not the cache still has them."""

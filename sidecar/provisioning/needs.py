@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 SNAPSHOT, CONTENT, GRANTS = "VolumeSnapshot", "VolumeSnapshotContent", "ReferenceGrants"
 CLAIM, VOLUME, ATTRIBUTES_CLASS = "PersistentVolumeClaim", "PersistentVolume", "VolumeAttributesClass"
-PODS = "Pods"
+PODS, CLAIMS = "Pods", "PersistentVolumeClaims"
 
 _RESOURCES: Final[Mapping[str, str]] = {
     SNAPSHOT: "volumesnapshots.snapshot.storage.k8s.io",
@@ -22,12 +22,13 @@ _RESOURCES: Final[Mapping[str, str]] = {
     VOLUME: "persistentvolumes",
     ATTRIBUTES_CLASS: "volumeattributesclasses.storage.k8s.io",
     PODS: "pods",
+    CLAIMS: "persistentvolumeclaims",
 }
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """One object; for grants and pods, all of a namespace, as a list object with `items`."""
+    """One object; for grants, pods and claims in the plural, all of a namespace, as a list object with `items`."""
 
     kind: str
     name: str

@@ -89,10 +89,10 @@ class Removal:
         except NotFound:
             return None
         except ApiError as error:
-            if view.volume is not None and not isinstance(error, Unavailable):
+            if view.volume is not None and _takes_away(decision, view.volume) and not isinstance(error, Unavailable):
                 # A server that has just started may forbid everything for a moment.
                 return min(self._not_deleted(view.volume, str(error)), self._clock() + UNSTORED)
-            log.warning("Request for a volume failed", extra={"fields": {"volume": name, "err": str(error)}})
+            log.warning("Request for a volume failed", extra={"fields": {"volume": name, "why": decision.why, "err": str(error)}})
             return min(self._later(name), self._clock() + UNSTORED)
 
     async def _perform(self, name: str, decision: VolumeDecision) -> float | None:
@@ -152,6 +152,11 @@ class Removal:
 
     def _later(self, name: str) -> float:
         return self._clock() + self._retry.delay(self.attempts.next(name))
+
+
+def _takes_away(decision: VolumeDecision, volume: Volume) -> bool:
+    """To put our finalizer on, or to take it off what stays, is no deletion that could fail."""
+    return isinstance(decision, Empty | Remove) or (isinstance(decision, Unfinalize) and volume.deleting)
 
 
 def _without_finalizer(volume: Volume) -> Json:

@@ -43,6 +43,8 @@ class Wait:
     race: Race | None = field(repr=False)
     """Where this node stands in the race for the claim; None where there is none."""
     why: str
+    stands_by: bool = False
+    """That is this node's next turn to release the claim in place of the one that has its volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,16 @@ class Reschedule:
 
 # A clone that ends wakes nobody: it may be of another name, or only be deleted.
 _CLONES_RECHECK: Final = 15.0
+# Those that no cache has are asked for by listing a namespace, and may wait for their consumers for days.
+_CLONES_ASKED: Final = 120.0
+# The node that has the volume releases its claim in seconds; a reboot takes it minutes. Where no node has it any other may, and the
+# turns of thousands lie so far apart that few of them ask before all have heard that it is done.
+_FIRST_TURN: Final = 300.0
+_TURNS: Final = 1800.0
+_NEXT_TURN: Final = 7200.0
+
+# A server that has just started may forbid everything for a moment.
+_ENOUGH_REFUSALS: Final = 3
 
 ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp
 Conclusion = Store | Undo | Retry | Remember | Reschedule
@@ -201,12 +213,16 @@ def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
     claim = view.claim
     if claim is not None and view.unsaved is not None:
+        if view.gone and view.refusals >= _ENOUGH_REFUSALS and view.begun is not None:
+            return CleanUp(view.begun, f"the claim is gone, and its PersistentVolume was refused {view.refusals} times")
         return Store(claim, view.unsaved, "the volume exists and its PersistentVolume is not stored yet")
     if claim is None or _is_elsewhere(view, claim):
         return _after_all(view, claim)
     if claim.deleting and claim.is_source and claim.volume_name:
         return _release(view, claim)
     if done := _done(view, claim):
+        if view.gone and view.begun is not None and isinstance(done, Refuse):
+            return CleanUp(view.begun, f"the claim is gone, and cannot be created any more: {done.why}")
         return done
     if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
         # To create now could make a second volume: the write may land yet and send the claim elsewhere.
@@ -235,15 +251,37 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
             return Retry(claim, why, infeasible=infeasible)
 
 
-def _release(view: ClaimView, claim: Claim) -> Release | Wait | Ignore:
-    """Only the node that has its volume clones from it, so only that one knows when nothing does any more."""
-    if view.volume_here is None:
-        return Ignore(f"bound to volume {claim.volume_name}, which is not on this node")
-    if view.clones:
-        until = view.now + _CLONES_RECHECK
-        return Wait(until, None, f"it is being deleted, and {', '.join(view.clones)} are still to be cloned from it")
+def _release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
+    """What the API server says counts: a claim that waits for its first consumer has no provisioner yet, and is in no cache."""
     body = sources.without_finalizer(json.loads(claim.whole), names.CLONE_FINALIZER) if claim.whole else None
-    return Release(claim, body, "it is being deleted, and nothing is cloned from it") if body else Ignore("nothing protects it any more")
+    if body is None:
+        return Ignore("nothing protects it any more")
+    if view.volume_here is None and (turn := _turn(view, claim)):
+        return turn
+    match view.clones or sources.clones_of(claim, view.facts):
+        case Need(wanted):
+            return Fetch(wanted, "it is being deleted: whether anything is still to be cloned from it")
+        case Unfit(why):
+            return _hold(view, f"it is being deleted, and whether anything is still to be cloned from it is not known: {why}")
+        case ():
+            return Release(claim, body, "it is being deleted, and nothing is cloned from it")
+        case clones:
+            return _hold(view, f"it is being deleted, and {', '.join(clones)} are still to be cloned from it")
+
+
+def _turn(view: ClaimView, claim: Claim) -> Wait | None:
+    """None once this node's turn has come."""
+    if view.stands_by is not None and view.stands_by <= view.now:
+        return None
+    drawn = view.now + _FIRST_TURN + _TURNS * view.chance
+    why = f"it is being deleted; it is for the node that has volume {claim.volume_name} to release it, and for this one only if none does"
+    return Wait(drawn if view.stands_by is None else view.stands_by, None, why, stands_by=True)
+
+
+def _hold(view: ClaimView, why: str) -> Wait:
+    if view.volume_here is None:
+        return Wait(view.now + _NEXT_TURN * (0.5 + view.chance), None, why, stands_by=True)
+    return Wait(view.now + (_CLONES_RECHECK if view.clones else _CLONES_ASKED), None, why)
 
 
 def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:

@@ -18,6 +18,7 @@ from sidecar.model.topology import Requirement, Term
 from sidecar.provisioning.needs import (
     ATTRIBUTES_CLASS,
     CLAIM,
+    CLAIMS,
     CONTENT,
     GRANTS,
     SNAPSHOT,
@@ -37,6 +38,7 @@ from sidecar.provisioning.view import Here
 # What Go takes for true.
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _IMPOSSIBLE_SIZE: Final = 2**63
+_SOURCE_FIELDS: Final = ("dataSource", "dataSourceRef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,21 @@ def to_release(claim: Claim) -> Ref | None:
 def finalizer_for(ref: Ref) -> str:
     """Which finalizer protects that kind of source."""
     return SNAPSHOT_FINALIZER if ref.kind == SNAPSHOT else CLONE_FINALIZER
+
+
+def clones_of(claim: Claim, facts: Facts) -> tuple[str, ...] | Need | Unfit:
+    """The claims of its namespace that are still to be cloned from it, as the API server has them now."""
+    found = _fact(facts, Ref(CLAIMS, "", claim.namespace), otherwise="")
+    if isinstance(found, Need | Unfit):
+        return found
+    pending = (item for item in items(found, "items") if text(item, "status", "phase") in ("", "Pending") and _is_clone(item, claim))
+    return tuple(sorted(f"{claim.namespace}/{text(item, 'metadata', 'name')}" for item in pending))
+
+
+def slim(claim: Json) -> Json:
+    """What `clones_of` reads of a claim."""
+    spec = {field: part(claim, "spec", field) for field in _SOURCE_FIELDS}
+    return {"metadata": {"name": text(claim, "metadata", "name")}, "spec": spec, "status": {"phase": text(claim, "status", "phase")}}
 
 
 def with_finalizer(obj: Json, finalizer: str) -> bytes | None:
@@ -357,6 +374,13 @@ def _not_its_volume(here: Here, asked: Asked, source: Json, volume: Json, bound:
     if not text(volume, "spec", "csi", "volumeHandle"):
         return Unfit(f"{asked}: its PersistentVolume {bound!r} has no handle; use another claim")
     return None
+
+
+def _is_clone(item: Any, claim: Claim) -> bool:
+    """Of two fields that disagree either counts: to keep the source does no harm."""
+    refs = (part(item, "spec", field) for field in _SOURCE_FIELDS)
+    named = (ref for ref in refs if (text(ref, "kind"), text(ref, "name")) == (CLAIM, claim.name))
+    return any(text(ref, "namespace") in ("", claim.namespace) for ref in named)
 
 
 def _volume_elsewhere(here: Here, asked: Asked, volume: Json) -> Elsewhere | None:

@@ -23,31 +23,36 @@ _OPEN_PHASES: Final = ("", "Pending")
 
 
 class SnapshotSweep:
-    """`run` as a task; `protected` tells it that there is something to come back to."""
+    """`run` as a task; `protected` tells it that there is something to come back to. `able`: whether the driver knows snapshots."""
 
-    def __init__(self, *, kube: KubeApi, driver: str, interval: float, rng: Callable[[], float]) -> None:
+    def __init__(
+        self, *, kube: KubeApi, driver: str, interval: float, rng: Callable[[], float], able: Callable[[], bool] = lambda: True
+    ) -> None:
         self._kube = kube
         self._driver = driver
         self._interval = interval
         self._rng = rng
+        self._able = able
         self._stake = True
 
     def protected(self) -> None:
         self._stake = True
 
     async def run(self) -> None:
-        """Until cancelled, or until it is known that there is nothing to sweep in this cluster, or no right to."""
+        """Until cancelled."""
         # A DaemonSet starts on all nodes at once; what is to be found is the same for all of them.
         await asyncio.sleep(self._interval * self._rng())
+        able = False
         while True:
+            able = able or self._able()  # a driver may learn it when it is updated under us
             try:
-                if self._stake:
+                if able and self._stake:
                     self._stake = False  # whatever is protected from here on is for the next one
                     if await self._sweep():
                         self._stake = True
             except (NotFound, Forbidden) as error:
+                # No such kind, or no right to it. That has changed when one is protected all the same.
                 log.info("Snapshots are not swept", extra={"fields": {"err": str(error)}})
-                return
             except ApiError as error:
                 self._stake = True
                 log.warning("Sweeping snapshots failed", extra={"fields": {"err": str(error)}})
@@ -58,7 +63,13 @@ class SnapshotSweep:
         needed = False
         wanted: set[tuple[str, str]] | None = None
         async for snapshot in every(self._kube, SNAPSHOTS, cached=True):
-            if SNAPSHOT_FINALIZER not in items(snapshot, "metadata", "finalizers") or not await self._is_ours(snapshot):
+            if SNAPSHOT_FINALIZER not in items(snapshot, "metadata", "finalizers"):
+                continue
+            driver = await self._driver_of(snapshot)
+            if driver is None and not text(snapshot, "metadata", "deletionTimestamp"):
+                needed = True  # whose it is shows when it gets one, or leaves without
+                continue
+            if driver not in (None, self._driver):
                 continue
             if wanted is None:
                 wanted = await self._restored_from()
@@ -66,13 +77,11 @@ class SnapshotSweep:
             needed |= where in wanted or not await self._release(snapshot)
         return needed
 
-    async def _is_ours(self, snapshot: Json) -> bool:
-        """A snapshot of another driver is protected by that driver's sidecar."""
+    async def _driver_of(self, snapshot: Json) -> str | None:
+        """A snapshot of another driver is protected by that driver's sidecar. None: it has no content, so nobody can restore it now."""
         bound = text(snapshot, "status", "boundVolumeSnapshotContentName")
-        if not bound:
-            return False
-        content = await find(self._kube, SNAPSHOT_CONTENTS, bound)
-        return content is not None and text(content, "spec", "driver") == self._driver
+        content = await find(self._kube, SNAPSHOT_CONTENTS, bound) if bound else None
+        return None if content is None else text(content, "spec", "driver")
 
     async def _restored_from(self) -> set[tuple[str, str]]:
         """Namespace and name of each snapshot that some claim is still to be filled from."""

@@ -96,12 +96,16 @@ class ClaimView:
     """An earlier attempt may still be running in the driver."""
     unsaved: dict[str, Any] | None = None
     """A PersistentVolume whose volume exists but that the API server has not taken yet."""
+    refusals: int = 0
+    """How often it has said that it will not take that as it is."""
     facts: Facts = field(default_factory=lambda: NO_FACTS)
     """What was fetched in this look because a decision needed it."""
     volume_here: Volume | None = None
     """The volume it is bound to, if that lies on this node."""
     clones: tuple[str, ...] = ()
-    """Claims that are to be cloned from it and have no volume yet."""
+    """Claims that are to be cloned from it and have no volume yet, as far as the cache has them."""
+    stands_by: float | None = None
+    """When it may release the claim in place of the node that has the volume; None while no turn is drawn."""
     source_here: bool = True
     """False: the claim that this one is to be cloned from has no volume on this node."""
     unprotected: bool = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sidecar.model import names
 from sidecar.model.objects import Json, Volume, affinity_of, identity_of
-from sidecar.model.topology import Term, accessible
+from sidecar.model.topology import Term
 from sidecar.provisioning.request import Unfit, missing_capability
 from sidecar.provisioning.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import Here, Leaving, VolumeView
@@ -79,7 +79,8 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
 
 
 def _not_ours(here: Here, volume: Volume) -> Rest | None:
-    if (volume.provisioned_by or volume.driver) != here.driver.name or volume.driver != here.driver.name:
+    by = volume.driver if volume.provisioned_by is None else volume.provisioned_by
+    if by != here.driver.name or volume.driver != here.driver.name:
         return Rest("another driver's volume")
     if not lies_here(here, volume):
         return Rest("not demonstrably on this node: its node affinity does not match, or it has none and another instance made it")
@@ -138,11 +139,17 @@ def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
 def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> bool:
     """Drivers answer OK when asked to delete a volume they do not know, so only the node that has it may ask.
 
-    Without node affinity the identity says who made it: `<time>-<random>-<driver>-<node>`.
+    Without node affinity, or where that also asks for what this driver does not report, the identity says who made it:
+    `<time>-<random>-<driver>-<node>`.
     """
-    if affinity is not None and here.with_topology:
-        return accessible(affinity, here.segment)
-    return identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+    made_here = identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+    if affinity is None or not here.with_topology:
+        return made_here
+    labels = here.segment.labels()
+    # What only excludes other places is true of many nodes.
+    return any(
+        (term.holds(labels) and term.places_within(labels)) or (made_here and term.may_match(here.node, labels)) for term in affinity
+    )
 
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.csi.outcome import Code, DriverError
+from sidecar.csi.outcome import Code, DriverError, NotSent
 from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.objects import Json
@@ -325,7 +325,7 @@ class NodeDriver:
     async def _call(self, method: str, name: str, act: Callable[[], T]) -> T:
         self._life.check()
         if not self._link.up:
-            raise DriverError(Code.UNAVAILABLE, f"{method} was not sent, the driver is away")
+            raise NotSent(Code.UNAVAILABLE, f"{method} was not sent, the driver is away")
         answer = await self._link.carry(method, asyncio.create_task(self._attend(method, name, act)), timeout=self._timeout)
         self._life.check()
         return answer

@@ -11,7 +11,7 @@ from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import Change
-from sidecar.kube.errors import Conflict
+from sidecar.kube.errors import Conflict, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model.objects import CapacityRecord, Class
 from sidecar.observe.decisions import Decisions
@@ -147,6 +147,66 @@ def test_C21_a_conflict_is_tried_again_with_back_off() -> None:
     bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={"replace": [Conflict("old"), Conflict("old")]}))
     bench.see(record())
     assert [bench.look(), bench.look()] == [101.0, 102.0]
+
+
+def test_writes_that_fail_are_tried_again_at_least_at_every_poll() -> None:
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={"replace": [Conflict("old")] * 10}))
+    bench.see(record())
+    waits = []
+    for _ in range(10):
+        until = bench.look()
+        assert until is not None
+        waits.append(until - bench.now)
+        bench.now = until
+    assert waits[-1] == 60.0
+
+
+def test_that_nothing_can_be_made_is_said_and_that_something_has_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    gone = NotFound("no such object")
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={"replace": [gone], "delete": [gone]}))
+    bench.see(record(), record("csisc-2", node_topology=None))
+    bench.look()
+    bench.look()
+    assert [verb for verb, *_ in bench.kube.asked] == ["delete", "replace"]
+    assert caplog.messages == []
+    lost = Bench(kube=ScriptedKube(failures={"create": [NotFound('namespaces "wrong" not found')]}))
+    lost.look()
+    assert caplog.messages == ["Publishing capacity failed"]
+
+
+WRONG = record("csisc-0", node_topology={samples.KEY: "bar"})
+
+
+def test_C7_one_that_does_not_go_is_told_once() -> None:
+    """A finalizer holds it: the server has taken the request, and the object stays."""
+    bench = Bench().see(WRONG, record())
+    for _ in range(5):
+        bench.now = bench.look() or 0.0
+    assert bench.kube.wrote("delete") == ["uid-csisc-0"]
+    assert bench.driver.count("capacity") == 4
+
+
+def test_C7_one_that_may_not_be_deleted_is_told_again_at_the_next_poll() -> None:
+    bench = Bench(kube=ScriptedKube(failures={"delete": [Forbidden("no")] * 2})).see(WRONG, record())
+    at = []
+    for _ in range(6):
+        before = len(bench.kube.wrote("delete"))
+        until = bench.look()
+        at += [bench.now] if len(bench.kube.wrote("delete")) > before else []
+        bench.now = until or 0.0
+    assert at == [100.0, 161.0, 222.0]
+    assert bench.driver.count("capacity") == 3
+
+
+def test_a_driver_that_moves_the_node_while_volumes_do_not_follow_is_published_anew() -> None:
+    bench = Bench().see(record())
+    bench.driver.info = samples.info(topology=False, segment={samples.KEY: "elsewhere"})
+    bench.look()
+    assert bench.kube.wrote("delete") == ["uid-csisc-1"]
+    bench.records.apply(Change("csisc-1", None, None))
+    bench.look()
+    (body,) = bench.kube.wrote("create")
+    assert body["nodeTopology"] == {"matchLabels": {samples.KEY: "elsewhere"}}
 
 
 def test_a_driver_that_fails_is_asked_again_with_back_off_and_nothing_is_written() -> None:

@@ -20,8 +20,6 @@ POD = Owner("v1", "Pod", "pod-1", "pod-uid", controller=True)
 PUBLISHER = Publisher(
     driver=samples.DRIVER,
     manager="external-provisioner-foo",
-    segment=SEGMENT,
-    with_topology=True,
     owner=POD,
     for_immediate=False,
     poll_interval=60.0,
@@ -35,7 +33,7 @@ def record(name: str = "csisc-1", *, capacity: int | None = 2**30, maximum: int 
 
 
 def view(*records: CapacityRecord, answer: CapacityAnswer | Unmeasured | None = None, **changes: Any) -> CapacityView:
-    base = CapacityView(100.0, PUBLISHER, "fake-class", samples.class_(), records, answer)
+    base = CapacityView(100.0, PUBLISHER, SEGMENT, "fake-class", samples.class_(), records, answer)
     return replace(base, **changes)
 
 
@@ -98,6 +96,9 @@ def test_C6_owners() -> None:
     changed = decide(view(record(owners=(controlling,)), answer=CapacityAnswer(2**30)))
     assert isinstance(changed, Update)
     assert [ref.get("controller", False) for ref in changed.body["metadata"]["ownerReferences"]] == [False, True]
+    blocking = replace(other, blocks=True)
+    carried = decide(view(record(owners=(blocking,)), answer=CapacityAnswer(2**30)))
+    assert isinstance(carried, Update) and carried.body["metadata"]["ownerReferences"] == [blocking.as_json(), POD.as_json()]
     demoted = decide(view(record(owners=(replace(POD, controller=False),)), answer=CapacityAnswer(2**30)))
     assert isinstance(demoted, Update) and demoted.body["metadata"]["ownerReferences"] == [POD.as_json()]
     nobody = replace(PUBLISHER, owner=None)
@@ -108,6 +109,41 @@ def test_C7_objects_of_a_vanished_class_or_segment_go() -> None:
     assert isinstance(decide(view(record(), class_=None)), Withdraw)
     elsewhere = record(node_topology={samples.KEY: "bar"})
     assert decide(view(elsewhere)) == Withdraw(elsewhere, decide(view(elsewhere)).why)
+
+
+def test_C7_one_that_will_not_go_keeps_nothing_else_from_being_done() -> None:
+    stuck, other = record("csisc-0", node_topology={samples.KEY: "bar"}), record("csisc-1", node_topology=None)
+    told = frozenset({stuck.uid})
+    another = decide(view(stuck, other, leaving=told))
+    assert isinstance(another, Withdraw) and another.record == other
+    assert isinstance(decide(view(stuck, leaving=told)), Measure)
+    assert isinstance(decide(view(stuck, answer=CapacityAnswer(5), leaving=told)), Publish)
+    assert isinstance(decide(view(stuck, record(), answer=CapacityAnswer(5), leaving=told)), Update)
+    assert isinstance(decide(view(stuck, record(), answer=CapacityAnswer(2**30), leaving=told)), Rest)
+
+
+def test_C7_also_where_none_is_wanted() -> None:
+    stuck, other = record("csisc-0"), record("csisc-1")
+    another = decide(view(stuck, other, class_=None, leaving=frozenset({stuck.uid})))
+    assert isinstance(another, Withdraw) and another.record == other
+    rest = decide(view(stuck, class_=None, leaving=frozenset({stuck.uid})))
+    assert isinstance(rest, Rest) and rest.until == 160.0, "it may have been refused, so it is told again"
+
+
+def test_C10_one_that_was_told_to_go_is_not_the_one_to_keep() -> None:
+    told, other = record("csisc-0"), record("csisc-1")
+    decision = decide(view(told, other, answer=CapacityAnswer(5), leaving=frozenset({told.uid})))
+    assert isinstance(decision, Update) and decision.record == other
+
+
+def test_one_that_is_being_deleted_is_neither_deleted_nor_the_one_to_keep() -> None:
+    ghost, live = record("csisc-0", deleting=True), record("csisc-1")
+    assert isinstance(decide(view(ghost, live, answer=CapacityAnswer(2**30))), Rest)
+    changed = decide(view(ghost, live, answer=CapacityAnswer(5)))
+    assert isinstance(changed, Update) and changed.record == live
+    assert isinstance(decide(view(ghost, class_=None)), Rest)
+    assert isinstance(decide(view(replace(ghost, node_topology=None))), Measure)
+    assert isinstance(failing(300.0, replace(ghost, annotations=MARKED)), Retry)
 
 
 def test_C10_of_two_equal_objects_one_goes() -> None:
@@ -144,6 +180,8 @@ def test_a_figure_that_was_not_renewed_for_long_is_withdrawn_where_that_is_wante
     assert isinstance(failing(300.0, record()), Withdraw)
     assert isinstance(failing(1e9, record(), publisher=PUBLISHER), Update), "by default it is only marked"
     assert isinstance(failing(300.0), Retry), "there is nothing to withdraw"
+    told = record(annotations=MARKED)
+    assert isinstance(failing(300.0, told, leaving=frozenset({told.uid})), Retry), "once is enough"
 
 
 def test_a_mark_of_an_earlier_process_counts_and_one_from_the_future_does_not() -> None:
@@ -187,8 +225,7 @@ def test_a_foreign_object_without_a_figure_is_corrected() -> None:
 
 
 def test_a_driver_without_topology_is_asked_without_a_segment() -> None:
-    publisher = replace(PUBLISHER, with_topology=False, segment=Segment())
-    decision = decide(view(publisher=publisher))
+    decision = decide(view(segment=Segment()))
     assert isinstance(decision, Measure) and decision.query.segment is None
 
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,11 +12,11 @@ import pytest
 
 from sidecar.capacity import controller as capacity
 from sidecar.config import Parsed, parse
-from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest
+from sidecar.csi.api import NOTHING, TOPOLOGY, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError, NotSent
 from sidecar.errors import Fatal
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, PODS, VOLUMES, Page, Resource, WatchEvent
-from sidecar.kube.errors import NotFound
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.kube.recorder import EventRecorder
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, LATE, Json
@@ -65,9 +65,13 @@ class Kube(InProcessApi):
         """Somebody who is faster, once."""
         self.slow: dict[str, float] = {}
         """Seconds that a write takes, by verb and kind."""
+        self.refused: dict[str, ApiError] = {}
+        """What is answered instead, likewise."""
 
     async def _travel(self, call: Any) -> None:
         self.asked.append(f"{call.verb} {call.resource}")
+        if error := self.refused.get(f"{call.verb} {call.resource}"):
+            raise error
         await asyncio.sleep(self.slow.get(f"{call.verb} {call.resource}", 0.002))
 
     async def list_page(self, resource: Resource, **query: Any) -> Page:
@@ -111,12 +115,14 @@ class Driver:
         self.answer: Callable[[CapacityQuery], CapacityAnswer] | None = None
         self.failing: dict[str, DriverError] = {}
         self.takes: dict[str, float] = {}
+        self.lacks: frozenset[str] = frozenset()
+        """Capabilities that it does not claim, though it does what they are about."""
         self.asked: list[tuple[float, CapacityQuery]] = []
         self.done: list[str] = []
 
     @property
     def info(self) -> Any:
-        return self.local.info
+        return replace(self.local.info, plugin=self.local.info.plugin - self.lacks)
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
         await self._meet("create")
@@ -387,6 +393,44 @@ def test_C7_objects_of_a_vanished_class_or_segment_are_deleted_and_obsolete_unti
     play(story)
 
 
+@pytest.mark.parametrize("holds", ["finalizer", "no right"])
+def test_C7_one_that_will_not_go_does_not_stop_the_poll(holds: str) -> None:
+    async def story() -> None:
+        bench = Bench()
+        await bench.class_()
+        finalizers = ["example.com/hold"] if holds == "finalizer" else []
+        old = await bench.object(topology={KEY: "former"}, finalizers=finalizers)
+        if holds == "no right":
+            bench.kube.refused["delete csistoragecapacities.storage.k8s.io"] = Forbidden("denied", status=403)
+        async with bench.running(settle=20.0):
+            bench.driver.answer = lambda _: CapacityAnswer(3 * GIB)
+            await bench.pause(1.2 * POLL)
+            found = {item["metadata"]["uid"]: item for item in await bench.objects()}
+            del found[old["metadata"]["uid"]]
+            (right,) = found.values()
+            assert (right["nodeTopology"], right["capacity"]) == ({"matchLabels": {KEY: NODE}}, "3Gi")
+            await bench.pause(20 * POLL)
+            assert bench.wrote().count("delete") == 1 if holds == "finalizer" else 20 <= bench.wrote().count("delete") <= 23
+
+    play(story)
+
+
+def test_writes_that_failed_for_long_are_made_up_for_within_a_poll() -> None:
+    async def story() -> None:
+        bench = Bench()
+        await bench.class_()
+        async with bench.running():
+            bench.kube.refused["update csistoragecapacities.storage.k8s.io"] = Unavailable("away")
+            bench.driver.answer = lambda _: CapacityAnswer(3 * GIB)
+            await bench.pause(20 * POLL)
+            assert await bench.published() == {"late": 10 * GIB}
+            bench.kube.refused.clear()
+            await bench.pause(POLL + 1.0)
+            assert await bench.published() == {"late": 3 * GIB}
+
+    play(story)
+
+
 def test_C9_what_the_parameters_ask_for_is_published_and_old_figures_are_replaced() -> None:
     async def story() -> None:
         bench = Bench(pools={"fast": 2 * GIB, "slow": 7 * GIB})
@@ -408,6 +452,27 @@ def test_C20_the_driver_gets_its_parameters_without_the_reserved_ones_and_this_n
             (_, query), *_ = bench.driver.asked
             assert (dict(query.parameters), query.capabilities) == ({"pool": "main"}, ())
             assert query.segment is not None and query.segment.labels() == {KEY: NODE}
+
+    play(story)
+
+
+@pytest.mark.parametrize(("flags", "lacks"), [(("--feature-gates=Topology=false",), set()), ((), {TOPOLOGY})], ids=["gate", "capability"])
+def test_capacity_is_that_of_the_node_s_segment_also_where_volumes_do_not_follow_it(flags: tuple[str, ...], lacks: set[str]) -> None:
+    """Without a place it would be that of all nodes."""
+
+    async def story() -> None:
+        bench = Bench(*flags)
+        bench.driver.lacks = frozenset(lacks)
+        await bench.class_()
+        await bench.object(topology={})
+        async with bench.running(settle=20.0):
+            assert (await bench.only())["nodeTopology"] == {"matchLabels": {KEY: NODE}}
+            (_, query), *_ = bench.driver.asked
+            assert query.segment is not None and query.segment.labels() == {KEY: NODE}
+            await bench.claim()
+            await bench.pause(5.0)
+            (volume,) = (await bench.api.list_page(VOLUMES)).items
+            assert "nodeAffinity" not in volume["spec"]
 
     play(story)
 

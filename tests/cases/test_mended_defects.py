@@ -5,10 +5,14 @@ import pytest
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Change
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid
+from sidecar.model import names
 from sidecar.model.objects import Volume
+from sidecar.provisioning.view import VolumeView
+from sidecar.provisioning.volume_rules import Empty, Rest, concerns_us, decide_volume
 from tests import samples
-from tests.cases.room import OpenDriver, Room, room_for, secret
-from tests.provisioning.test_controller import rpc, run
+from tests.cases.room import OpenDriver, Room, able, room_for, secret
+from tests.provisioning.test_controller import Bench, rpc, run
 from tests.provisioning.test_secrets import NAME, NAMESPACE
 
 
@@ -63,3 +67,103 @@ def test_a_secret_that_went_with_the_claim_does_not_keep_its_volume() -> None:
         room.now = max(room.now, room.claim() or 0.0)
     assert room.driver.count("delete") == 1
     assert not room.paper.lines
+
+
+@pytest.mark.parametrize("answer", [Invalid("denied by a webhook", status=422), Forbidden("not allowed", status=403)])
+def test_what_the_api_server_will_never_store_goes_when_its_claim_has_gone(answer: ApiError) -> None:
+    room = room_for(driver=OpenDriver())
+    room.kube.failures["create"] = [answer] * 100
+    for _ in range(5):
+        room.now = max(room.now, room.claim() or 0.0)
+    assert room.driver.count("delete") == 0, "its claim is there, and may be helped yet"
+    room.delete_claim()
+    for _ in range(2):
+        room.now = max(room.now, room.claim() or 0.0)
+    assert room.driver.count("delete") == 1
+    assert room.memory.unsaved() == 0
+    assert not room.paper.lines
+
+
+def test_a_secret_that_goes_with_the_claim_under_a_running_process_does_not_keep_its_volume() -> None:
+    room = begun_and_unknown(CreatedVolume("test-volume-id", 100), **{NAME: "a", NAMESPACE: "fake-ns"})
+    room.delete_claim()
+    room.kube.objects.pop(("secrets", "a"))
+    for _ in range(3):
+        room.now = max(room.now, room.claim() or 0.0)
+    assert room.driver.count("delete") == 1
+    assert not room.paper.lines
+
+
+def test_a_claim_that_is_gone_and_whose_name_another_ones_volume_has_is_settled() -> None:
+    room = begun_and_unknown(Code.INVALID_ARGUMENT)
+    other = samples.volume_json(spec={"claimRef": {"uid": "testi-other", "namespace": "n", "name": "other"}}, status={"phase": "Bound"})
+    room.add("persistentvolumes", other).see(volume=Volume.of(other))
+    room.delete_claim()
+    told = len(room.told.events)
+    for _ in range(8):
+        room.now = max(room.now, room.claim() or 0.0)
+    assert not room.paper.lines
+    assert room.driver.count("delete") == 0, "it is somebody's data"
+    assert len(room.told.events) == told, "there is nobody to tell"
+
+
+def test_a_volume_with_one_label_more_than_the_driver_reports_is_deleted_where_it_was_made() -> None:
+    beyond = samples.volume_json(
+        spec={
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": samples.KEY, "operator": "In", "values": ["foo"]},
+                                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
+                            ]
+                        }
+                    ]
+                }
+            },
+        },
+        status={"phase": "Released"},
+    )
+    csi = beyond["spec"]["csi"]
+    for made_by, emptied in (("1-2-test-driver-foo", True), ("1-2-test-driver-bar", False), ("", False)):
+        csi["volumeAttributes"] = {names.PROVISIONER_IDENTITY: made_by}
+        assert isinstance(decide_volume(VolumeView(samples.here(), Volume.of(beyond))), Empty) is emptied
+        assert concerns_us(samples.here(), beyond) is emptied
+
+
+def test_an_affinity_that_only_excludes_another_node_is_no_proof() -> None:
+    """It holds on every node but one, and each driver would say that the volume is gone."""
+    terms = [{"matchExpressions": [{"key": samples.KEY, "operator": "NotIn", "values": ["bar"]}]}]
+    volume = samples.volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}, status={"phase": "Released"})
+    assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Rest)
+
+
+def test_a_volume_that_says_it_was_provisioned_by_nobody_is_left_alone() -> None:
+    volume = samples.volume(annotations={names.PROVISIONED_BY: ""}, status={"phase": "Released"})
+    assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Rest)
+
+
+@pytest.mark.parametrize("answer", [Forbidden("no patch", status=403), Conflict("changed meanwhile", status=409)])
+def test_a_finalizer_that_cannot_be_put_on_is_no_deletion_that_failed(answer: ApiError) -> None:
+    bound = samples.volume_json(meta={"finalizers": ["kubernetes.io/pv-protection"]}, status={"phase": "Bound"})
+    room = Bench().see(class_=samples.class_(), volume=Volume.of(bound))
+    room.kube.objects["persistentvolumes", "test-testi"] = bound
+    room.kube.failures["patch"] = [answer]
+    assert room.volume() is not None, "it is tried again"
+    assert room.told.events == []
+    assert room.value("controller_persistentvolume_delete_failed_total") in (None, 0.0)
+
+
+def test_what_was_begun_does_not_stand_before_the_claim_itself_any_more_when_it_is_settled() -> None:
+    """A source of clones that is being deleted, taken over from a process that died before it could strike it out."""
+    first = room_for(driver=able(creates=[rpc(Code.DEADLINE_EXCEEDED)]))
+    first.claim()
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names.CLONE_FINALIZER]}
+    room = Room(driver=able(), paper=first.paper).show(samples.claim_json(meta=leaving, volumeName="test-testi"))
+    volume = samples.volume_json(status={"phase": "Bound"})
+    room.add("persistentvolumes", volume).see(volume=Volume.of(volume), class_=samples.class_())
+    run(room.room.take_over())
+    assert room.claim() == room.now
+    room.claim()
+    assert room.kube.wrote("replace"), "the source is let go"

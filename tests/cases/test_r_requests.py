@@ -4,18 +4,21 @@ Which text is right and which source is fit is decided by pure rules, which are 
 their word is law: nothing is asked or made after a refusal, and what they allow arrives at the driver and in the PersistentVolume.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
+from sidecar.kube.api import Resource
 from sidecar.kube.errors import Conflict, Forbidden, Unavailable
-from sidecar.model.names import ALLOW_MODE_CHANGE, CLONE_FINALIZER, SNAPSHOT_FINALIZER
+from sidecar.model.names import ALLOW_MODE_CHANGE, CLONE_FINALIZER, SELECTED_NODE, SNAPSHOT_FINALIZER
 from sidecar.provisioning.needs import Absent, Ref
 from tests import samples
 from tests.cases.room import Json, KeepingKube, OpenDriver, Room, able, every_kind, room_for, secret, settle
-from tests.provisioning.test_controller import rpc
+from tests.provisioning.test_controller import rpc, run
 from tests.provisioning.test_secrets import DEFAULT_NAME, DEFAULT_NAMESPACE, KINDS, NAME, NAMESPACE, OLD_NAME, OLD_NAMESPACE, PREFIX
 from tests.provisioning.test_sources import (
     FAR,
@@ -224,6 +227,82 @@ def test_R39_a_volume_that_cannot_be_stored_yet_keeps_its_snapshot() -> None:
     assert finalizers(room, "volumesnapshots", "snap") == [SNAPSHOT_FINALIZER]
     assert settle(room) is None
     assert finalizers(room, "volumesnapshots", "snap") == []
+
+
+def with_another(room: Room) -> Room:
+    """Another claim of this node is to be filled from the same snapshot."""
+    meta = {"name": "two", "uid": "uid-two"}
+    return room.show(samples.claim_json(meta=meta, dataSource=FROM_SNAPSHOT, annotations={SELECTED_NODE: samples.NODE}))
+
+
+def test_who_is_done_leaves_the_snapshot_to_a_claim_whose_creation_may_still_run() -> None:
+    answers = [rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("made", 100, has_source=True)]
+    room = with_another(filled_from(FROM_SNAPSHOT, driver=able(creates=answers)))
+    stakes: list[int] = []
+    settle(room)
+    room.room._snapshot_protected = lambda: stakes.append(1)
+    assert run(room.room.handle_claim("uid-two")) is None
+    assert finalizers(room, "volumesnapshots", "snap") == [SNAPSHOT_FINALIZER]
+    assert stakes, "the sweep comes back should the other claim be given up"
+    assert settle(room) is None
+    assert finalizers(room, "volumesnapshots", "snap") == []
+
+
+@dataclass
+class InterruptedKube(KeepingKube):
+    """Lets something happen after the next PUT has landed and before it is answered."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def replace(self, resource: Resource, body: Any, *, name: str, **rest: Any) -> Json:
+        written = await super().replace(resource, body, name=name, **rest)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return written
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["protected", "being-protected"])
+def test_who_is_done_leaves_the_snapshot_to_the_claim_that_protects_it(answered: bool) -> None:
+    room = with_another(filled_from(FROM_SNAPSHOT, kube=(kube := InterruptedKube())))
+    if not answered:
+        kube.meanwhile = lambda: room.room.handle_claim("uid-two")
+    room.claim()
+    if answered:
+        run(room.room.handle_claim("uid-two"))
+    assert room.driver.count("create") == 1
+    assert finalizers(room, "volumesnapshots", "snap") == [SNAPSHOT_FINALIZER]
+    assert room.claim() is None
+    assert finalizers(room, "volumesnapshots", "snap") == []
+    assert "ProvisioningFailed" not in room.told.reasons()
+
+
+def test_who_is_done_leaves_the_snapshot_to_a_claim_that_reads_its_secret() -> None:
+    class Slow(KeepingKube):
+        async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+            if resource.plural == "secrets" and not others:
+                others.append("uid-two")
+                await room.room.handle_claim("uid-two")
+                during.extend(finalizers(room, "volumesnapshots", "snap"))
+            return await super().get(resource, name, namespace=namespace)
+
+    others: list[str] = []
+    during: list[str] = []
+    room = with_another(filled_from(FROM_SNAPSHOT, facts=world(THE_SNAPSHOT, metadata__finalizers=[SNAPSHOT_FINALIZER]), kube=Slow()))
+    room.see(class_=samples.class_(parameters={NAME: "a", NAMESPACE: "b"})).kube.objects["secrets", "a"] = secret("a", "b")
+    assert settle(room) is None
+    assert during == [SNAPSHOT_FINALIZER]
+    assert finalizers(room, "volumesnapshots", "snap") == []
+
+
+def test_a_finalizer_that_does_not_stay_is_told_of_the_second_time() -> None:
+    room = filled_from(FROM_SNAPSHOT)
+    for told in ([], ["ProvisioningFailed"]):
+        room.claim()
+        room.kube.objects["volumesnapshots", "snap"]["metadata"]["finalizers"] = []
+        assert (room.claim() or 0.0) > room.now
+        assert room.told.reasons() == told
+    assert "our finalizer does not stay on VolumeSnapshot" in room.said() and room.untouched()
 
 
 @pytest.mark.parametrize(

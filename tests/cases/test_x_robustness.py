@@ -19,6 +19,8 @@ from sidecar.kube.api import Change, Resource
 from sidecar.kube.errors import AlreadyExists, Unavailable
 from sidecar.kube.recorder import EventRecorder
 from sidecar.model.objects import Volume
+from sidecar.provisioning import journal as journals
+from sidecar.provisioning.begun import Begun
 from sidecar.provisioning.journal import FileJournal
 from sidecar.wiring import Doors, Instruments, Sidecar
 from tests import samples
@@ -106,6 +108,33 @@ def test_X1_with_its_claim_still_there_the_same_volume_becomes_its_own(tmp_path:
     next_life(tmp_path, room)
     assert room.kube.wrote_volume()["spec"]["csi"]["volumeHandle"] == "id-of-test-testi"
     assert driver.made == {"test-testi": 1} and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_X1_a_volume_that_was_stored_and_then_kept_by_hand_is_not_taken_for_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orderly: bool
+) -> None:
+    """Claim and PersistentVolume are deleted and the data kept, long before the process ends. An orderly end has another creation open."""
+    monkeypatch.setattr(journals, "_ENDS_WAIT", 60.0 if orderly else 0.05)
+    driver = Disk()
+    other = Begun("other", "ns", "other", "fake-class", CreateRequest(name="other", required_bytes=1, capabilities=()))
+
+    async def life() -> None:
+        journal = FileJournal(tmp_path, samples.DRIVER, on_state=print)
+        room = room_for(driver=driver)
+        room.room._journal = journal
+        await journal.begin(other)
+        await room.room.handle_claim(UID)
+        assert room.kube.wrote("create")
+        if orderly:
+            await journal.close()
+        else:
+            await asyncio.sleep(0.5)
+            os.close(journal._file)
+
+    asyncio.run(life())
+    next_life(tmp_path, Room(driver=driver))
+    assert driver.volumes == {"test-testi": "id-of-test-testi"}
 
 
 def test_X2_a_cache_that_still_shows_the_claim_when_its_volume_has_come_and_gone_creates_nothing() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from sidecar.model.objects import CapacityRecord, Claim, Class, Source, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Owner, Source, Volume
 from tests import samples
 
 
@@ -69,3 +69,11 @@ def test_a_capacity_object_without_figures_is_read_as_such() -> None:
     assert (record.capacity, record.maximum, record.node_topology) == (None, None, {"k": "v"})
     odd = CapacityRecord.of({"metadata": {"name": "n"}, "nodeTopology": {"matchExpressions": [{"key": "k", "operator": "Exists"}]}})
     assert odd.node_topology is None
+    assert not odd.deleting
+    assert CapacityRecord.of({"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}).deleting
+
+
+def test_an_owner_reference_goes_back_as_it_came() -> None:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "n", "uid": "u"}
+    for flags in ({}, {"controller": True}, {"blockOwnerDeletion": True}, {"controller": True, "blockOwnerDeletion": True}):
+        assert Owner.of(reference | flags).as_json() == reference | flags

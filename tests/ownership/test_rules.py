@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.standing import Standing
+from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import Bid, Decision, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Tell, Wait, after_conflict, decide
@@ -86,6 +87,20 @@ def test_N10_allowed_topologies(node: str, taken: bool) -> None:
         assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at), "it looks again only for the sake of the claim's user"
 
 
+@pytest.mark.parametrize("placement", [RandomDelay(20.0, 60.0), Ranked(RandomDelay(20.0, 60.0))])
+def test_where_the_source_comes_late_nothing_of_before_hinders_the_race(placement: RandomDelay | Ranked) -> None:
+    away = view(placement=placement, source_here=False)
+    out = decide(replace(away, race=after_conflict(view(race=DUE)).race))
+    assert isinstance(out, Wait) and math.isinf(out.race.bid_at)
+    told = decide(replace(away, now=out.until, race=out.race))
+    assert isinstance(told, Tell)
+    assert isinstance(decide(replace(away, now=out.until, race=told.race)), NotForUs)
+    for race in (None, out.race, told.race):
+        here = decide(view(placement=placement, now=500.0, race=race))
+        assert isinstance(here, Wait) and 500.0 < here.until <= 520.0
+        assert decide(view(placement=placement, now=here.until, race=here.race)) == Measure()
+
+
 def test_N11_a_driver_that_cannot_say_how_much_is_free_does_not_leave_the_claim_without_an_owner() -> None:
     decision = decide(view(race=DUE, free=Unmeasured("rpc error: code = Internal")))
     assert isinstance(decision, Bid) and "Internal" in decision.why
@@ -94,6 +109,37 @@ def test_N11_a_driver_that_cannot_say_how_much_is_free_does_not_leave_the_claim_
 def test_N11_a_driver_that_is_away_could_not_create_anything_either() -> None:
     decision = decide(view(race=DUE, free=Unmeasured("not sent", away=True)))
     assert isinstance(decision, Wait) and "away" in decision.why
+
+
+def test_N11_a_driver_that_says_unavailable_and_is_there_is_taken_at_its_word_the_second_time() -> None:
+    unavailable = Unmeasured("the pool is being scrubbed", perhaps=True)
+    first = decide(view(race=DUE, free=unavailable))
+    assert isinstance(first, Wait) and first.until > 100.0 and "may have gone" in first.why
+    assert isinstance(decide(view(now=first.until, race=first.race, free=unavailable)), Bid)
+
+
+@pytest.mark.parametrize(("maximum", "fits"), [(-1, True), (0, False), (None, True)])
+def test_a_negative_largest_volume_is_none(maximum: int | None, fits: bool) -> None:
+    decision = decide(view(race=DUE, free=CapacityAnswer(2**40, maximum=maximum)))
+    assert isinstance(decision, Bid) is fits
+
+
+def test_a_conflict_that_changed_nothing_is_asked_about_and_bars_nobody() -> None:
+    """Some webhooks answer with a conflict, and then no change will ever be shown."""
+    beaten = after_conflict(view(race=DUE))
+    doubt = decide(view(now=beaten.until, race=beaten.race))
+    assert isinstance(doubt, Wait) and doubt.until >= beaten.until + 1.0
+    assert decide(view(now=doubt.until, race=doubt.race)) == Measure()
+    decision = decide(view(now=doubt.until, race=doubt.race, free=TIB))
+    assert isinstance(decision, Bid) and decision.out_of_turn
+
+
+def test_a_node_whose_driver_reports_no_topology_leaves_the_claim_to_the_others() -> None:
+    decision = decide(view(segment=Segment()))
+    assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at)
+    assert "reports no topology" in decision.why
+    without = decide(view(segment=Segment(), with_topology=False))
+    assert isinstance(without, Wait) and not math.isinf(without.race.bid_at)
 
 
 def test_N13_a_claim_of_nothing_is_taken_without_measuring() -> None:

@@ -91,11 +91,18 @@ requests = st.builds(
 secrets = st.none() | st.tuples(texts, texts)
 
 
-@given(st.builds(Begun, texts, texts, texts, texts, requests, secret=secrets, denials=st.integers(0, 9)))
+@given(st.builds(Begun, texts, texts, texts, texts, requests, secret=secrets, denials=st.integers(0, 9), reclaim_policy=texts))
 def test_a_line_says_all_of_it(begun: Begun) -> None:
     line = to_line(begun)
     assert b"\n" not in line
     assert from_line(line) == begun
+
+
+def test_a_line_of_an_older_version_and_one_of_a_newer_are_read() -> None:
+    about = json.loads(to_line(replace(FIRST, reclaim_policy="Retain")))
+    assert from_line(json.dumps(about | {"unheard-of": 1}).encode()).reclaim_policy == "Retain"
+    del about["reclaim"]
+    assert from_line(json.dumps(about).encode()) == FIRST
 
 
 @given(
@@ -139,6 +146,74 @@ def test_many_creations_share_a_flush(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, lambda journal: begin(journal, *(replace(FIRST, uid=f"uid-{number}") for number in range(200))))
     assert len(flushes) <= 2
     assert len(left(tmp_path)) == 200
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "_ENDS_WAIT", 0.05)
+    monkeypatch.setattr(journals, "_RETRY", 0.05)
+
+
+async def written(journal: FileJournal) -> None:
+    """All that waits, and was to be written without anybody's asking."""
+    async with asyncio.timeout(5):
+        while journal._due is not None or journal._batch.lines or (journal._flushing and not journal._flushing.done()):
+            await asyncio.sleep(0.01)
+
+
+def test_the_last_creation_is_struck_out_within_a_second() -> None:
+    assert journals._ENDS_WAIT <= 1.0
+
+
+@pytest.mark.usefixtures("hurried")
+def test_ends_go_to_the_disk_though_no_creation_follows_and_share_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the last creation of a quiet node would seem open for as long as it likes."""
+    flushes: list[int] = []
+    really = os.fdatasync
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND, *(replace(FIRST, uid=f"uid-{number}") for number in range(10, 60)))
+        monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
+        for number in range(10, 60):
+            journal.end(f"uid-{number}")
+        assert not flushes and journal._flushing and journal._flushing.done(), "nobody waits for it"
+        await written(journal)
+
+    run(tmp_path, doing)
+    assert len(flushes) == 1
+    assert left(tmp_path) == [SECOND]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_ends_go_with_a_begin_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushes: list[int] = []
+    really = os.fdatasync
+    monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND)
+        for number in range(10, 20):
+            await begin(journal, replace(FIRST, uid=f"uid-{number}"))
+            journal.end(f"uid-{number}")
+        await begin(journal, FIRST)
+        assert journal._due is None
+        await asyncio.sleep(0.2)
+
+    run(tmp_path, doing)
+    assert len(flushes) == 11
+    assert left(tmp_path) == [SECOND, FIRST]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_an_end_that_finds_its_file_deleted_is_written_to_a_new_one(tmp_path: Path) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        delete_files(tmp_path)
+        journal.end("uid-1")
+        await written(journal)
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [SECOND]
 
 
 def test_what_is_taken_over_is_not_lost_when_that_process_dies_too(tmp_path: Path) -> None:
@@ -188,6 +263,21 @@ def test_an_orderly_end_leaves_no_file_behind_when_there_is_nothing_to_tell(tmp_
 
     run(tmp_path, doing)
     assert files(tmp_path) == []
+
+
+def test_an_orderly_end_strikes_out_what_ended_and_leaves_what_is_open(tmp_path: Path) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        journal.end("uid-1")
+        await journal.close()
+        assert journal._due is None
+        journal.end("uid-2")
+        assert journal._due is None, "nobody would write it"
+
+    states: list[str] = []
+    run(tmp_path, doing, states=states)
+    assert states == []
+    assert left(tmp_path) == [SECOND]
 
 
 def test_another_drivers_files_are_left_alone(tmp_path: Path) -> None:
@@ -352,6 +442,78 @@ def test_a_full_disk_holds_nothing_up_is_told_once_and_is_caught_up_with(
     assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2", "uid-3", "uid-4"}
 
 
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("still_open", [True, False])
+def test_an_end_for_which_there_was_no_room_is_written_when_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still_open: bool
+) -> None:
+    """Whether or not another creation comes. To say that nothing is open takes no room; whether there is any is not known then."""
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, *([SECOND] if still_open else []))
+        with full_disk(monkeypatch):
+            journal.end("uid-1")
+            await asyncio.sleep(0.3)
+            assert len(states) == 1 and "No space left" in states[0]
+        await written(journal)
+        assert states[1:] == ([""] if still_open else [])
+
+    run(tmp_path, doing, states=states)
+    assert left(tmp_path) == ([SECOND] if still_open else [])
+
+
+def test_an_orderly_end_tries_once_more_what_there_was_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        journal.end("uid-1")
+        with full_disk(monkeypatch):
+            await asyncio.wait_for(journal._flush_now(), 5)
+        await journal.close()
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [SECOND]
+
+
+def test_an_orderly_end_on_a_full_disk_leaves_nothing_open_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        journal.end("uid-1")
+        with full_disk(monkeypatch):
+            await journal.close()
+
+    run(tmp_path, doing)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_thread_that_is_not_to_be_had_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[str] = []
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._thread, "submit", refuse)
+            await begin(journal, SECOND)
+        await written(journal)
+
+    run(tmp_path, doing, states=states)
+    assert len(states) == 2 and not states[1]
+    assert left(tmp_path) == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("folder", ["missing", "a-file"])
+def test_an_orderly_end_of_an_idle_process_says_nothing_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    (tmp_path / "a-file").touch()
+    states: list[str] = []
+    with read_only(monkeypatch):
+        run(tmp_path / folder, lambda journal: journal.close(), states=states)
+    assert states == []
+
+
 @pytest.mark.parametrize("folder", ["missing", "a-file"])
 def test_a_folder_that_cannot_be_written_is_told_and_creations_go_on(tmp_path: Path, folder: str) -> None:
     (tmp_path / "a-file").touch()
@@ -441,7 +603,7 @@ def test_an_orderly_end_in_a_folder_that_has_become_read_only_raises_nothing(tmp
 
     run(tmp_path, doing, states=states)
     assert len(states) == 1 and "Read-only" in states[0]
-    assert left(tmp_path) == [FIRST], "to look twice does no harm"
+    assert left(tmp_path) == [], "there is a file, and it tells of nothing"
 
 
 def test_a_file_that_is_deleted_meanwhile_is_written_anew_before_the_driver_is_called(tmp_path: Path) -> None:

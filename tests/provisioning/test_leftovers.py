@@ -8,6 +8,7 @@ from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, DriverError, NotSent
 from sidecar.kube.api import Change
 from sidecar.kube.errors import Unavailable
+from sidecar.model.objects import Json
 from sidecar.provisioning.begun import Begun
 from tests import samples
 from tests.doors import ScriptedDriver
@@ -42,9 +43,10 @@ def with_paper(bench: Bench, paper: Paper | None = None) -> Paper:
     return paper
 
 
-def after_a_death(*, creates: list[CreatedVolume | Exception] | None = None) -> tuple[Bench, Paper]:
+def after_a_death(*, creates: list[CreatedVolume | Exception] | None = None, policy: str = "Delete") -> tuple[Bench, Paper]:
     """One process has begun and died before it knew; the claim is deleted; the next process starts."""
     first = late(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)]))
+    first.see(class_=samples.class_(reclaimPolicy=policy))
     paper = with_paper(first)
     first.claim()
     bench = Bench(driver=ScriptedDriver(creates=creates or [CreatedVolume("test-volume-id", 100)]))
@@ -169,6 +171,43 @@ def test_a_claim_that_another_node_has_by_now_leaves_nothing_here() -> None:
     )
     bench.claim()
     assert bench.driver.count("delete") == 1 and paper.lines == {}
+
+
+@pytest.mark.parametrize("meta", [None, {"uid": "another"}], ids=["gone", "another of that name"])
+def test_what_a_class_keeps_may_have_been_stored_by_the_process_that_died_and_is_left_alone(meta: Json | None) -> None:
+    """Its PersistentVolume may have been taken away by hand, as is done with what is kept: nobody can tell any more."""
+    bench, paper = after_a_death(policy="Retain")
+    if meta is not None:
+        bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(meta=meta)
+    assert bench.claim() is None
+    assert bench.driver.asked == [] and paper.lines == {}
+    assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+def test_what_a_class_keeps_goes_where_the_claim_shows_that_it_was_never_used() -> None:
+    bench, paper = after_a_death(policy="Retain")
+    bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"})
+    bench.claim()
+    assert bench.driver.count("delete") == 1 and paper.lines == {}
+
+
+def test_what_a_class_keeps_goes_where_this_process_has_begun_it_and_knows_that_it_was_never_stored() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL), CreatedVolume("test-volume-id", 100)]))
+    bench.see(class_=samples.class_(reclaimPolicy="Retain"))
+    paper = with_paper(bench)
+    bench.claim()
+    assert paper.lines[UID].reclaim_policy == "Retain"
+    bench.forget_claim()
+    bench.claim()
+    assert bench.driver.count("delete") == 1 and not paper.lines
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+def test_a_volume_that_a_claim_is_bound_to_is_left_alone_though_its_object_is_gone(policy: str) -> None:
+    bench, paper = after_a_death(policy=policy)
+    bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(volumeName="test-testi")
+    assert bench.claim() is None
+    assert bench.driver.asked == [] and paper.lines == {}
 
 
 def test_while_anything_is_unknown_it_is_asked_again() -> None:

@@ -2,6 +2,7 @@
 
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.memory import Memory
+from sidecar.provisioning.needs import SNAPSHOT, Ref
 from sidecar.provisioning.view import Leaving
 from tests import samples
 
@@ -22,6 +23,15 @@ def test_a_claim_concerns_us_while_something_is_under_way() -> None:
     assert memory.concerns("uid") and (memory.in_progress(), memory.unsaved()) == (0, 1)
     memory.forget("uid")
     assert not memory.concerns("uid")
+
+
+def test_what_a_claim_is_filled_from_is_known_until_it_is_forgotten() -> None:
+    memory, source = Memory(), Ref(SNAPSHOT, "snap", "ns")
+    memory.of("uid").source = source
+    assert memory.fills_from(source)
+    assert not memory.fills_from(Ref(SNAPSHOT, "snap", "elsewhere"))
+    memory.forget("uid")
+    assert not memory.fills_from(source)
 
 
 def test_a_namesake_of_a_volume_that_left_begins_at_the_beginning() -> None:

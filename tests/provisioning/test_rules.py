@@ -204,7 +204,7 @@ def test_P3_our_finalizer_leaves_volumes_that_are_not_ours_to_empty(policy: str,
 def test_P1_our_finalizer_is_put_on_a_bound_volume_that_lacks_it(meta: dict[str, Any]) -> None:
     assert isinstance(look(volume=samples.volume(meta=meta, status={"phase": "Bound"})), Finalize)
     static = samples.volume(meta=meta, status={"phase": "Bound"})
-    assert isinstance(look(volume=replace(static, provisioned_by="")), Finalize)
+    assert isinstance(look(volume=replace(static, provisioned_by=None)), Finalize)
     assert isinstance(look(volume=replace(static, deleting=True)), Rest)
 
 

@@ -13,6 +13,7 @@ from sidecar.csi.api import CREATE_DELETE_VOLUME
 from sidecar.model.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
 from sidecar.model.objects import Claim
 from sidecar.model.topology import accessible, terms_of
+from sidecar.provisioning import needs
 from sidecar.provisioning.needs import (
     ATTRIBUTES_CLASS,
     CLAIM,
@@ -39,8 +40,10 @@ from sidecar.provisioning.sources import (
     Elsewhere,
     LeftToPopulator,
     attributes_of,
+    clones_of,
     content_of,
     finalizer_for,
+    slim,
     to_release,
     wants_source,
     with_finalizer,
@@ -58,6 +61,7 @@ THE_SNAPSHOT, THE_CONTENT = Ref(SNAPSHOT, "snap", "fake-ns"), Ref(CONTENT, "cont
 THE_SOURCE, THE_VOLUME = Ref(CLAIM, "source", "fake-ns"), Ref(VOLUME, "source-pv")
 THE_ATTRIBUTES = Ref(ATTRIBUTES_CLASS, "gold")
 FAR = "far-ns"
+WORDS = st.sampled_from(["metadata", "name", "spec", "dataSource", "dataSourceRef", "kind", "namespace", "status", "phase"])
 
 FROM_SNAPSHOT = {"apiGroup": SNAPSHOT_GROUP, "kind": SNAPSHOT, "name": "snap"}
 FROM_CLAIM = {"kind": CLAIM, "name": "source"}
@@ -379,6 +383,20 @@ def test_where_nodes_share_a_segment_another_nodes_snapshot_may_be_within_reach(
 
 
 # ---- clones --------------------------------------------------------------------------------------------------------
+
+
+@given(st.recursive(st.none() | st.text() | st.integers() | st.lists(st.none()), lambda inner: st.dictionaries(WORDS, inner, max_size=4)))
+def test_what_a_list_of_claims_holds_is_never_trusted_and_nothing_is_lost_in_keeping_less_of_it(item: Any) -> None:
+    claim = samples.claim(meta={"name": "source"})
+    ref = Ref(needs.CLAIMS, "", claim.namespace)
+    assert clones_of(claim, {ref: {"items": [item]}}) == clones_of(claim, {ref: {"items": [slim(item)]}})
+
+
+def test_of_a_claim_in_a_list_nothing_is_kept_that_is_not_asked_for() -> None:
+    clone = samples.claim_json(dataSource={"kind": CLAIM, "name": "source"})
+    assert set(slim(clone)["metadata"]) == {"name"} and set(slim(clone)["spec"]) == {"dataSource", "dataSourceRef"}
+    found = {Ref(needs.CLAIMS, "", "fake-ns"): {"items": [slim(clone)]}}
+    assert clones_of(samples.claim(meta={"name": "source"}), found) == ("fake-ns/fake-pvc",)
 
 
 def test_R46_a_clone_of_a_bound_claim() -> None:

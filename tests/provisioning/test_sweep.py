@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,10 @@ OURS = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 GROUP = "snapshot.storage.k8s.io"
 
 
-def snapshot(name: str = "snap", *, finalizers: list[str] | None = None, content: str = "content") -> Json:
+def snapshot(name: str = "snap", *, finalizers: list[str] | None = None, content: str = "content", leaves: bool = False) -> Json:
     meta = {"name": name, "namespace": "ns", "finalizers": ["other/one", OURS] if finalizers is None else finalizers}
+    if leaves:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {"metadata": meta, "status": {"boundVolumeSnapshotContentName": content}}
 
 
@@ -61,9 +64,11 @@ class Server:
         return dict(obj)
 
 
-def swept(server: Server, *, seconds: float = 1000.0) -> Server:
+def swept(server: Server, *, seconds: float = 1000.0, able: Callable[[], bool] = lambda: True, protects_at: float | None = None) -> Server:
     async def main() -> None:
-        sweep = SnapshotSweep(kube=server, driver=samples.DRIVER, interval=300.0, rng=lambda: 0.5)  # type: ignore[arg-type]
+        sweep = SnapshotSweep(kube=server, driver=samples.DRIVER, interval=300.0, rng=lambda: 0.5, able=able)  # type: ignore[arg-type]
+        if protects_at is not None:
+            asyncio.get_running_loop().call_later(protects_at, sweep.protected)
         running = asyncio.create_task(sweep.run())
         await asyncio.wait({running}, timeout=seconds)
         running.cancel()
@@ -105,20 +110,44 @@ def test_what_is_still_to_be_restored_from_is_kept_and_looked_at_again(claim: Js
     assert server.written == [] and server.lists == 3
 
 
-@pytest.mark.parametrize(
-    "snapshots",
-    [
-        pytest.param([snapshot(finalizers=["other/one"])], id="without our finalizer"),
-        pytest.param([snapshot(content="")], id="not bound"),
-        pytest.param([snapshot(content="gone")], id="its content is gone"),
-    ],
-)
-def test_others_are_left_alone(snapshots: list[Json]) -> None:
-    assert swept(Server(snapshots=snapshots)).written == []
+def test_one_that_we_do_not_protect_is_left_alone() -> None:
+    assert swept(Server(snapshots=[snapshot(finalizers=["other/one"])])).written == []
 
 
-def test_snapshots_of_another_driver_are_left_to_its_sidecar() -> None:
-    assert swept(Server(driver="another")).written == []
+WITHOUT_CONTENT = pytest.mark.parametrize("content", [pytest.param("", id="not bound"), pytest.param("gone", id="its content is gone")])
+
+
+@WITHOUT_CONTENT
+def test_one_without_content_is_released_when_it_leaves(content: str) -> None:
+    (written,) = swept(Server(snapshots=[snapshot(content=content, leaves=True)])).written
+    assert written["metadata"]["finalizers"] == ["other/one"]
+
+
+@WITHOUT_CONTENT
+def test_one_without_content_that_stays_is_left_alone_and_looked_at_again(content: str) -> None:
+    server = swept(Server(snapshots=[snapshot(content=content)]))
+    assert server.written == [] and server.lists == 3
+
+
+@WITHOUT_CONTENT
+def test_one_that_leaves_without_content_is_kept_for_a_claim(content: str) -> None:
+    assert swept(Server(snapshots=[snapshot(content=content, leaves=True)], claims=[restoring()])).written == []
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_snapshots_of_another_driver_are_left_to_its_sidecar(leaves: bool) -> None:
+    server = swept(Server(snapshots=[snapshot(leaves=leaves)], driver="another"))
+    assert server.written == [] and server.lists == 1
+
+
+def test_nobody_is_asked_before_the_driver_has_learnt_it_and_what_it_has_begun_is_ended() -> None:
+    def able() -> Callable[[], bool]:
+        answers = iter((False, False, True))
+        return lambda: next(answers, False)
+
+    assert swept(Server(), seconds=740.0, able=able()).lists == 0
+    server = swept(Server(refuses_writes=[Conflict("changed")]), seconds=1060.0, able=able())
+    assert len(server.written) == 1 and server.lists == 2
 
 
 def test_a_node_without_a_stake_looks_once() -> None:
@@ -131,8 +160,9 @@ def test_what_could_not_be_written_is_tried_at_the_next_sweep() -> None:
 
 
 @pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("no such API")], ids=["K9-forbidden", "K9-no snapshot API"])
-def test_without_the_right_or_the_kind_it_ends_quietly(refusal: ApiError, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_right_or_the_kind_it_is_quiet(refusal: ApiError, caplog: pytest.LogCaptureFixture) -> None:
     assert swept(Server(refuses=refusal), seconds=3600.0).lists == 1
+    assert swept(Server(refuses=refusal), seconds=3600.0, protects_at=1000.0).lists == 2
     assert not [item for item in caplog.records if item.levelname in ("WARNING", "ERROR")]
 
 
