@@ -39,7 +39,8 @@ def test_run_time_dependencies(wheel: zipfile.ZipFile) -> None:
     (entry,) = [name for name in wheel.namelist() if name.endswith("METADATA")]
     metadata = message_from_string(wheel.read(entry).decode())
     required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
-    assert {re.split(r"[<>=!~ ]", line)[0] for line in required} == {"grpcio", "protobuf", "kubernetes", "prometheus-client", "aiohttp"}
+    fixed = {"grpcio", "protobuf", "kubernetes", "pyyaml", "prometheus-client", "aiohttp"}
+    assert {re.split(r"[<>=!~ ]", line)[0] for line in required} == fixed
     assert "kubernetes<38,>=37.0.2" in required
     assert metadata["Requires-Python"] == ">=3.11"
 
