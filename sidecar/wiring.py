@@ -327,9 +327,12 @@ class Sidecar:
 
         def project(obj: Json) -> Claim | None:
             """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""
-            if claim_provisioner(obj) != here.driver.name:
+            provisioner, bound = claim_provisioner(obj), bool((obj.get("spec") or {}).get("volumeName"))
+            if not provisioner and bound and self._is_to_release(obj):
+                return Claim.of(obj, keep_whole=True)  # somebody bound it by hand, and this driver may have cloned it all the same
+            if provisioner != here.driver.name:
                 return None
-            waits = not (obj.get("spec") or {}).get("volumeName") and selected_node(obj) in ("", here.node)
+            waits = not bound and selected_node(obj) in ("", here.node)
             # Most events are of claims that other nodes have: of those not even the record is made.
             if waits or self.provisioner.concerns(obj["metadata"]["uid"]) or self._is_to_release(obj):
                 return Claim.of(obj, keep_whole=True)

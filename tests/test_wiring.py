@@ -220,9 +220,12 @@ def test_claims_to_be_cloned_stand_under_the_name_of_their_source_and_others_now
     assert claims.by_index("source", "elsewhere/a") == [far]
 
 
-def test_a_source_that_leaves_is_let_go_when_its_volume_comes_after_it() -> None:
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_source_that_leaves_is_let_go_when_its_volume_comes_after_it(by_hand: bool) -> None:
+    """One that somebody bound by hand names no provisioner."""
     leaving = {"name": "source", "uid": "uid-source", "finalizers": [CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    kube = ListedKube(persistentvolumeclaims=[samples.claim_json(meta=leaving, volumeName="pv-source")])
+    notes = {"volume.beta.kubernetes.io/storage-provisioner": None} if by_hand else {}
+    kube = ListedKube(persistentvolumeclaims=[samples.claim_json(meta=leaving, annotations=notes, volumeName="pv-source")])
 
     async def then(program: Sidecar) -> None:
         await asyncio.sleep(1.0)
