@@ -18,11 +18,9 @@ from sidecar.config import Config
 from sidecar.csi import link
 from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
-from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
-from sidecar.kube.errors import ApiError, NotFound
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.wiring import Instruments, Opened, Sidecar, health_of_link, open_doors
+from sidecar.wiring import Instruments, Opened, Sidecar, fitted, health_of_link, open_doors
 
 log = logging.getLogger(__name__)
 
@@ -159,21 +157,6 @@ class _Life:
         self._tools.metrics.driver_connected(ready)
         if ready and not was_ready and self._sidecar is not None:
             self._sidecar.wake_all()
-
-
-async def fitted(config: Config, kube: KubeApi) -> Config:
-    """A gate that nobody named gives way to a cluster that does not serve what it is about; while that is not known, it stays."""
-    gate, wanted = "VolumeAttributesClass", ATTRIBUTES_CLASSES
-    if gate in config.gates_named or not config.gate(gate):
-        return config
-    try:
-        await kube.resource_for(wanted.api_version, wanted.kind)
-    except NotFound:
-        log.info("A feature gate is off: the cluster does not serve its API", extra={"fields": {"gate": gate, "api": wanted.api_version}})
-        return config.without_gate(gate)
-    except ApiError as error:
-        log.info("A feature gate stays on: what the cluster serves is not known", extra={"fields": {"gate": gate, "err": str(error)}})
-    return config
 
 
 def _first(group: BaseExceptionGroup[Fatal]) -> Fatal:

@@ -27,9 +27,9 @@ from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
 from sidecar.engine.loop import WORK, Loop, NeedsWork
 from sidecar.kube import reflector as reflectors
-from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CLASSES, NODES, VOLUMES, Change, KubeApi, Resource
+from sidecar.kube.api import ATTACHMENTS, ATTRIBUTES_CLASSES, CAPACITIES, CLAIMS, CLASSES, NODES, VOLUMES, Change, KubeApi, Resource
 from sidecar.kube.client import KubeClient, Observer, open_client
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.gathering import SHORTEST
 from sidecar.kube.recorder import EventRecorder
 from sidecar.kube.reflector import Reflector
@@ -668,6 +668,21 @@ class Opened:
     async def close(self) -> None:
         await self.connection.close()
         await self.kube.aclose()
+
+
+async def fitted(config: Config, kube: KubeApi) -> Config:
+    """A gate that nobody named gives way to a cluster that does not serve what it is about; while that is not known, it stays."""
+    gate, wanted = "VolumeAttributesClass", ATTRIBUTES_CLASSES
+    if gate in config.gates_named or not config.gate(gate):
+        return config
+    try:
+        await kube.resource_for(wanted.api_version, wanted.kind)
+    except NotFound:
+        log.info("A feature gate is off: the cluster does not serve its API", extra={"fields": {"gate": gate, "api": wanted.api_version}})
+        return config.without_gate(gate)
+    except ApiError as error:
+        log.info("A feature gate stays on: what the cluster serves is not known", extra={"fields": {"gate": gate, "err": str(error)}})
+    return config
 
 
 async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[link.LinkState], None]) -> Opened:

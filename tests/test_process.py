@@ -11,8 +11,7 @@ import pytest
 from sidecar.config import Config, Parsed, parse
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
-from sidecar.process import fitted
-from sidecar.wiring import Instruments, open_doors
+from sidecar.wiring import Instruments, fitted, open_doors
 from tests.csi.driver_in_loop import FakeDriver, run
 from tests.doors import ScriptedKube
 

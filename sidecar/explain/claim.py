@@ -24,10 +24,11 @@ from sidecar.observe.decisions import told
 from sidecar.observe.plain import plain, to_json
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.lookup import Lookup
-from sidecar.provisioning.needs import Absent
+from sidecar.provisioning.needs import CLAIM, Absent
 from sidecar.provisioning.rules import Bid, ClaimDecision, Fetch, Measure, Wait, decide
 from sidecar.provisioning.view import ClaimView, Here
-from sidecar.wiring import Instruments, Opened, open_doors, options_of
+from sidecar.provisioning.volume_rules import lies_here
+from sidecar.wiring import Instruments, Opened, fitted, open_doors, options_of
 
 UNKNOWN: Final = "not known from here"
 _PATIENCE: Final = 5.0
@@ -101,11 +102,11 @@ async def _find_out(doors: Opened, config: Config, question: Question, info: Dri
         return
     node = question.node or (info.node_id if info else "")
     info = info or await _imagine(kube, name, node)
-    here = Here(node, info, options_of(config), identity="explain")
+    here = Here(node, info, options_of(await fitted(config, kube)), identity="explain")
     facts.add("node", f"{node or UNKNOWN}, segment {info.segment}")
     view = await _view(kube, here, claim, facts)
     decision = await _decide(kube, doors.connection.driver, view, facts)
-    if isinstance(decision, Wait | Bid):
+    if isinstance(decision, Wait | Bid) and not claim.volume_name:
         facts.add("race", "as if this node's delay were over; delays already drawn are known only to the running program")
     said = told(decision)
     _conclude(facts, said.decision, said.why, {key: value for key, value in said.fields.items() if key in ("request", "query")})
@@ -125,7 +126,30 @@ async def _view(kube: KubeApi, here: Here, claim: Claim, facts: Facts) -> ClaimV
     facts.add("volume", f"{volume_name}: {(found.get('status') or {}).get('phase', 'exists')}" if found else f"{volume_name}: not there")
     # In an open race what is worth knowing is whether this node would bid once its delay is over.
     race = Race(0, bid_at=0.0)
-    return ClaimView(now=0.0, here=here, chance=0.5, claim=claim, class_=class_, volume=Volume.of(found) if found else None, race=race)
+    source = claim.source if here.with_topology and claim.source and claim.source.kind == CLAIM else None
+    return ClaimView(
+        now=0.0,
+        here=here,
+        chance=0.5,
+        claim=claim,
+        class_=class_,
+        volume=Volume.of(found) if found else None,
+        race=race,
+        volume_here=await _volume_here(kube, here, claim.volume_name) if claim.is_source else None,
+        source_here=source is None or await _has_claim(kube, here, source.namespace, source.name),
+    )
+
+
+async def _has_claim(kube: KubeApi, here: Here, namespace: str, name: str) -> bool:
+    """Whether its volume lies on the node."""
+    found = await find(kube, CLAIMS, name, namespace=namespace)
+    return found is not None and await _volume_here(kube, here, Claim.of(found).volume_name) is not None
+
+
+async def _volume_here(kube: KubeApi, here: Here, name: str) -> Volume | None:
+    found = await find(kube, VOLUMES, name) if name else None
+    volume = Volume.of(found) if found else None
+    return volume if volume and volume.driver == here.driver.name and lies_here(here, volume) else None
 
 
 def _why_not_ours(claim: Claim, driver: str) -> str:
