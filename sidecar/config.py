@@ -363,6 +363,8 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the guard pod, which does nothing. Required by --drain-gate."),
     _setting(DRAIN, "drain-autoscaler-annotations", BOOL, False,
              "Keep autoscalers from removing this node while it holds last copies. Needs --drain-report."),
+    _setting(DRAIN, "drain-untracked-blocks", BOOL, False,
+             "What the driver has here without a PersistentVolume keeps the node from being retired. Needs --drain-report."),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "", "host:port of /metrics, /healthz, /readyz and /debug/...; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
     _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics; one that ends in '/' stands for all below it."),
@@ -465,6 +467,7 @@ class Config:
     drain_gate: bool
     drain_gate_image: str
     drain_autoscaler_annotations: bool
+    drain_untracked_blocks: bool
     http_endpoint: str
     metrics_address: str
     metrics_path: str
@@ -704,6 +707,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--drain-gate needs --drain-report: without an assessment nobody could say when the gate may open; add it"
     if config.drain_autoscaler_annotations and not config.drain_report:
         yield "--drain-autoscaler-annotations needs --drain-report: without an assessment nobody knows of last copies; add it"
+    if config.drain_untracked_blocks and not config.drain_report:
+        yield "--drain-untracked-blocks needs --drain-report: without an assessment nothing is blocked; add it"
     if config.drain_gate and not config.drain_gate_image:
         yield "--drain-gate-image is not set: --drain-gate needs it, for the gate is a pod; name an image that does nothing, such as pause"
     if config.namespace:

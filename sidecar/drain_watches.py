@@ -9,12 +9,13 @@ from typing import Any, Protocol, TypeVar
 
 import sidecar
 from sidecar.config import Config
-from sidecar.csi.api import DriverInfo
+from sidecar.csi.api import Driver, DriverInfo
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.evacuation import Expiry
 from sidecar.drain.neighbours import Neighbours
 from sidecar.drain.settings import Settings
 from sidecar.drain.signals import NodePolicy
+from sidecar.drain.untracked import Untracked
 from sidecar.drain.watched import NeverUsed, Watched
 from sidecar.drain.words import Policy
 from sidecar.engine.backoff import Attempts, Backoff
@@ -54,6 +55,7 @@ def settings_of(config: Config, driver: str) -> Settings:
         gate=config.drain_gate,
         gate_image=config.drain_gate_image,
         protects=config.drain_autoscaler_annotations,
+        untracked_blocks=config.drain_untracked_blocks,
         dry_run=config.dry_run,
     )
 
@@ -175,8 +177,9 @@ class DrainPart:
         self,
         config: Config,
         *,
-        driver: DriverInfo,
+        driver: Driver,
         identity: str,
+        under_way: Callable[[], Iterable[str]],
         watches: DrainWatches,
         make_loop: Callable[[str, Callable[[str], Awaitable[float | None]], int, Attempts[str]], Loop[str]],
         kube: KubeApi,
@@ -191,12 +194,14 @@ class DrainPart:
         on_standing: Callable[[], None],
     ) -> None:
         self._node, self._identity, self._watches = config.node_name, identity, watches
-        settings = settings_of(config, driver.name)
+        settings, watched = settings_of(config, driver.info.name), watches.watched()
+        self._untracked = Untracked(kube, driver, watched, under_way=under_way)
         self.room = DrainRoom(
             settings=settings,
             kube=kube,
-            watched=watches.watched(),
+            watched=watched,
             never_used=watches.never_used,
+            untracked=self._untracked,
             recorder=recorder,
             narrator=narrator,
             scope=scope,
@@ -215,16 +220,18 @@ class DrainPart:
             wall=wall,
             rng=rng,
         )
-        self._guards_others = settings.gate
+        self._judges, self._guards_others = settings.judges, settings.gate
         self.loop = make_loop("drain", self.room.handle, 1, self.room.attempts)
         self.reflectors = watches.reflectors
         watches.on_node, watches.on_change = self.node_changed, self.wake
         metrics.watch_drain(self.room.numbers)
 
     async def run(self) -> None:
-        """Until cancelled. Who builds no gates looks after none."""
+        """Until cancelled. Who judges nothing asks no driver, and who builds no gates looks after none."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.loop.run(), name="drain")
+            if self._judges:
+                group.create_task(self._untracked.run(), name="untracked volumes")
             if self._guards_others:
                 group.create_task(self._neighbours.run(), name="gates of others")
 

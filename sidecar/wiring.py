@@ -423,8 +423,9 @@ class Sidecar:
         )
         return DrainPart(
             config,
-            driver=driver,
+            driver=self._doors.driver,
             identity=self._here.identity,
+            under_way=self._memory.under_way,
             watches=watches,
             make_loop=self._loop,
             kube=self._doors.kube,

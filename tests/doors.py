@@ -21,6 +21,7 @@ class ScriptedDriver:
     creates: list[CreatedVolume | Exception] = field(default_factory=lambda: [CreatedVolume("test-volume-id", 100)])
     deletes: list[Exception | None] = field(default_factory=lambda: [None])
     capacities: list[CapacityAnswer | Exception] = field(default_factory=lambda: [CapacityAnswer(2**40)])
+    lists: list[tuple[str, ...] | Exception] = field(default_factory=lambda: [()])
     asked: list[tuple[str, Any]] = field(default_factory=list)
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
@@ -34,6 +35,10 @@ class ScriptedDriver:
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         self.asked.append(("capacity", query))
         return _next(self.capacities)
+
+    async def list_volumes(self) -> tuple[str, ...]:
+        self.asked.append(("list", None))
+        return _next(self.lists)
 
     def count(self, method: str) -> int:
         return sum(name == method for name, _ in self.asked)

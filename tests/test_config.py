@@ -129,6 +129,7 @@ def test_flags_of_our_own_are_few():
         "drain-gate",
         "drain-gate-image",
         "drain-autoscaler-annotations",
+        "drain-untracked-blocks",
     }
 
 
@@ -160,6 +161,7 @@ SPECIAL = {
 NEEDS = {
     "drain-gate": ["--drain-report", "--drain-gate-image=pause"],
     "drain-autoscaler-annotations": ["--drain-report"],
+    "drain-untracked-blocks": ["--drain-report"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }
@@ -274,7 +276,13 @@ VALUES = {
 @given(st.data())
 def test_any_line_of_known_flags_reads_back(data):
     untouched = {"volume-name-prefix", "retry-interval-start", "node-deployment-base-delay"}
-    untouched |= {"node-deployment", "enable-capacity", "drain-gate", "drain-autoscaler-annotations"}  # which need others
+    untouched |= {
+        "node-deployment",
+        "enable-capacity",
+        "drain-gate",
+        "drain-autoscaler-annotations",
+        "drain-untracked-blocks",
+    }  # need others
     rows = data.draw(st.lists(st.sampled_from([row for row in FREE if row.name not in untouched]), unique_by=lambda row: row.name))
     argv: list[str] = []
     wanted = {}
@@ -322,6 +330,7 @@ UNWORKABLE = [
     ("--csi-address=/a,b/csi.sock", "--csi-address=/a,b/csi.sock: gRPC takes a path with a comma for two addresses"),
     ("--evacuation-deadline=-1s", "--evacuation-deadline=-1s: must not be negative"),
     ("--drain-autoscaler-annotations", "--drain-autoscaler-annotations needs --drain-report"),
+    ("--drain-untracked-blocks", "--drain-untracked-blocks needs --drain-report"),
     ("--node-drain-policy=Evacuate", "NAMESPACE is not set: --node-drain-policy=Evacuate needs it"),
     ("--node-drain-policy=NoSchedule", "NAMESPACE is not set: --node-drain-policy=NoSchedule needs it"),
     ("--http-endpoint=:1 --metrics-path=metrics", "--metrics-path=metrics: an HTTP path begins with '/'"),
@@ -383,7 +392,7 @@ def test_a_drop_in_decides_nothing_about_drains():
         False,
     )
     assert (told.drain_default_policy, told.evacuation_deadline, told.evacuation_expiry) == ("", 0.0, "Report")
-    assert (told.drain_publish_zero_capacity, told.max_concurrent_evacuations) == (False, 1)
+    assert (told.drain_publish_zero_capacity, told.max_concurrent_evacuations, told.drain_untracked_blocks) == (False, 1, False)
 
 
 def test_without_a_limit_evacuations_need_no_namespace():

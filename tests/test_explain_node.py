@@ -25,7 +25,7 @@ def test_without_a_name_every_driver_is_judged() -> None:
     assert (ours.driver, ours.retire.status) == (DRIVER, Status.FALSE)
     assert {blocker.reason for blocker in ours.blockers} >= {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT}
     assert (other.driver, other.retire.status) == (OTHER, Status.FALSE)
-    assert "a PersistentVolume is not looked for" in ours.notes[-1]
+    assert "what its driver has without a PersistentVolume, are not seen" in ours.notes[-1]
 
 
 def test_with_a_name_that_one_is() -> None:

@@ -22,6 +22,7 @@ CREATE_DELETE_SNAPSHOT: Final = "CREATE_DELETE_SNAPSHOT"
 CLONE_VOLUME: Final = "CLONE_VOLUME"
 MODIFY_VOLUME: Final = "MODIFY_VOLUME"
 GET_CAPACITY: Final = "GET_CAPACITY"
+LIST_VOLUMES: Final = "LIST_VOLUMES"
 SINGLE_NODE_MULTI_WRITER: Final = "SINGLE_NODE_MULTI_WRITER"
 
 
@@ -117,4 +118,11 @@ class Driver(Protocol):
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         """Free bytes for volumes of these parameters."""
+        ...
+
+    async def list_volumes(self) -> tuple[str, ...]:
+        """The handles of all volumes, but for those of which the driver says that this node does not reach them.
+
+        Page by page; the deadline is each page's.
+        """
         ...

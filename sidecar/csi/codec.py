@@ -37,6 +37,11 @@ def get_capacity(query: CapacityQuery) -> pb.GetCapacityRequest:
     )
 
 
+def list_volumes(token: str) -> pb.ListVolumesRequest:
+    """The size of a page is left to the driver."""
+    return pb.ListVolumesRequest(starting_token=token)
+
+
 def _capability(item: Capability) -> pb.VolumeCapability:
     mode = pb.VolumeCapability.AccessMode(mode=item.access_mode)
     if item.block:
@@ -79,9 +84,20 @@ def created_volume(answer: pb.CreateVolumeResponse) -> CreatedVolume:
         volume_id=volume.volume_id,
         capacity_bytes=volume.capacity_bytes,
         context=dict(volume.volume_context),
-        topologies=tuple(Segment.of(topology.segments) for topology in volume.accessible_topology),
+        topologies=_segments(volume),
         has_source=volume.HasField("content_source"),
     )
+
+
+def _segments(volume: pb.Volume) -> tuple[Segment, ...]:
+    return tuple(Segment.of(topology.segments) for topology in volume.accessible_topology)
+
+
+def listed(answer: pb.ListVolumesResponse) -> tuple[tuple[tuple[str, tuple[Segment, ...]], ...], str]:
+    """Each volume's handle and where it can be reached from, as with CreatedVolume; and the token of the next page, empty on the last."""
+    if not all(entry.volume.volume_id for entry in answer.entries):
+        raise BadAnswer("the driver answered ListVolumes with OK but with an empty volume_id")
+    return tuple((entry.volume.volume_id, _segments(entry.volume)) for entry in answer.entries), answer.next_token
 
 
 def capacity(answer: pb.GetCapacityResponse) -> CapacityAnswer:

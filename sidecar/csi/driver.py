@@ -54,6 +54,8 @@ NODE_INFO: Final = Rpc("/csi.v1.Node/NodeGetInfo", pb.NodeGetInfoResponse, codec
 CREATE: Final = Rpc("/csi.v1.Controller/CreateVolume", pb.CreateVolumeResponse, codec.created_volume)
 DELETE: Final = Rpc("/csi.v1.Controller/DeleteVolume", pb.DeleteVolumeResponse, lambda _answer: None)
 CAPACITY: Final = Rpc("/csi.v1.Controller/GetCapacity", pb.GetCapacityResponse, codec.capacity)
+LIST: Final = Rpc("/csi.v1.Controller/ListVolumes", pb.ListVolumesResponse, codec.listed)
+MOST_PAGES: Final = 1000
 
 
 def code_of(status: grpc.StatusCode) -> Code:
@@ -125,6 +127,20 @@ class GrpcDriver:
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         return await self._call(CAPACITY, codec.get_capacity(query))
+
+    async def list_volumes(self) -> tuple[str, ...]:
+        found: list[str] = []
+        token, seen = "", set[str]()
+        while len(seen) < MOST_PAGES:
+            page, token = await self._call(LIST, codec.list_volumes(token))
+            own = self.info.segment
+            found += [handle for handle, places in page if not places or any(place.within(own) for place in places)]
+            if not token:
+                return tuple(found)
+            if token in seen:
+                raise BadAnswer("the driver answered ListVolumes with the token of a page that it has given before")
+            seen.add(token)
+        raise BadAnswer(f"the driver answered ListVolumes with more than {MOST_PAGES} pages")
 
     async def _call(self, rpc: Rpc[M, A], request: Message) -> A:
         state = self._standing().state

@@ -11,6 +11,7 @@ from sidecar.drain.blockers import some
 from sidecar.drain.budgets import Weighed, weigh
 from sidecar.drain.ends import Outcome, outcome_of
 from sidecar.drain.fit import may_go, places
+from sidecar.drain.policy import quoted
 from sidecar.drain.signals import read
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.volumes import Held, classify, counts_as_gone, stays
@@ -138,6 +139,8 @@ def _notes(snapshot: Snapshot, held: Sequence[Held], *, users: _Users, weighed: 
     if snapshot.budgets is None:
         yield "disruption budgets were not looked at"
     yield from _uncounted(users, weighed)
+    if snapshot.untracked_unknown:
+        yield f"what the driver has without a PersistentVolume is not known: {snapshot.untracked_unknown}"
     if snapshot.surroundings is None and any(may_go(item) for item in held):
         yield "where volumes could go was not looked at"
 
@@ -147,7 +150,7 @@ def _about_volumes(held: Sequence[Held]) -> Iterable[str]:
     lines: dict[str, list[str]] = defaultdict(list)
     for item in held:
         if item.excuse:
-            lines[item.excuse].append(item.name)
+            lines[item.excuse].append(quoted(item.name) if item.class_ is VolumeClass.UNTRACKED else item.name)
         resolved = item.retire
         if resolved and resolved.problem:
             lines[resolved.problem].append(item.name)

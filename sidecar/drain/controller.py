@@ -28,6 +28,7 @@ from sidecar.drain.signals import Signals
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.standing import asked, standing, without_node
 from sidecar.drain.turns import Turns
+from sidecar.drain.untracked import Untracked
 from sidecar.drain.watched import NeverUsed, Watched, look
 from sidecar.drain.words import NOT_YET, End, Intent, Reason, Status
 from sidecar.drain.writing import Scribe
@@ -75,6 +76,7 @@ class DrainRoom:
         kube: KubeApi,
         watched: Watched,
         never_used: NeverUsed,
+        untracked: Untracked,
         recorder: Recorder,
         narrator: Narrator,
         scope: Scope,
@@ -87,6 +89,7 @@ class DrainRoom:
         self._kube = kube
         self._watched = watched
         self._never_used = never_used
+        self._untracked = untracked
         self._recorder = recorder
         self._narrator = narrator
         self._scope = scope
@@ -341,6 +344,9 @@ class DrainRoom:
             node_name=node.name,
             node=node,
             expected_uid=node.uid,
+            untracked=self._untracked.handles,
+            untracked_unknown=self._untracked.unknown,
+            untracked_blocks=self._settings.untracked_blocks,
             namespace_policies=MappingProxyType(policies),
             default_policy=self._settings.default_policy,
             unread=frozenset(asker.unread),

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 ROOM = "drain"
 
 _DEAD: Final = "the sidecar of this node gives no sign of life"
+_UNSEEN: Final = "what the node's driver has without a PersistentVolume is not seen from here"
 # So many pauses without a look are a gap in what is known.
 _OVERSLEPT: Final = 2.5
 # Between two looks, and as long again for every so many gates: the load on the API server grows with the gates, not with their square.
@@ -188,10 +189,12 @@ class Neighbours:
         return self._may_judge and (seen.judged_at is None or self._clock() - seen.judged_at >= seen.judged_every)
 
     async def _judge(self, facts: GateFacts) -> GateFacts:
-        """As `explain node` would: nothing is known of it but what the API server tells."""
+        """As `explain node` would: nothing is known of it but what the API server tells. Where more would block, that is not enough."""
         driver = self._settings.driver
         self._seen[facts.lease.name].judged_at, self._may_judge = self._clock(), False
         picture = await Gathering(self._kube, facts.lease.node, now=self._wall()).look()
+        if self._settings.untracked_blocks:
+            picture = replace(picture, ignorance=(*picture.ignorance, _UNSEEN))
         retire = assess(snapshot_of(picture, driver, default_policy=self._settings.default_policy)).retire
         return replace(facts, retire=retire, strays=picture.strays.get(driver, ()))
 

@@ -39,7 +39,7 @@ def _figures(assessment: Assessment) -> Json:
         "counts": {"classes": dict(sorted(classes.items())), "reasons": dict(sorted(reasons.items()))},
         "bytes": {"total": held_bytes(assessment), "remaining": bytes_in_the_way(assessment)},
         "snapshots": classes[VolumeClass.SNAPSHOT],
-        # Nobody asks the driver for them yet, so that there are none is not known.
+        # Many drivers cannot be asked for them, so that there are none is not known.
         **({"untracked": classes[VolumeClass.UNTRACKED]} if classes[VolumeClass.UNTRACKED] else {}),
         "releasing": classes[VolumeClass.RELEASING],
         "inFlight": classes[VolumeClass.IN_FLIGHT],

@@ -27,4 +27,5 @@ class Settings:
     gate: bool = False
     gate_image: str = ""
     protects: bool = False
+    untracked_blocks: bool = False
     dry_run: bool = False

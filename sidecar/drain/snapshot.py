@@ -59,6 +59,8 @@ class Snapshot:
     in_flight: tuple[InFlight, ...] = ()
     untracked: tuple[str, ...] = ()
     """Handles of volumes that the driver has here and nobody else knows of."""
+    untracked_unknown: str = ""
+    """Why there may be others. It makes no verdict Unknown: a driver need not list its volumes."""
     never_used: frozenset[str] = frozenset()
     """Names of volumes of which it is known that no pod has ever used them."""
     namespace_policies: Mapping[str, str] = field(default_factory=_nothing)

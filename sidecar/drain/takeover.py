@@ -132,10 +132,7 @@ def judge(facts: GateFacts) -> Judgement:
 
 
 def _unproven(facts: GateFacts) -> str:
-    """Why it cannot be said from here that nothing lies there that must not be lost.
-
-    Of data that no PersistentVolume stands for nothing is known from here; the node's own verdict does not count it either.
-    """
+    """Why it cannot be said from here that nothing lies there that must not be lost."""
     retire = facts.retire
     if retire is None:
         return f"{Reason.NOT_KNOWN}: what lies on the node has not been looked at yet"

@@ -1,7 +1,7 @@
 """`explain node NAME`: may it be drained, may it be retired, what blocks that; of any node, before anybody cordons it, from anywhere.
 
-The judgement is the drain room's, made of lists fetched just now. What only the sidecar of the node knows (creations that were begun)
-is not seen from here, and data without a PersistentVolume is looked for by nobody; the answer says so.
+The judgement is the drain room's, made of lists fetched just now. What only the sidecar of the node knows (creations that were begun,
+and what its driver has without a PersistentVolume) is not seen from here; the answer says so.
 """
 
 import json
@@ -23,7 +23,7 @@ from sidecar.explain.question import Question
 from sidecar.wiring import Instruments, open_doors
 
 _FROM_OUTSIDE: Final = (
-    "creations that only the node's own sidecar knows of are not seen from here, and data without a PersistentVolume is not looked for"
+    "creations that only the node's own sidecar knows of, and what its driver has without a PersistentVolume, are not seen from here"
 )
 
 

@@ -15,7 +15,7 @@ from sidecar.csi.outcome import Code, DriverError
 from sidecar.model.topology import Segment
 from sidecar.simulation.backing import Backing, NotOurs
 from sidecar.simulation.journal import Journal
-from sidecar.simulation.spec import FEATURES, GET_VOLUME_STATS, LIST_VOLUMES, Spec, round_up
+from sidecar.simulation.spec import FEATURES, GET_VOLUME_STATS, Spec, round_up
 from sidecar.simulation.state import LocalVolume, Published, State, added_target, created, read_state
 from sidecar.simulation.targets import StandIns
 
@@ -114,7 +114,7 @@ class LocalDriver:
 
     def list_volumes(self, max_entries: int = 0, starting_token: str = "") -> tuple[tuple[CreatedVolume, ...], str]:
         """Oldest first, so that a page's token, the age of its last volume, holds whatever is created or deleted in between."""
-        self.demand(LIST_VOLUMES)
+        self.demand(api.LIST_VOLUMES)
         if max_entries < 0:
             _fail(Code.INVALID_ARGUMENT, "max_entries is negative")
         if starting_token and not (starting_token.isascii() and starting_token.isdigit()):

@@ -10,7 +10,6 @@ from sidecar.csi import api
 from sidecar.csi.api import NOTHING
 from sidecar.model.topology import Segment
 
-LIST_VOLUMES: Final = "LIST_VOLUMES"
 GET_VOLUME_STATS: Final = "GET_VOLUME_STATS"
 DEFAULT_NAME: Final = "local.csi-node-sidecar.io"
 DEFAULT_POOLS: Final[Mapping[str, int]] = MappingProxyType({"standard": 100 * 2**30})
@@ -21,7 +20,7 @@ FEATURES: Final = {
     "topology": api.TOPOLOGY,
     "create": api.CREATE_DELETE_VOLUME,
     "capacity": api.GET_CAPACITY,
-    "list": LIST_VOLUMES,
+    "list": api.LIST_VOLUMES,
     "multi-writer": api.SINGLE_NODE_MULTI_WRITER,
 }
 """What can be switched off, and the capability that then is not claimed."""

@@ -170,3 +170,13 @@ async def test_a_driver_that_claims_capacity_tells_it_of_its_own_segment(driver:
     assert answer.maximum is None or answer.maximum > 0
     if answer.maximum is not None:
         await driver.create_volume(wanted("pvc-largest", min(answer.maximum, answer.available), driver=driver))
+
+
+@with_driver
+async def test_a_driver_that_claims_lists_has_what_it_has_made_in_them(driver: GrpcDriver) -> None:
+    if api.LIST_VOLUMES not in driver.info.controller:
+        return
+    made = await driver.create_volume(wanted("pvc-1", driver=driver))
+    assert made.volume_id in await driver.list_volumes()
+    await driver.delete_volume(made.volume_id)
+    assert made.volume_id not in await driver.list_volumes()

@@ -53,6 +53,8 @@ class FakeDriver:
     segments: dict[str, str] = field(default_factory=lambda: {"topology.test/node": "node-1"})
     ready: bool | None = None
     volume: pb.Volume | None = field(default_factory=lambda: pb.Volume(volume_id="test-volume-id", capacity_bytes=100))
+    pages: list[pb.ListVolumesResponse] = field(default_factory=lambda: [pb.ListVolumesResponse()])
+    """The last one for ever."""
     fails: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
     raw: dict[str, bytes] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class FakeDriver:
                 "ControllerGetCapabilities": (pb.ControllerGetCapabilitiesRequest, self._controller),
                 "CreateVolume": (pb.CreateVolumeRequest, lambda: pb.CreateVolumeResponse(volume=self.volume)),
                 "DeleteVolume": (pb.DeleteVolumeRequest, pb.DeleteVolumeResponse),
+                "ListVolumes": (pb.ListVolumesRequest, lambda: self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]),
                 "GetCapacity": (pb.GetCapacityRequest, lambda: pb.GetCapacityResponse(available_capacity=1000)),
             },
             "Node": {"NodeGetInfo": (pb.NodeGetInfoRequest, self._node)},

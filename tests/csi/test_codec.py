@@ -122,6 +122,17 @@ def test_capacity_answers() -> None:
     assert codec.capacity(zero) == CapacityAnswer(-1, 0, 3)
 
 
+def test_lists() -> None:
+    assert codec.list_volumes("") == pb.ListVolumesRequest()
+    assert codec.list_volumes("7") == pb.ListVolumesRequest(starting_token="7")
+    entry = pb.ListVolumesResponse.Entry
+    entries = [entry(volume=pb.Volume(volume_id="a")), entry(volume=pb.Volume(volume_id="b", accessible_topology=[HERE_PB]))]
+    assert codec.listed(pb.ListVolumesResponse(entries=entries, next_token="8")) == ((("a", ()), ("b", (HERE,))), "8")
+    assert codec.listed(pb.ListVolumesResponse()) == ((), "")
+    with pytest.raises(BadAnswer, match="ListVolumes with OK but with an empty volume_id"):
+        codec.listed(pb.ListVolumesResponse(entries=[entry()]))
+
+
 @pytest.mark.parametrize(
     ("answer", "ready"),
     [

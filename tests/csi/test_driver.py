@@ -5,6 +5,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -184,6 +185,55 @@ def test_each_call_reaches_the_driver_and_is_counted(path: Path) -> None:
         await driver.stop()
 
     run(main())
+
+
+def page(*handles: str, token: str = "", **places: str) -> pb.ListVolumesResponse:
+    """`places`: the node that reaches a volume, where the driver says so."""
+    reach = {handle: [pb.Topology(segments={"topology.test/node": node})] for handle, node in places.items()}
+    volumes = (pb.Volume(volume_id=handle, accessible_topology=reach.get(handle, ())) for handle in (*handles, *places))
+    return pb.ListVolumesResponse(entries=[pb.ListVolumesResponse.Entry(volume=volume) for volume in volumes], next_token=token)
+
+
+def listing(path: Path, *pages: pb.ListVolumesResponse, **settings: Any) -> tuple[tuple[str, ...] | DriverError, list[str]]:
+    """What a list comes to, and the tokens that were sent."""
+
+    async def main() -> tuple[tuple[str, ...] | DriverError, list[str]]:
+        driver = FakeDriver(path, pages=list(pages), **settings)
+        await driver.start()
+        async with connection(path, timeout=0.5) as (door, _, _):
+            await door.first_ready()
+            try:
+                found: tuple[str, ...] | DriverError = await door.driver.list_volumes()
+            except DriverError as error:
+                found = error
+        await driver.stop()
+        asked = [request for request in driver.requests if isinstance(request, pb.ListVolumesRequest)]
+        assert all(request.max_entries == 0 for request in asked), "the driver knows best"
+        return found, [request.starting_token for request in asked]
+
+    return run(main())
+
+
+def test_a_list_has_all_pages_and_what_lies_here(path: Path) -> None:
+    pages = page("a", token="2"), page(token="3"), page("b", here="node-1", there="node-2")
+    assert listing(path, *pages) == (("a", "b", "here"), ["", "2", "3"])
+
+
+def test_a_list_that_comes_to_no_end_is_the_drivers_fault(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, tokens = listing(path, page("a", token="2"), page("b", token="3"), page("c", token="2"))
+    assert isinstance(error, BadAnswer) and "given before" in str(error)
+    assert tokens == ["", "2", "3"]
+    monkeypatch.setattr("sidecar.csi.driver.MOST_PAGES", 4)
+    error, tokens = listing(path, *(page(token=str(number)) for number in range(9)))
+    assert isinstance(error, BadAnswer) and "more than 4 pages" in str(error)
+    assert len(tokens) == 4
+
+
+def test_a_list_that_fails_or_hangs_is_an_error(path: Path) -> None:
+    failed, _ = listing(path, page(), fails={"ListVolumes": (grpc.StatusCode.ABORTED, "begin anew")})
+    assert isinstance(failed, DriverError) and failed.code is Code.ABORTED
+    hung, _ = listing(path, page(), slow={"ListVolumes": 5.0})
+    assert isinstance(hung, DriverError) and hung.code is Code.DEADLINE_EXCEEDED
 
 
 @pytest.mark.parametrize("status", list(grpc.StatusCode), ids=lambda status: status.name)

@@ -98,12 +98,12 @@ class Scene:
     async def label(self, node: str, value: str | None) -> None:
         await self.you.patch(NODES, node, {"metadata": {"labels": {KEY: value}}}, content_type=MERGE_PATCH)
 
-    async def neighbour(self, name: str = "n1") -> Neighbours:
+    async def neighbour(self, name: str = "n1", **changes: Any) -> Neighbours:
         own = await self.node(name)
         narrator = Narrator(Decisions(), Metrics("x"), self.wall)
         return Neighbours(
             self.api,
-            self.settings(name),
+            self.settings(name, **changes),
             own_node=lambda: own,
             recorder=self.told,
             narrator=narrator,
@@ -146,6 +146,17 @@ def test_an_empty_node_s_gate_is_opened_and_that_is_told_once() -> None:
         assert await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK) == []
         assert await scene.left() == [0, 0, 0]
         assert scene.told.reasons() == ["DrainLetGo"]
+
+    play(story)
+
+
+def test_where_what_only_the_driver_knows_blocks_nothing_is_proven_from_elsewhere() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        assert await scene.looks(await scene.neighbour(untracked_blocks=True), EXPIRED + 3 * LOOK) == []
+        assert await scene.left() == [1, 1, 1]
+        ((_, _, reason, message),) = scene.told.events
+        assert reason == "DrainHeld" and "has without a PersistentVolume is not seen from here" in message
 
     play(story)
 

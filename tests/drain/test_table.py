@@ -95,7 +95,7 @@ def test_json_holds_every_field_and_nothing_is_cut() -> None:
     }
     assert whole["counts"] == {"classes": {"Idle": 2, "Snapshot": 1}, "reasons": {"LastCopy": 1, "VolumeInUse": 1}}
     assert (whole["snapshots"], whole["releasing"], whole["inFlight"]) == (1, 0, 0)
-    assert "untracked" not in whole, "nobody has looked"
+    assert "untracked" not in whole, "none is known of"
     assert whole["placement"][1] == {
         "volumes": ["pv-data-0"],
         "shortfall": 5 * GIB,

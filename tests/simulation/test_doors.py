@@ -67,6 +67,7 @@ def test_a_dead_life_passes_no_door():
             scene.driver.create_volume(REQUEST),
             scene.driver.delete_volume("n0-vol-1"),
             scene.driver.get_capacity(CapacityQuery()),
+            scene.driver.list_volumes(),
         ):
             with pytest.raises(Killed):
                 await effect
