@@ -21,6 +21,8 @@ from sidecar.model.nodes import Pod
 
 _DISPENSABLE: Final = (VolumeClass.IN_USE, VolumeClass.IDLE, VolumeClass.RETAINED)
 
+_NOT_LISTED: Final = "what the driver has without a PersistentVolume is not known: "
+
 
 def assess(snapshot: Snapshot) -> Assessment:
     """Both verdicts and all that speaks against them."""
@@ -39,7 +41,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         driver=snapshot.driver,
         at=snapshot.now,
         drain=_verdict(Intent.REBOOT, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_uncounted(users, weighed))),
-        retire=_verdict(Intent.RETIRE, snapshot, held=held, against=against, unknown=_unknown(snapshot)),
+        retire=_verdict(Intent.RETIRE, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_unlisted(snapshot))),
         blockers=against,
         volumes=tuple(item.as_result() for item in held),
         pods=tuple(users.end(pod, weighed) for pod in running if users.held(pod)),
@@ -117,6 +119,11 @@ def _unknown(snapshot: Snapshot) -> tuple[str, ...]:
     return *nameless, *sorted(set(snapshot.ignorance))
 
 
+def _unlisted(snapshot: Snapshot) -> tuple[str, ...]:
+    """Only where it would block if it were there."""
+    return (_NOT_LISTED + snapshot.untracked_unknown,) if snapshot.untracked_blocks and snapshot.untracked_unknown else ()
+
+
 def _uncounted(users: _Users, weighed: Weighed) -> tuple[str, ...]:
     """Budgets of which it is not known whether they let our pods go."""
     pinned = (pod.full_name for pod in users.pods if any(item.pinned for item in users.held(pod)))
@@ -140,7 +147,7 @@ def _notes(snapshot: Snapshot, held: Sequence[Held], *, users: _Users, weighed: 
         yield "disruption budgets were not looked at"
     yield from _uncounted(users, weighed)
     if snapshot.untracked_unknown:
-        yield f"what the driver has without a PersistentVolume is not known: {snapshot.untracked_unknown}"
+        yield _NOT_LISTED + snapshot.untracked_unknown
     if snapshot.surroundings is None and any(may_go(item) for item in held):
         yield "where volumes could go was not looked at"
 

@@ -150,6 +150,13 @@ def test_what_blocks_nothing_is_noted(snapshot: Snapshot, note: str) -> None:
     assert note in assess(snapshot).notes
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+def test_what_would_block_if_it_were_there_and_is_not_known_makes_the_retirement_unknown(blocks: bool) -> None:
+    found = assess(samples.snapshot(untracked_unknown="it broke", untracked_blocks=blocks))
+    assert (found.drain.status, found.retire.status) == (Status.TRUE, Status.UNKNOWN if blocks else Status.TRUE)
+    assert ("it broke" in found.retire.message) is blocks
+
+
 def test_a_word_that_concerns_many_volumes_is_one_note() -> None:
     volumes = tuple(samples.volume(f"pv-{number}", f"data-{number}") for number in range(9))
     (note,) = assess(samples.snapshot(volumes=volumes, classes=(samples.class_(policy="Foo"),))).notes
