@@ -93,7 +93,7 @@ class Asker:
         """Where they are not watched because there were none to be had: whether there are by now."""
         if self._watched.without_contents():
             served = await self._ask(str(SNAPSHOT_CONTENTS), lambda: self._kube.list_page(SNAPSHOT_CONTENTS, limit=1))
-            self.ignorance += [f"{SNAPSHOT_CONTENTS} {_LATE}"] if served else []
+            self.ignorance += [f"{SNAPSHOT_CONTENTS} {_LATE}"] if served and served.items else []
 
     async def policies(self, held: Iterable[Volume]) -> dict[str, str]:
         """The words of namespaces. Of one that is gone only volumes are left that were kept."""

@@ -189,7 +189,8 @@ class DrainRoom:
         if self._turns.maybe_held:
             await self._try("the turn to be evacuated", self._turns.turn(node, wanted=False))
         if self._guard.may_stand:
-            gate = self._guard.guard(node, signals, drain=Status.UNKNOWN, retire=Status.UNKNOWN, overridden=False)
+            pods = self._watched.pods.values()
+            gate = self._guard.guard(node, signals, drain=Status.UNKNOWN, retire=Status.UNKNOWN, overridden=False, pods=pods)
             await self._try(_GATE, gate)
         marks = wanted(signals, self._settings.driver, standing=self._standing, decision=decision)
         await self._mark(node, marks, protect=False)
@@ -204,7 +205,8 @@ class DrainRoom:
         self._assessment = assessment
         if self._settings.gate or self._guard.may_stand:
             drain, retire = assessment.drain.status, assessment.retire.status
-            gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=overridden)
+            pods = self._watched.pods.values()
+            gate = self._guard.guard(node, signals, drain=drain, retire=retire, overridden=overridden, pods=pods)
             if (decided := await self._try(_GATE, gate)) is not None:
                 self._tell_gate(node, decided)
             if self._guard.sign.failure:

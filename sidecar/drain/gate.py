@@ -5,7 +5,7 @@ budget. Both objects are derived from the Node they guard and from nothing else,
 go with that Node. The budget is first to come and first to go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,6 +51,8 @@ class GateView:
     budget: Json | None
     """As it is stored under `names.guard`; None: there is none."""
     deployment: Json | None
+    guarded: bool = False
+    """A guard pod is on the node, ready or not: who drains it has it on the list and waits for it."""
 
     @property
     def verdict(self) -> Status:
@@ -106,8 +108,8 @@ def decide(view: GateView) -> Decision:
     pairs = ((view.budget, gate.budget), (view.deployment, gate.deployment))
     if spoilt := tuple(have for have, want in pairs if have is not None and not _holds(have, want, view.post.node)):
         return Clear(spoilt, "somebody has changed the gate so that it would not hold")
-    if view.deployment is not None and not _has_guard(view.deployment, view.post.node):
-        return Clear((view.deployment,), "no guard is ready, and a taint that the node has got since lets none start")
+    if view.deployment is not None and not view.guarded and not _may_start(view.deployment, view.post.node):
+        return Clear((view.deployment,), "no guard is there, and a taint that the node has got since lets none start")
     missing = tuple(want for have, want in pairs if have is None)
     return Build(missing, "something blocks") if missing else Rest("something blocks, and the gate stands")
 
@@ -121,15 +123,20 @@ def wanted(view: GateView) -> Gate | None:
 
 def why_loose(node_uid: str, driver: str, namespace: str, *, pods: Iterable[Pod], budgets: Iterable[Budget]) -> str:
     """Why a gate that is built holds nobody; empty: it holds. `pods` are those of its node."""
-    labels = _labels(node_uid, driver).items()
-    ours = (pod for pod in pods if pod.namespace == namespace and labels <= pod.labels.items())
-    guards = [pod for pod in ours if pod.ready and not pod.deleting_since]
+    guards = [pod for pod in guards_among(pods, node_uid, driver, namespace) if pod.ready]
     if not guards:
         return "its guard pod is not ready, so it holds nobody yet"
     covering = {budget.full_name for budget in budgets if any(map(budget.covers, guards))}
     others = sorted(covering - {f"{namespace}/{names.guard(node_uid, driver)}"})
     # With two of them the server does not say "later" but that it has failed, and a drainer gives up or goes on.
     return f"its guard pod is in the budget of others too ({some(others)}), so nobody who evicts it is told to wait" if others else ""
+
+
+def guards_among(pods: Iterable[Pod], node_uid: str, driver: str, namespace: str) -> Iterator[Pod]:
+    """Those of the gate that have a node and are not about to end."""
+    labels = _labels(node_uid, driver).items()
+    ours = (pod for pod in pods if pod.namespace == namespace and labels <= pod.labels.items())
+    return (pod for pod in ours if not pod.ended and not pod.deleting_since)
 
 
 def selector(driver: str) -> str:
@@ -162,10 +169,10 @@ def _stands_here(pod: Mapping[str, Any], node: Node) -> bool:
     return bound and selected and all(item in tolerated for item in _always_tolerated()) and _includes(pod.get("affinity"), _only_on(node))
 
 
-def _has_guard(deployment: Mapping[str, Any], node: Node) -> bool:
-    """One is ready, or could start on the node. While one is ready, taints come and go, and it is not let go for them."""
+def _may_start(deployment: Mapping[str, Any], node: Node) -> bool:
+    """While a guard is there, taints come and go, and it is not let go for them."""
     if (deployment.get("status") or {}).get("readyReplicas"):
-        return True
+        return True  # the watch of pods may be late
     template = Pod.of({"metadata": {"name": node.name}, "spec": deployment["spec"]["template"]["spec"]})
     return template.tolerates(filter(_lasts, node.taints))
 

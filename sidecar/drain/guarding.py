@@ -1,6 +1,6 @@
 """Builds and opens this node's gate, with a sign of life (`signing`) for as long as it stands. When it should stand says `gate`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from sidecar.drain import gate
@@ -12,7 +12,7 @@ from sidecar.drain.words import Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource, find
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from sidecar.model import names
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
 
 _KINDS: Final = {resource.kind: resource for resource in (BUDGETS, DEPLOYMENTS)}
@@ -33,7 +33,9 @@ class Guard:
         """An earlier process, with other flags, may have built one."""
         self.sign = Sign(kube, settings, clock=clock, wall=wall)
 
-    async def guard(self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool) -> gate.Decision:
+    async def guard(
+        self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool, pods: Iterable[Pod]
+    ) -> gate.Decision:
         """One step. Raises ApiError when it could not be taken."""
         read_at = self._read_at
         try:
@@ -43,12 +45,12 @@ class Guard:
                 raise
             self.may_stand = False  # who may not even look has not built one
             return Rest("the gate is switched off")
-        decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
+        decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden, pods=pods))
         if isinstance(decision, Clear) and self._read_at == read_at:
             # A guard may have become ready since, and would be torn away from under a drainer that waits for it.
             self._read_at = None
             await self._read(node)
-            decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden))
+            decision = gate.decide(self._view(node, signals, drain, retire, overridden=overridden, pods=pods))
         stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
         if stands:
             await self.sign.give(node, stands=True)
@@ -66,7 +68,7 @@ class Guard:
     def _has_gate(self) -> bool:
         return self._budget is not None or self._deployment is not None
 
-    def _view(self, node: Node, signals: Signals, drain: Status, retire: Status, *, overridden: bool) -> GateView:
+    def _view(self, node: Node, signals: Signals, drain: Status, retire: Status, *, overridden: bool, pods: Iterable[Pod]) -> GateView:
         settings = self._settings
         return GateView(
             post=Post(node, settings.driver, settings.namespace, settings.gate_image),
@@ -79,6 +81,7 @@ class Guard:
             overridden=overridden,
             budget=self._budget,
             deployment=self._deployment,
+            guarded=any(gate.guards_among(pods, node.uid, settings.driver, settings.namespace)),
         )
 
     async def _read(self, node: Node) -> None:

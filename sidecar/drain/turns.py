@@ -64,6 +64,8 @@ class Turns:
             self._note(decision, view.now)
             if not await self._perform(decision):
                 break
+        else:
+            decision = slots.decide(await self._look(node, wanted=wanted))  # the last step may have done it
         if self._strangers and isinstance(decision, WaitFor):
             raise self._narrowed()
         return decision

@@ -56,7 +56,7 @@ class Access:
     async def load(self) -> None:
         """`Fatal` where there is nothing to connect with."""
         found = await self._found()
-        if lost := [file for file, held in self._held.items() if held and not found.files.get(file)]:
+        if lost := [file for file, held in self._held.items() if held and found.files.get(file) == ""]:
             raise Fatal(f"{', '.join(lost)} cannot be read any more, or holds nothing")
         server = (_complete(self._master, found) if self._master else found.server).rstrip("/")
         if not server:

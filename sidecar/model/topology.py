@@ -83,9 +83,9 @@ class Term:
     def may_match(self, node: str, labels: Mapping[str, str]) -> bool:
         return bool(self.requirements or self.has_fields) and self._names(node) and self.may_hold(labels)
 
-    def places_within(self, labels: Mapping[str, str]) -> bool:
-        """It says of some of these keys which values, or any, there must be."""
-        return any(item.key in labels and item.operator in ("In", "Exists") for item in self.requirements)
+    def names_values(self, labels: Mapping[str, str]) -> bool:
+        """It says of one of these keys which values there may be."""
+        return any(item.key in labels and item.operator == "In" for item in self.requirements)
 
     def _names(self, node: str) -> bool:
         return all(item.holds({_NAME: node}) for item in self.fields)

@@ -40,6 +40,8 @@ class Race:
     """The claim's resourceVersion when a bid for it came too late: with that one no other can succeed."""
     asks: bool = False
     """What changed the claim then has not been heard of: before the next bid the API server is asked."""
+    shaken: bool = False
+    """The driver may have gone when it was asked last."""
     put_off: float = 0.0
     """For how many seconds its turn was put off, because all things were late."""
     blind: bool = False
@@ -243,8 +245,9 @@ def _judge_room(view: OwnershipView) -> Decision:
             return Measure()
         case Unmeasured(why, away=True):
             return _hindered(view, max(_drawn(view), 1.0), f"the driver of node {view.node} is away ({why})")
-        case Unmeasured(why, perhaps=True) if _attempt(view) == 1:
-            return _again(view, max(_drawn(view), 1.0), f"the driver of node {view.node} may have gone ({why})")
+        case Unmeasured(why, perhaps=True) if view.race is None or not view.race.shaken:
+            wait = _again(view, max(_drawn(view), 1.0), f"the driver of node {view.node} may have gone ({why})")
+            return replace(wait, race=replace(wait.race, shaken=True))
         case Unmeasured(why) if isinstance(view.placement, Ranked) and view.roster and _attempt(view) == 1:
             return _again(view, _after_the_others(view, floor=0.0), f"free space is not known ({why}), so the others come first")
         case Unmeasured(why):

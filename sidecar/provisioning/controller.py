@@ -71,6 +71,7 @@ from sidecar.provisioning.rules import (
     Wait,
     conclude,
     decide,
+    next_turn,
 )
 from sidecar.provisioning.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import ClaimView, Here, Infeasible
@@ -290,7 +291,7 @@ class Provisioner:
         view = self._view_in_time(uid)
         if view.stands_by is not None and view.stands_by <= view.now:
             # A turn is for one look, whatever comes of it: else all would try again together when an outage ends.
-            self._memory.of(uid).stands_by = None
+            self._memory.of(uid).stands_by = next_turn(view)
         decision = decide(view)
         if isinstance(decision, Measure):
             self._note(uid, view.claim, decision)
@@ -483,6 +484,8 @@ class Provisioner:
         progress.race, progress.in_hand, progress.hopeless, progress.protected = None, True, False, False
         # Before anything is known: should this look end in a way nobody foresaw, the next one must know of it.
         progress.remembered = attempt.claim
+        if view.begun is not None and view.begun.inherited and not view.gone:
+            self._memory.began(replace(view.begun, inherited=False))  # the claim shows that it has never had the volume
         first = await self._begin(attempt)
         outcome: Outcome | None = None
         try:

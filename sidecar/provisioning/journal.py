@@ -102,6 +102,9 @@ class FileJournal:
         """The flush that comes if no begin does."""
         self._closed = False
         self._broken = ""
+        self._handed: set[tuple[Path, str]] = set()
+        """Taken over already, from files that cannot be removed."""
+        self._full = False
         self._unreadable: set[Path] = set()
         """Told of already."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -123,9 +126,10 @@ class FileJournal:
             found: dict[str, Begun] = {}
             for item in left:
                 locks.enter_context(item.file)
-                found |= item.begun
+                found |= {uid: begun for uid, begun in item.begun.items() if (item.path, uid) not in self._handed}
+            self._handed = {(item.path, uid) for item in left for uid in item.begun}
             lines = [self._open.setdefault(uid, to_line(begun)) for uid, begun in found.items()]
-            if lines:
+            if lines or (left and self._broken):
                 await self._write(*lines)
             recorded = not self._broken
             for item in left:
@@ -183,7 +187,7 @@ class FileJournal:
                 if anew or not await loop.run_in_executor(self._thread, self._append, data):
                     data = b"\n".join([*self._open.values(), b""])
                     await loop.run_in_executor(self._thread, self._replace, data)
-                if data:  # else it is not known whether there is room for any
+                if data or not self._full:  # else it is not known whether there is room for any
                     self._tell("")
             except (OSError, RuntimeError) as error:  # the latter when there is no thread to be had, or no longer
                 self._tell_unwritable(error)
@@ -235,6 +239,7 @@ class FileJournal:
 
     def _tell_unwritable(self, error: OSError | RuntimeError) -> None:
         why = error.strerror if isinstance(error, OSError) else ""
+        self._full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._tell(f"{self._folder} cannot be written: {why or error}")
 
     def _tell(self, why: str) -> None:

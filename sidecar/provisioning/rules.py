@@ -200,7 +200,7 @@ _CLONES_ASKED: Final = 120.0
 # turns of thousands lie so far apart that few of them ask before all have heard that it is done.
 _FIRST_TURN: Final = 300.0
 _TURNS: Final = 1800.0
-_NEXT_TURN: Final = 7200.0
+_NEXT_TURN: Final = 43_200.0
 
 # A server that has just started may forbid everything for a moment.
 _ENOUGH_REFUSALS: Final = 3
@@ -256,8 +256,11 @@ def _release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
     body = sources.without_finalizer(json.loads(claim.whole), names.CLONE_FINALIZER) if claim.whole else None
     if body is None:
         return Ignore("nothing protects it any more")
-    if view.volume_here is None and (turn := _turn(view, claim)):
-        return turn
+    if view.volume_here is None:
+        if view.here.options.cross_namespace_sources:
+            return Ignore(f"bound to volume {claim.volume_name}, whose node alone hears of clones in other namespaces")
+        if turn := _turn(view, claim):
+            return turn
     match view.clones or sources.clones_of(claim, view.facts):
         case Need(wanted):
             return Fetch(wanted, "it is being deleted: whether anything is still to be cloned from it")
@@ -278,9 +281,14 @@ def _turn(view: ClaimView, claim: Claim) -> Wait | None:
     return Wait(drawn if view.stands_by is None else view.stands_by, None, why, stands_by=True)
 
 
+def next_turn(view: ClaimView) -> float:
+    """A turn that came to nothing is for hours: thousands of nodes would ask again and again."""
+    return view.now + _NEXT_TURN * (0.5 + view.chance)
+
+
 def _hold(view: ClaimView, why: str) -> Wait:
     if view.volume_here is None:
-        return Wait(view.now + _NEXT_TURN * (0.5 + view.chance), None, why, stands_by=True)
+        return Wait(next_turn(view), None, why, stands_by=True)
     return Wait(view.now + (_CLONES_RECHECK if view.clones else _CLONES_ASKED), None, why)
 
 

@@ -34,9 +34,11 @@ class SnapshotSweep:
         self._rng = rng
         self._able = able
         self._stake = True
+        self._own = False
+        """This process has protected one. Only then does it come back for what nobody can judge, or all nodes would for ever."""
 
     def protected(self) -> None:
-        self._stake = True
+        self._stake = self._own = True
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -67,14 +69,14 @@ class SnapshotSweep:
                 continue
             driver = await self._driver_of(snapshot)
             if driver is None and not text(snapshot, "metadata", "deletionTimestamp"):
-                needed = True  # whose it is shows when it gets one, or leaves without
+                needed |= self._own  # whose it is shows when it gets one, or leaves without
                 continue
             if driver not in (None, self._driver):
                 continue
             if wanted is None:
                 wanted = await self._restored_from()
             where = (text(snapshot, "metadata", "namespace"), text(snapshot, "metadata", "name"))
-            needed |= where in wanted or not await self._release(snapshot)
+            needed |= (where in wanted or not await self._release(snapshot)) and (self._own or driver is not None)
         return needed
 
     async def _driver_of(self, snapshot: Json) -> str | None:

@@ -1,5 +1,6 @@
 """What to do with a volume next: one look, one decision, as for claims. What is done on its word is `removal`'s."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sidecar.model import names
@@ -146,10 +147,15 @@ def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> 
     if affinity is None or not here.with_topology:
         return made_here
     labels = here.segment.labels()
-    # What only excludes other places is true of many nodes.
-    return any(
-        (term.holds(labels) and term.places_within(labels)) or (made_here and term.may_match(here.node, labels)) for term in affinity
-    )
+    return any(_places_here(here, term, labels, made_here=made_here) for term in affinity)
+
+
+def _places_here(here: Here, term: Term, labels: Mapping[str, str], *, made_here: bool) -> bool:
+    """What names no place of this driver, or only excludes others, is true of many nodes."""
+    if not term.names_values(labels):
+        return made_here and term.holds(labels)
+    beyond = {names.HOSTNAME: here.node, **labels}
+    return term.holds(labels) or (made_here and term.may_match(here.node, beyond))
 
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:

@@ -220,7 +220,7 @@ def test_another_node_whose_turn_came_to_nothing_waits_for_a_new_one(error: ApiE
         made.now += 0.99 * MINUTE
         assert made.claim() is not None
     assert len(made.kube.asked) == asked
-    made.now += 240 * MINUTE
+    made.now += 24 * 60 * MINUTE
     assert made.claim() is None
     assert len(made.kube.wrote("replace")) == (2 if verb == "replace" else 1)
 

@@ -132,11 +132,56 @@ def test_a_volume_with_one_label_more_than_the_driver_reports_is_deleted_where_i
         assert concerns_us(samples.here(), beyond) is emptied
 
 
-def test_an_affinity_that_only_excludes_another_node_is_no_proof() -> None:
-    """It holds on every node but one, and each driver would say that the volume is gone."""
-    terms = [{"matchExpressions": [{"key": samples.KEY, "operator": "NotIn", "values": ["bar"]}]}]
-    volume = samples.volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}, status={"phase": "Released"})
-    assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Rest)
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "where_made"),
+    [
+        pytest.param(samples.KEY, "NotIn", ["bar"], True, id="it-excludes-another-node"),
+        pytest.param(samples.KEY, "Exists", [], True, id="it-names-no-value"),
+        pytest.param("kubernetes.io/hostname", "In", ["bar"], False, id="data-moved-by-hand"),
+        pytest.param("kubernetes.io/hostname", "In", ["foo"], False, id="no-place-of-the-driver"),
+        pytest.param(samples.KEY, "In", ["bar"], False, id="another-node"),
+    ],
+)
+def test_an_affinity_that_names_no_place_of_this_node_is_no_proof(key: str, operator: str, values: list[str], where_made: bool) -> None:
+    """It may hold on every node, and each driver would say that the volume is gone."""
+    terms = [{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]
+    for made_by, expected in (("1-2-test-driver-foo", where_made), ("1-2-test-driver-bar", False)):
+        csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: made_by}}
+        spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": csi}
+        volume = samples.volume(spec=spec, status={"phase": "Released"})
+        assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Empty) is expected
+
+
+def test_a_volume_whose_label_beside_the_drivers_names_another_host_is_left_alone() -> None:
+    both = [{"key": samples.KEY, "operator": "In", "values": ["foo"]}, {"key": names.HOSTNAME, "operator": "In", "values": ["bar"]}]
+    csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: "1-2-test-driver-foo"}}
+    spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": both}]}}, "csi": csi}
+    assert isinstance(decide_volume(VolumeView(samples.here(), samples.volume(spec=spec, status={"phase": "Released"}))), Rest)
+
+
+def test_a_driver_that_tells_no_place_for_a_moment_deletes_nobody_elses_volume() -> None:
+    terms = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]
+    csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: "1-2-test-driver-foo"}}
+    volume = samples.volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": csi}, status={"phase": "Released"})
+    assert isinstance(decide_volume(VolumeView(samples.here(samples.info(segment={})), volume)), Rest)
+
+
+@pytest.mark.parametrize("seen_alive", [True, False])
+def test_a_volume_that_would_be_kept_is_deleted_only_if_its_claim_was_seen_without_it(seen_alive: bool) -> None:
+    first = room_for(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)]))
+    first.see(class_=samples.class_(reclaimPolicy="Retain"))
+    first.claim()
+    room = Room(driver=OpenDriver(creates=[rpc(Code.INTERNAL), CreatedVolume("test-volume-id", 100)]), paper=first.paper)
+    room.see(class_=samples.class_(reclaimPolicy="Retain"))
+    run(room.room.take_over())
+    if seen_alive:
+        room.show(samples.claim_json(annotations={names.SELECTED_NODE: "foo"}))
+        room.claim()
+        room.delete_claim()
+    for _ in range(4):
+        room.now = max(room.now, room.claim() or 0.0)
+    assert room.driver.count("delete") == seen_alive
+    assert not room.paper.lines
 
 
 def test_a_volume_that_says_it_was_provisioned_by_nobody_is_left_alone() -> None:

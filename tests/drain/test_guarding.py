@@ -1,12 +1,15 @@
 """The node's own sidecar and its gate: what it reads before it tears something down."""
 
+import pytest
+
 from sidecar.drain.gate import Build, Clear, Rest
 from sidecar.drain.guarding import Guard
 from sidecar.drain.signals import read
 from sidecar.drain.words import Status
 from sidecar.kube.api import DEPLOYMENTS, MERGE_PATCH, NODES
 from sidecar.model import names
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json
 from tests.drain.samples import DRIVER
 from tests.drain.test_neighbours_looks import NAMESPACE, Scene, play
 
@@ -17,12 +20,14 @@ class Manned:
     def __init__(self, scene: Scene, node: Node) -> None:
         self.scene, self.node = scene, node
         self.guard = Guard(scene.api, scene.settings(node.name), clock=lambda: scene.now, wall=scene.wall)
+        self.pods: list[Pod] = []
 
     async def look(self, seconds: float) -> type:
         self.scene.now += seconds
         node = Node.of(await self.scene.you.get(NODES, self.node.name))
         signals = read(node, DRIVER, now=self.scene.wall())
-        return type(await self.guard.guard(node, signals, drain=Status.FALSE, retire=Status.FALSE, overridden=False))
+        decision = await self.guard.guard(node, signals, drain=Status.FALSE, retire=Status.FALSE, overridden=False, pods=self.pods)
+        return type(decision)
 
     async def ready(self, guards: int) -> None:
         name, status = names.guard(self.node.uid, DRIVER), {"status": {"replicas": 1, "readyReplicas": guards}}
@@ -48,6 +53,29 @@ def test_a_guard_that_cannot_come_back_gets_another_template_once() -> None:
         assert "dedicated" in await manned.tolerated()
         await manned.taint("node.kubernetes.io/disk-pressure")
         assert [await manned.look(70) for _ in range(2)] == [Rest, Rest]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("pod", "stays"),
+    [
+        pytest.param({}, True, id="not-ready-as-its-kubelet-is-silent"),
+        pytest.param({"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False, id="about-to-end"),
+        pytest.param({"status": {"phase": "Failed"}}, False, id="ended"),
+        pytest.param({"meta": {"namespace": "elsewhere"}}, False, id="somebody-elses"),
+    ],
+)
+def test_a_guard_that_a_drainer_may_wait_for_is_not_torn_away(pod: dict[str, Json], stays: bool) -> None:
+    async def story(scene: Scene) -> None:
+        manned = Manned(scene, await scene.guarded("n0"))
+        labels = {names.GUARDED_NODE: manned.node.uid, names.GUARDED_FOR: DRIVER}
+        meta = {"name": "guard", "namespace": NAMESPACE, "labels": labels, **pod.get("meta", {})}
+        manned.pods = [Pod.of({"metadata": meta, "spec": {"nodeName": "n0"}, "status": {"phase": "Running", **pod.get("status", {})}})]
+        await manned.ready(1)
+        await manned.taint("dedicated")
+        await manned.ready(0)
+        assert await manned.look(0) is (Rest if stays else Clear)
 
     play(story)
 

@@ -412,6 +412,29 @@ def test_a_new_token_beside_the_same_ca_is_no_changed_certificate(tmp_path: Path
     assert [record.message for record in caplog.records if record.name == "sidecar.kube"] == []
 
 
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_kubeconfig_may_come_to_name_other_certificates(inline: bool, tmp_path: Path) -> None:
+    """As a renewal does."""
+    clock = Clock()
+
+    def write(name: str) -> str:
+        certificate, _ = _certificate(tmp_path / "user", name)
+        files = {"client-certificate": certificate, "client-key": certificate.with_suffix(".key")}
+        texts = {f"{key}-data": base64.b64encode(file.read_bytes()).decode() for key, file in files.items()}
+        user = texts if inline else {key: str(file) for key, file in files.items()}
+        return _kubeconfig(tmp_path, f"https://{name}.example:6443", **user)
+
+    async def main() -> None:
+        access = Access(kubeconfig=write("old"), master="", service_account=tmp_path, environ={}, clock=clock)
+        await access.load()
+        write("new")
+        clock.now = 100.0
+        await access.doubt(Unauthorized("401", status=401))
+        assert access.server == "https://new.example:6443"
+
+    run(main())
+
+
 @pytest.mark.parametrize("by", ["pod", "kubeconfig"])
 def test_a_ca_that_another_one_has_signed_is_trusted_alone(by: str, tmp_path: Path) -> None:
     """As Go has it."""

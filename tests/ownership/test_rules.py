@@ -116,6 +116,9 @@ def test_N11_a_driver_that_says_unavailable_and_is_there_is_taken_at_its_word_th
     first = decide(view(race=DUE, free=unavailable))
     assert isinstance(first, Wait) and first.until > 100.0 and "may have gone" in first.why
     assert isinstance(decide(view(now=first.until, race=first.race, free=unavailable)), Bid)
+    full = decide(view(race=DUE, free=CapacityAnswer(0)))
+    assert isinstance(full, Wait)
+    assert isinstance(decide(view(now=full.until, race=full.race, free=unavailable)), Wait), "until now it only had no room"
 
 
 @pytest.mark.parametrize(("maximum", "fits"), [(-1, True), (0, False), (None, True)])

@@ -567,11 +567,11 @@ def test_files_that_cannot_be_removed_are_told_once_and_removed_later(
     async def doing(journal: FileJournal) -> None:
         with read_only(monkeypatch):
             before = open_files()
-            assert await journal.take_over() == await journal.take_over() == expected
+            assert [await journal.take_over() for _ in range(3)] == [expected, [], []]
             await begin(journal, SECOND)
             assert open_files() == before
         assert states == [f"{tmp_path} cannot be written: Read-only file system"]
-        assert await journal.take_over() == expected
+        assert await journal.take_over() == []
         assert not leftover(tmp_path, suffix).exists()
 
     run(tmp_path, doing, states=states)
