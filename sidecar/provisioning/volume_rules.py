@@ -154,8 +154,7 @@ def _places_here(here: Here, term: Term, labels: Mapping[str, str], *, made_here
     """What names no place of this driver, or only excludes others, is true of many nodes."""
     if not term.names_values(labels):
         return made_here and term.holds(labels)
-    beyond = {names.HOSTNAME: here.node, **labels}
-    return term.holds(labels) or (made_here and term.may_match(here.node, beyond))
+    return term.holds(labels) or (made_here and term.may_match(here.node, {names.HOSTNAME: here.node, **labels}))
 
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
