@@ -245,7 +245,7 @@ def test_by_its_own_sidecar_too() -> None:
         node = await scene.guarded("n0")
         await scene.edit(BUDGETS, spoil)
         guard = Guard(scene.api, scene.settings("n0"), clock=lambda: scene.now, wall=scene.wall)
-        await guard.guard(node, read(node, DRIVER, now=scene.wall()), drain=Status.TRUE, retire=Status.TRUE, overridden=False)
+        await guard.guard(node, read(node, DRIVER, now=scene.wall()), drain=Status.TRUE, retire=Status.TRUE, overridden=False, pods=())
         assert await scene.left() == [0, 0, 0]
 
     play(story)
@@ -266,7 +266,7 @@ def test_a_gate_that_is_switched_off_takes_its_lease_along_after_a_failure_too(v
         unknown, signals = Status.UNKNOWN, read(node, DRIVER, now=scene.wall())
         for _ in range(3):
             if guard.may_stand:
-                await guard.guard(node, signals, drain=unknown, retire=unknown, overridden=False)
+                await guard.guard(node, signals, drain=unknown, retire=unknown, overridden=False, pods=())
         assert not failures and not guard.may_stand
         assert await scene.left() == [0, 0, 0]
 
