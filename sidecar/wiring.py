@@ -57,12 +57,11 @@ from sidecar.observe.narrator import Narrator
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.space import Promise, Space
-from sidecar.provisioning.caches import Caches
+from sidecar.provisioning.caches import Caches, cloned_from
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.foreign import is_foreign_claim, is_foreign_volume
 from sidecar.provisioning.journal import FileJournal, Journal, NoJournal
 from sidecar.provisioning.memory import Memory
-from sidecar.provisioning.needs import CLAIM
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.view import Here, Options
 from sidecar.provisioning.volume_rules import concerns_us
@@ -157,9 +156,7 @@ class Sidecar:
         options, identity = options_of(config), self._identity(driver.name)
         self._here = Here(config.node_name, driver, options, identity)
         self.caches = Caches(
-            claims=Store(
-                {"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,), "source": _cloned_from}
-            ),
+            claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,), "source": cloned_from}),
             classes=Store(),
             volumes=Store({"claim": lambda volume: (f"{volume.claim.namespace}/{volume.claim.name}",) if volume.claim else ()}),
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
@@ -611,12 +608,6 @@ class Sidecar:
             clock=self._tools.clock,
             rng=self._tools.rng,
         )
-
-
-def _cloned_from(claim: Claim) -> tuple[str, ...]:
-    """The full name of the claim that it is to be cloned from."""
-    source = claim.source
-    return (f"{source.namespace}/{source.name}",) if source is not None and source.kind == CLAIM else ()
 
 
 def health_of_reflector(state: reflectors.ReflectorState) -> State:

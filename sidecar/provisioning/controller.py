@@ -203,15 +203,8 @@ class Provisioner:
         return None if self._here().volume_name(claim.uid) in self._caches.volumes else Promise(claim.class_name, claim.requested)
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
-        open_claims = (other for other in self._caches.claims.values() if not other.volume_name and other.source is not None)
-        whose = (CLAIM, claim.namespace, claim.name)
-        return tuple(
-            sorted(
-                other.full_name
-                for other in open_claims
-                if other.source and (other.source.kind, other.source.namespace, other.source.name) == whose
-            )
-        )
+        asked = self._caches.claims.by_index("source", claim.full_name)
+        return tuple(sorted(other.full_name for other in asked if not other.volume_name))
 
     def _source_here(self, claim: Claim) -> bool:
         """A clone is made where its source is; whose volume that is, the local ones tell."""

@@ -221,18 +221,20 @@ def decide(view: ClaimView) -> ClaimDecision:
     if claim.deleting and claim.is_source and claim.volume_name:
         return _release(view, claim)
     if done := _done(view, claim):
-        if view.gone and view.begun is not None and isinstance(done, Refuse):
-            return CleanUp(view.begun, f"the claim is gone, and cannot be created any more: {done.why}")
-        return done
+        return _cleared_up_if_gone(view, done)
     if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
         # To create now could make a second volume: the write may land yet and send the claim elsewhere.
         return _give_back(view, claim, "whether the claim was given back is not known: it is done again")
     if view.remembered and claim.selected_node == view.here.node:
-        decision = _create(view, claim, "an earlier attempt may still be running in the driver")
-        if view.gone and view.begun is not None and isinstance(decision, Refuse | Leave | Reschedule):
-            return CleanUp(view.begun, f"the claim is gone, and cannot be created any more: {decision.why}")
-        return decision
+        return _cleared_up_if_gone(view, _create(view, claim, "an earlier attempt may still be running in the driver"))
     return _by_owner(view, claim)
+
+
+def _cleared_up_if_gone(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
+    """A claim that is gone can be told nothing, and given to nobody."""
+    if view.gone and view.begun is not None and isinstance(decision, Refuse | Leave | Reschedule):
+        return CleanUp(view.begun, f"the claim is gone, and cannot be created any more: {decision.why}")
+    return decision
 
 
 def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:

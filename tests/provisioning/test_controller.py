@@ -23,7 +23,7 @@ from sidecar.observe.narrator import Narrator
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.space import Promise, Space
-from sidecar.provisioning.caches import Caches
+from sidecar.provisioning.caches import Caches, cloned_from
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.memory import Memory
 from sidecar.provisioning.view import Leaving
@@ -56,7 +56,7 @@ class Bench:
         self.memory = Memory()
         self.metrics = Metrics("test")
         self.decisions = Decisions()
-        claims: Store[Claim] = Store({"node": lambda item: (item.selected_node,)})
+        claims: Store[Claim] = Store({"node": lambda item: (item.selected_node,), "source": cloned_from})
         self.space = Space(
             classes=lambda: {item.name: item for item in self.caches.classes.values()},
             promises=lambda: self.room.promises(),  # noqa: PLW0108 - the room comes later
