@@ -9,6 +9,7 @@ ENV PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY hack/constraints.txt pyproject.toml README.md ./
 COPY csi_proto ./csi_proto
+# Without sidecar/simulation, which .dockerignore leaves out: it serves the demo and the tests, and no node needs it.
 COPY sidecar ./sidecar
 # Bytecode is compiled here: a read-only root file system cannot keep it, and compiling at every start costs half a second.
 # It is trusted unseen, since whoever packs or copies an image may change the times of files. The Kubernetes client's generated classes,

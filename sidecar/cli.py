@@ -1,8 +1,7 @@
 """The command line: `run` (also without a verb, as upstream is called), `explain`, `uninstall`, `simulate`, `version`.
 
-Only words are handled here. What `run` does is `process`'s, what `explain` finds out is `explain`'s, and so on; what is simulated is
-`simulation`'s; all are imported late, so that `--help`, `--version` and a wrong flag answer at once, and so that what runs on nodes
-never loads the simulation.
+Chooses the command and turns its errors into exit codes. Commands are imported only when they are called, so that `--help`, `--version` and
+a wrong flag answer at once, and so that the program on nodes never loads the simulation.
 """
 
 import os
@@ -11,28 +10,30 @@ import sys
 from collections.abc import Sequence
 
 from sidecar import __version__
-from sidecar.config import Parsed, Refused, ShowHelp, UsageError, help_text, parse
-from sidecar.flags import closest
+from sidecar.config.errors import Refused, UsageError
+from sidecar.config.help import help_text
+from sidecar.config.parse import Parsed, ShowHelp, parse
+from sidecar.config.words import closest
 
 PROGRAM = "csi-node-sidecar"
 
 COMMANDS = ("run", "explain", "uninstall", "simulate", "version")
 VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
-  explain pvc NS/NAME      say what this program would do with a claim, and why; writes nothing
-  explain node NAME        say whether a node may be drained, or retired, and what blocks that; writes nothing
-  uninstall --driver NAME  take away what sidecars of that driver have put on nodes; to be run when its DaemonSet is gone
-  simulate race [flags]    let many nodes compete for claims on virtual time; --help tells how
+  explain pvc NS/NAME      show what this program would do with a claim, and why; writes nothing
+  explain node NAME        show whether a node may be drained or retired, and what blocks that; writes nothing
+  uninstall --driver NAME  remove what that driver's sidecars have put on nodes; run it after its DaemonSet is deleted
+  simulate race [flags]    let many nodes compete for claims in virtual time; --help shows its flags; not in the container image
   version                  print name and version
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0 done, 1 it cannot work, 2 the command line is wrong."""
-    # As PID 1 of a container a process without a handler ignores SIGTERM; the real one takes over when the loop runs.
+    """Returns the exit code: 0 done, 1 it cannot work, 2 the command line cannot be read."""
+    # PID 1 of a container ignores SIGTERM unless it has a handler. `process` installs the real one when the event loop runs.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    # gRPC's core reads these when it is imported: its own lines on stderr would be neither klog's text nor JSON, and no child
-    # process is started while it runs.
+    # gRPC reads these when it is imported. Its own lines on stderr would be neither klog's text nor JSON; fork support is not needed,
+    # because no child process is started.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     words = list(sys.argv[1:] if argv is None else argv)
@@ -42,17 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             case "run":
                 return _run(words)
             case "explain":
-                return _explain(words)
+                from sidecar.commands import explain
+
+                return explain.run(words, os.environ)
             case "uninstall":
-                return _uninstall(words)
+                from sidecar.commands import uninstall
+
+                return uninstall.run(words, os.environ)
             case "simulate":
                 return _simulate(words)
             case "version":
                 return _version()
             case "":
-                return _run([verb, *words])  # as an empty value in a template makes it
+                return _run([verb, *words])  # an empty value in a template becomes an empty word
             case _ if any(word.startswith("-") for word in words):
-                return _run_all_the_same(verb, words)
+                return _run_despite(verb, words)
             case _:
                 raise UsageError([_unknown(verb)])
     except UsageError as error:
@@ -79,8 +84,8 @@ def _run(words: Sequence[str]) -> int:
             return _version()
 
 
-def _run_all_the_same(verb: str, words: Sequence[str]) -> int:
-    """Upstream ignores a word too many. It is named if nothing comes of the rest: perhaps a command was meant."""
+def _run_despite(verb: str, words: Sequence[str]) -> int:
+    """Upstream ignores words that are no flags. If the flags cannot work either, the word is named: perhaps a command was meant."""
     try:
         return _run([verb, *words])
     except (UsageError, Refused):
@@ -93,19 +98,11 @@ def _unknown(verb: str) -> str:
     return f"unknown command {verb!r}; " + (f"did you mean {meant}?" if meant else f"known are {', '.join(COMMANDS)}")
 
 
-def _explain(words: list[str]) -> int:
-    from sidecar.explain import run
-
-    return run(words, os.environ)
-
-
-def _uninstall(words: list[str]) -> int:
-    from sidecar.uninstall import run
-
-    return run(words, os.environ)
-
-
 def _simulate(words: list[str]) -> int:
+    from importlib.util import find_spec
+
+    if find_spec("sidecar.simulation") is None:
+        return _say(f"{PROGRAM} simulate: the container image has no simulation; install the Python package, or use a clone", 1)
     if words[:1] != ["race"]:
         return _say(f"usage: {PROGRAM} simulate race [flags]; `{PROGRAM} simulate race --help` shows them", 2)
     from sidecar.simulation.swarm import race

@@ -1,21 +1,21 @@
-"""The root of the exception tree. Each door and room keeps its own branch; this is the whole tree:
+"""The root of all expected failures. Each room defines its own; this is the whole tree:
 
     SidecarError
-    ├── config.UsageError          an unknown flag or a malformed value                     → exit 2
-    ├── config.Refused             a configuration that cannot work, all faults at once     → exit 1
-    ├── errors.Fatal               found out later: the process must end, with this text    → exit 1
+    ├── config.errors.UsageError   an unknown flag or a malformed value                     → exit 2
+    ├── config.errors.Refused      a configuration that cannot work, all faults at once     → exit 1
+    ├── errors.Fatal               found later: the process must end with this text         → exit 1
     ├── csi.outcome.DriverError    the driver's answer to one call was not OK: code and message
     └── kube.errors.ApiError       the API server's answer to one request was not 2xx, or there was none
         ├── NotFound  Conflict  AlreadyExists  Gone  Invalid  Forbidden  Unauthorized  BadRequest
         └── TooManyRequests(retry_after)  Withdrawn  Unavailable (VersionTooLarge  BadEvent)
 
-Only what somebody catches by name gets a class. Bugs are not in this tree: they are ordinary exceptions, which the loop
-logs with their traceback.
+A failure has a class of its own only if some code catches it by name. Bugs are ordinary exceptions outside this tree; the loop logs them
+with their traceback.
 """
 
 
 class SidecarError(Exception):
-    """Something went wrong that the program foresaw; its text says what happened, to which object, and what to do."""
+    """An expected failure. Its text says what happened, to which object, and what to do."""
 
 
 class Fatal(SidecarError):

@@ -1,7 +1,4 @@
-"""One life of the process: what happens from the first log line to the exit code, and on SIGTERM.
-
-Signals, start-up order and shutdown belong here; what the program does in between is `wiring`'s.
-"""
+"""Runs the program from the first log line to the exit code: start-up order, signals, shutdown. What it does in between is in `wiring`."""
 
 import asyncio
 import gc
@@ -14,29 +11,30 @@ from dataclasses import replace
 from typing import Final
 
 import sidecar
-from sidecar.config import Config
+from sidecar.config.config import Config
 from sidecar.csi import link
+from sidecar.doors import Instruments, Opened, fitted, health_of_link, open_doors
 from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.wiring import Instruments, Opened, Sidecar, fitted, health_of_link, open_doors
+from sidecar.wiring import Sidecar, assemble
 
 log = logging.getLogger(__name__)
 
 _HEARTBEAT: Final = 1.0
-# Later than this the event loop is not turning, and only a restart can help.
+# Without a heartbeat for so long the event loop is stuck; liveness fails, since only a restart can help.
 _STALE_HEARTBEAT: Final = 30.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
-    """The whole life. Returns the exit code."""
+    """Returns the exit code."""
     return asyncio.run(_Life(config).run(warnings))
 
 
-def hear_no_more() -> None:
-    """All is done, and a signal that comes now has nothing to end: it must not find the event loop half closed."""
+def ignore_signals() -> None:
+    """At the very end: a signal that comes now has nothing to stop, and must not hit a half closed event loop."""
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.remove_signal_handler(number)
@@ -61,7 +59,7 @@ class _Life:
                 await self._live(doors)
         except* Fatal as group:
             fatal = _first(group)
-        hear_no_more()
+        ignore_signals()
         if fatal is not None:
             return _last_words(fatal)
         log.info("Stopped")
@@ -80,7 +78,7 @@ class _Life:
             logging.shutdown()
             os._exit(1)
         fields = {"signal": number.name, "limit": self._config.shutdown_timeout}
-        log.info("Stopping: no new work is taken, calls in flight may end; a second signal ends them", extra={"fields": fields})
+        log.info("Stopping: no new work is taken, calls in flight are waited for; a second signal stops at once", extra={"fields": fields})
         self._stop.set()
 
     def _introduce(self, warnings: tuple[str, ...]) -> None:
@@ -120,7 +118,7 @@ class _Life:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def _live(self, doors: Opened) -> None:
-        """Until asked to stop, or until something that cannot be lived without gives up."""
+        """Until asked to stop, or until something that the program cannot do without gives up."""
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._beat(), name="heartbeat"),
@@ -130,7 +128,7 @@ class _Life:
             await self._stop.wait()
             self._work_scope.report(Degraded("stopping"))
             if self._sidecar is not None and not await self._sidecar.drain(self._config.shutdown_timeout):
-                log.warning("Calls were still in flight at the end of --shutdown-timeout")
+                log.warning("Stopping although calls are still in flight: --shutdown-timeout is over")
             for task in tasks:
                 task.cancel()
 
@@ -144,8 +142,8 @@ class _Life:
         fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
         log.info("Driver is ready", extra={"fields": fields})
         doors = replace(doors, config=await fitted(doors.config, doors.kube))
-        self._sidecar = doors.join()
-        # What was imported and built by now lives as long as the process; the collector need not walk it ever again.
+        self._sidecar = assemble(doors)
+        # What exists by now lives as long as the process, so the garbage collector need not look at it again.
         gc.freeze()
         self._work_scope.report(OK())
         await self._sidecar.run()
@@ -160,7 +158,7 @@ class _Life:
 
 
 def _first(group: BaseExceptionGroup[Fatal]) -> Fatal:
-    """The one that ended the others; a group may hold groups."""
+    """The one that ended the others. Groups may be nested."""
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 

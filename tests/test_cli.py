@@ -1,6 +1,7 @@
 """Words in, exit codes out."""
 
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,12 @@ def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureF
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "--node-deployment-base-delay" in out and "explain pvc NS/NAME" in out
+
+
+def test_without_the_simulation_it_says_where_there_is_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "sidecar.simulation", None)  # as in the container image
+    assert main(["simulate", "race", "--help"]) == 1
+    assert "the container image has no simulation; install the Python package, or use a clone" in capsys.readouterr().err
 
 
 def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str]) -> None:

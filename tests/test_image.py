@@ -5,31 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import from_hack
+from hack.images import base, buildah, cache, driver, oci, parts, pip_settings, report, sbom
+from hack.lib.failure import Failure
+from tests.harness.spdx import assert_is_spdx
 
 ROOT = Path(__file__).resolve().parents[1]
-oci: ModuleType = from_hack("images.oci")
-cache: ModuleType = from_hack("images.cache")
-base: ModuleType = from_hack("images.base")
-buildah: ModuleType = from_hack("images.buildah")
-debian: ModuleType = from_hack("images.debian")
-failure: ModuleType = from_hack("images.failure")
-parts: ModuleType = from_hack("images.parts")
-pip_settings: ModuleType = from_hack("images.pip_settings")
-report: ModuleType = from_hack("images.report")
-sbom: ModuleType = from_hack("images.sbom")
 
 
 @pytest.fixture
@@ -109,7 +99,7 @@ def found(files: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
 def test_a_layer_keeps_modes_and_links_and_forgets_owners_and_times(furnished: Path, tmp_path: Path) -> None:
     out = tmp_path / "image.tar"
     oci.write_archive(out, name="tool", root=furnished)
-    with oci.opened(out) as image, tarfile.open(fileobj=image.layer) as layer:
+    with oci.opened(out) as image, tarfile.open(fileobj=image.layers[0]) as layer:
         members = {member.name: member for member in layer}
     assert sorted(members) == ["bin", "bin/sh", "bin/tool", "bin/twin", "etc", "etc/secret", "tmp"]
     assert members["bin/sh"].issym() and members["bin/sh"].linkname == "tool"
@@ -137,7 +127,7 @@ def test_a_socket_in_the_folder_is_left_out(furnished: Path, tmp_path: Path, mon
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
         oci.write_archive(tmp_path / "image.tar", name="tool", root=furnished)
-    with oci.opened(tmp_path / "image.tar") as image, tarfile.open(fileobj=image.layer) as layer:
+    with oci.opened(tmp_path / "image.tar") as image, tarfile.open(fileobj=image.layers[0]) as layer:
         assert "s" not in layer.getnames() and "bin/tool" in layer.getnames()
 
 
@@ -147,12 +137,21 @@ def test_no_half_made_archive_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_derived_image_has_the_same_layer_and_another_start(furnished: Path, tmp_path: Path) -> None:
+def test_a_derived_image_has_the_same_layer_and_one_more_and_another_start(furnished: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     oci.write_archive(first, name="tool:dev", root=furnished, entrypoint=["/bin/tool"], command=["-x"], env={"A": "b"})
-    oci.derive_archive(second, first, name="other:dev", entrypoint=["/bin/sh"], labels={"for": "tests"})
+    added = tmp_path / "added"
+    (added / "bin").mkdir(parents=True)
+    (added / "bin/more").write_text("more")
+    oci.derive_archive(second, first, name="other:dev", entrypoint=["/bin/sh"], added=added, labels={"for": "tests"})
+    assert [name for name in oci.names_in(second) if name not in oci.names_in(first)] == ["bin/more"]
     with oci.opened(first) as one, oci.opened(second) as two:
-        assert two.config["rootfs"] == one.config["rootfs"]
+        assert two.config["rootfs"]["diff_ids"][:-1] == one.config["rootfs"]["diff_ids"]
+        contents = [layer.read() for layer in two.layers]
+        assert [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in contents] == two.config["rootfs"]["diff_ids"]
+        assert contents[:-1] == [layer.read() for layer in one.layers]
+        oci.extract(two, tmp_path / "whole")
+        assert (tmp_path / "whole/bin/more").read_text() == "more" and (tmp_path / "whole/bin/sh").readlink() == Path("tool")
         assert two.config["config"] == {"Entrypoint": ["/bin/sh"], "Env": ["A=b"], "Labels": {"for": "tests"}, "WorkingDir": "/"}
         assert two.names["io.containerd.image.name"] == "docker.io/library/other:dev"
         assert one.id != two.id
@@ -172,6 +171,24 @@ def test_an_engine_is_sent_what_the_dockerfile_copies() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = buildah.copied_from_context((ROOT / "Dockerfile").read_text())
     assert copied and {name.strip("./") for name in copied} <= allowed
+
+
+def test_what_nodes_run_is_built_without_the_simulation(context: Path) -> None:
+    left_out = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith(("!", "#"))]
+    assert left_out == ["*", "hack/*", "sidecar/simulation", "**/__pycache__"]
+    assert driver.SIMULATION == ROOT / "sidecar/simulation" and (ROOT / "sidecar/simulation/driver/serve.py").is_file()
+    copied = {path.name for path in (context / "sidecar").iterdir()}
+    assert {path.relative_to(ROOT / "sidecar").parts[0] for path in (ROOT / "sidecar").rglob("*.py")} - copied == {"simulation"}
+
+
+def test_the_simulation_is_added_where_the_package_is(tmp_path: Path) -> None:
+    package = driver.package_in(["etc/passwd", "opt/x/lib/python3.11/site-packages/sidecar/__init__.py", "opt/x/lib/sidecar/__init__.py"])
+    assert package == Path("opt/x/lib/python3.11/site-packages/sidecar")
+    driver.add_simulation(tmp_path, package)
+    assert (tmp_path / package / "simulation/driver/serve.py").is_file()
+    assert not list(tmp_path.rglob("__pycache__"))
+    with pytest.raises(Failure, match="0 times"):
+        driver.package_in(["etc/passwd"])
 
 
 @pytest.fixture
@@ -309,7 +326,7 @@ def test_a_machine_without_debians_tools_is_told_what_else_would_do(tmp_path: Pa
 
 def test_root_is_asked_for_where_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(failure.Failure, match="needs root"), buildah.opened(tmp_path):
+    with pytest.raises(Failure, match="needs root"), buildah.opened(tmp_path):
         pass
 
 
@@ -352,25 +369,3 @@ def test_an_sbom_names_what_packages_say_of_themselves(tmp_path: Path) -> None:
     assert named["libstdc++6"]["supplier"] == "Organization: Some One (one@example.org)"
     assert (named["other"]["licenseDeclared"], named["Some_Thing"]["licenseDeclared"]) == ("MIT", "NOASSERTION")
     assert named["Some_Thing"]["licenseComments"] == "The package's own words: Own words"
-
-
-def assert_is_spdx(document: dict[str, Any]) -> None:
-    """What SPDX 2.3 demands of a document without file information."""
-    assert (document["spdxVersion"], document["dataLicense"], document["SPDXID"]) == ("SPDX-2.3", "CC0-1.0", "SPDXRef-DOCUMENT")
-    assert document["name"] and re.fullmatch(r"https://[^#\s]+", document["documentNamespace"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", document["creationInfo"]["created"])
-    assert all(re.match(r"(Tool|Person|Organization): \S", creator) for creator in document["creationInfo"]["creators"])
-    ids = [package["SPDXID"] for package in document["packages"]]
-    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", name) for name in ids)
-    for package in document["packages"]:
-        assert package["name"] and package["versionInfo"] and package["downloadLocation"] and package["filesAnalyzed"] is False
-        assert package["licenseConcluded"] and package["licenseDeclared"] and package["copyrightText"]
-        assert re.match(r"NOASSERTION$|(Person|Organization): \S", package.get("supplier", "NOASSERTION"))
-        for reference in package.get("externalRefs", []):
-            assert (reference["referenceCategory"], reference["referenceType"]) == ("PACKAGE-MANAGER", "purl")
-            assert re.fullmatch(r"pkg:(deb/[a-z]+|pypi)/[^\s/@]+@[^\s/@?]+(\?\S+)?", reference["referenceLocator"])
-        for checksum in package.get("checksums", []):
-            assert checksum["algorithm"] == "SHA256" and re.fullmatch(r"[0-9a-f]{64}", checksum["checksumValue"])
-    related = [(one["spdxElementId"], one["relationshipType"], one["relatedSpdxElement"]) for one in document["relationships"]]
-    assert related[0] == ("SPDXRef-DOCUMENT", "DESCRIBES", ids[0])
-    assert related[1:] == [(ids[0], "CONTAINS", name) for name in ids[1:]]

@@ -7,27 +7,21 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 import sidecar
-from tests.e2e.conftest import from_hack
-from tests.test_image import assert_is_spdx
+from hack.images import oci, parts, report, sbom
+from tests.harness.spdx import assert_is_spdx
 
 pytestmark = [pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[1]
-oci: ModuleType = from_hack("images.oci")
-parts: ModuleType = from_hack("images.parts")
-report: ModuleType = from_hack("images.report")
-sbom: ModuleType = from_hack("images.sbom")
 
 VENV = "opt/csi-node-sidecar"
 PROGRAM = f"/{VENV}/bin/csi-node-sidecar"
@@ -38,7 +32,7 @@ AS_NOBODY = (
     'mount --bind "$0" "$0" && mount --rbind /dev "$0/dev" && mount -o remount,bind,ro "$0" && exec chroot --userspec=65534:65534 "$0" "$@"'
 )
 LOADED = """
-import sys, sidecar.process, sidecar.explain, sidecar.kube.kubeconfig
+import sys, sidecar.process, sidecar.commands.explain, sidecar.kube.kubeconfig
 for name, module in sys.modules.items():
     spec = getattr(module, "__spec__", None)
     if spec and spec.has_location and spec.origin.endswith(".py"):
@@ -93,8 +87,8 @@ def machine() -> None:
 
 
 def unpacked(archive: Path, root: Path) -> Image:
-    with oci.opened(archive) as image, tarfile.open(fileobj=image.layer) as layer:
-        layer.extractall(root, filter="fully_trusted")
+    with oci.opened(archive) as image:
+        oci.extract(image, root)
         root.chmod(0o755)
         return Image(archive, root, image.config["config"], image.config["rootfs"]["diff_ids"])
 
@@ -165,7 +159,7 @@ def test_an_sbom_lists_what_was_pinned_and_the_packages_of_the_base(image: Image
     pins = dict(line.split("==") for line in (ROOT / "hack/constraints.txt").read_text().splitlines() if "==" in line)
     wheels = {simple(one.name): one.version for one in found if one.purl.startswith("pkg:pypi/")}
     assert wheels.pop("csi-node-sidecar") == sidecar.__version__
-    assert {"grpcio", "protobuf", "kubernetes", "prometheus-client", "aiohttp"} <= set(wheels)
+    assert {"grpcio", "protobuf", "kubernetes", "pyyaml", "prometheus-client"} <= set(wheels)
     pinned = {simple(name): version for name, version in pins.items()}
     assert {name: version for name, version in wheels.items() if pinned.get(name) != version} == {}
     assert {"libc6", "libssl3", "libstdc++6", "ca-certificates"} <= {one.name for one in found if one.purl.startswith("pkg:deb/debian/")}
@@ -181,11 +175,17 @@ def test_authorities_are_known(image: Image) -> None:
     assert int(image.run(PYTHON, "-c", script)) == bundle.count("BEGIN CERTIFICATE") > 100
 
 
-def test_the_drivers_image_is_the_same_files_started_otherwise(image: Image, tmp_path: Path) -> None:
-    with oci.opened(parts.driver()) as other:
-        assert other.config["rootfs"]["diff_ids"] == image.layers
-        entrypoint = other.config["config"]["Entrypoint"]
-    assert "--kubelet-registration-dir" in image.run(*entrypoint, "--help")
+def test_the_simulation_is_not_in_it_and_the_program_says_so(image: Image) -> None:
+    (package,) = (image.root / VENV).glob("lib/python3*/site-packages/sidecar")
+    assert not (package / "simulation").exists()
+    said = image.run(PYTHON, "-c", "import sys; from sidecar import cli; sys.stderr = sys.stdout; print(cli.main(['simulate', 'race']))")
+    assert "the container image has no simulation" in said and said.endswith("\n1\n")
+
+
+def test_the_drivers_image_is_the_same_files_and_the_simulation_started_otherwise(image: Image, tmp_path: Path) -> None:
+    other = unpacked(parts.driver(), tmp_path)
+    assert other.layers[:-1] == image.layers
+    assert "--kubelet-registration-dir" in other.run(*other.settings["Entrypoint"], "--help")
 
 
 def test_a_report_tells_sizes_starts_and_where_the_sbom_is(image: Image, tmp_path: Path) -> None:

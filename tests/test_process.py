@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import Config, Parsed, parse
+from sidecar.config.config import Config
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments, fitted, open_doors
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
-from sidecar.wiring import Instruments, fitted, open_doors
-from tests.csi.driver_in_loop import FakeDriver, run
-from tests.doors import ScriptedKube
+from tests.harness.doors import ScriptedKube
+from tests.harness.driver.in_loop import FakeDriver, run
 
 LAST_MOMENTS = """
 import asyncio, os, signal
-from sidecar.process import hear_no_more
+from sidecar.process import ignore_signals
 
 async def main():
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, print, "heard")
-    hear_no_more()
+    ignore_signals()
     os.kill(os.getpid(), signal.SIGTERM)
 
 asyncio.run(main())

@@ -1,89 +1,24 @@
 """Which objects are kept, and which change wakes which key. What the rooms then do is theirs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from sidecar.config import Parsed, parse
 from sidecar.csi import link
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME
+from sidecar.doors import Instruments, health_of_link
 from sidecar.engine.health import OK, Degraded, Stopped
 from sidecar.kube import reflector
-from sidecar.kube.api import Change, Page, Resource, WatchEvent
-from sidecar.kube.recorder import EventRecorder
+from sidecar.kube.api import Change
 from sidecar.model.names import CLONE_FINALIZER
-from sidecar.ownership import tales
+from sidecar.ownership import user_notice
 from sidecar.simulation.clock import run_virtual
-from sidecar.wiring import Doors, Instruments, Sidecar, health_of_link, health_of_reflector
-from tests import samples
-from tests.doors import ScriptedDriver, ScriptedKube
-
-Json = dict[str, Any]
-
-
-class ListedKube(ScriptedKube):
-    """Lists what it was given, and then watches in silence, or tells what is put into `news`."""
-
-    def __init__(self, **listed: list[Json]) -> None:
-        super().__init__()
-        self.listed = listed
-        self.lists: list[tuple[str, str, str]] = []
-        self.news: dict[str, asyncio.Queue[WatchEvent]] = {}
-
-    async def list_page(self, resource: Resource, *, namespace: str = "", label_selector: str = "", **_: Any) -> Page:
-        self.lists.append((resource.plural, namespace, label_selector))
-        return Page(self.listed.get(resource.plural, []), "1", "")
-
-    async def watch(self, resource: Resource, **_: Any) -> AsyncIterator[WatchEvent]:
-        news = self.news.setdefault(resource.plural, asyncio.Queue())
-        while True:
-            yield await news.get()
-
-    def tell(self, plural: str, type_: str, obj: Json) -> None:
-        self.news.setdefault(plural, asyncio.Queue()).put_nowait(WatchEvent(type_, obj))
-
-
-def sidecar_on(
-    kube: ListedKube,
-    *args: str,
-    driver: ScriptedDriver | None = None,
-    environ: dict[str, str] | None = None,
-    instruments: Instruments | None = None,
-) -> Sidecar:
-    parsed = parse(["--node-deployment", *args], {"NODE_NAME": samples.NODE, **(environ or {})})
-    assert isinstance(parsed, Parsed)
-    doors = Doors(kube, kube, driver or ScriptedDriver())  # type: ignore[arg-type]
-    recorder = EventRecorder(kube, component="test")  # type: ignore[arg-type]
-    return Sidecar(parsed.config, doors, instruments or Instruments(), recorder=recorder)
-
-
-def running(
-    sidecar: Callable[[], Sidecar],
-    then: Callable[[Sidecar], Any],
-    *,
-    play: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run,
-    limit: float = 10.0,
-) -> Any:
-    """Runs it until `then` is done."""
-
-    async def life() -> Any:
-        program = sidecar()
-        task = asyncio.create_task(program.run())
-        try:
-            async with asyncio.timeout(limit):
-                return await then(program)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    return play(life())
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
+from sidecar.watching import health_of_reflector
+from sidecar.wiring import Sidecar
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver
+from tests.harness.sidecar import Json, ListedKube, running, sidecar_on, until
 
 
 def affinity(node: str) -> Json:
@@ -123,10 +58,10 @@ def test_N_a_claim_that_another_node_won_is_seen_as_lost_and_then_dropped() -> N
     kube = ListedKube(persistentvolumeclaims=[samples.claim_json()], storageclasses=[samples.class_json(volumeBindingMode="Immediate")])
 
     async def then(program: Sidecar) -> None:
-        await until(lambda: program.provisioner.concerns("testid"))
+        await until(lambda: program.provisioning.room.concerns("testid"))
         lost = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"})
         kube.tell("persistentvolumeclaims", "MODIFIED", lost)
-        await until(lambda: not program.provisioner.concerns("testid"))
+        await until(lambda: not program.provisioning.room.concerns("testid"))
         kube.tell("persistentvolumeclaims", "MODIFIED", {**lost, "spec": {**lost["spec"], "volumeName": "pv"}})
         await until(lambda: len(program.caches.claims) == 0)
 
@@ -138,7 +73,7 @@ def test_a_class_that_comes_back_wakes_its_claims() -> None:
     driver = ScriptedDriver()
 
     async def then(program: Sidecar) -> None:
-        await until(lambda: program.claims.attempts.count("testid") == 1)
+        await until(lambda: program.provisioning.claims.attempts.count("testid") == 1)
         assert driver.count("create") == 0
         kube.tell("storageclasses", "ADDED", samples.class_json(metadata={"name": "fake-class", "resourceVersion": "9"}))
         await until(lambda: driver.count("create") == 1)
@@ -156,7 +91,7 @@ def test_a_claim_that_comes_before_the_contenders_are_known_does_not_wait_for_a_
     slow_start = Instruments(rng=lambda: 0.1)  # the list comes after half a second; by chance the claim would wait for 18
 
     async def then(program: Sidecar) -> None:
-        await until(lambda: program.provisioner.blind_races() == ["testid"])
+        await until(lambda: program.provisioning.room.blind_races() == ["testid"])
         assert not kube.wrote("replace")
         await until(lambda: kube.wrote("replace"))
 
@@ -165,7 +100,7 @@ def test_a_claim_that_comes_before_the_contenders_are_known_does_not_wait_for_a_
 
 CLONING = samples.info(controller=(CREATE_DELETE_VOLUME, CLONE_VOLUME))
 FORTY = [samples.NODE, *(f"n{number}" for number in range(39))]
-SILENT = next(uid for uid in map(str, range(99)) if tales.turn(samples.NODE, uid, len(FORTY)) is None)
+SILENT = next(uid for uid in map(str, range(99)) if user_notice.turn(samples.NODE, uid, len(FORTY)) is None)
 """A claim of which others tell that nobody takes it: where that is known, this node is done with it at the first look."""
 
 
@@ -199,7 +134,7 @@ def test_a_clone_that_came_before_its_source_s_volume_is_bid_for_when_that_comes
         await asyncio.sleep(silence)
         assert SILENT in program.caches.claims
         forgotten = placement == "ranked" or silence > 200.0
-        assert (program.claims.snapshot() == [], program.provisioner.concerns(SILENT)) == (forgotten, not forgotten)
+        assert (program.provisioning.claims.snapshot() == [], program.provisioning.room.concerns(SILENT)) == (forgotten, not forgotten)
         assert not kube.wrote("replace")
         kube.tell("persistentvolumes", type_, source_volume())
         async with asyncio.timeout(25.0):  # the longest first delay has 20, and nobody tells before 30
@@ -282,7 +217,7 @@ def test_a_source_whose_volume_no_living_node_has_is_released_in_the_end(volumes
         await asyncio.sleep(1802.0)
         assert len(kube.lists) == 4 and len(kube.wrote("replace")) == 1
         kube.tell("persistentvolumeclaims", "DELETED", leaving_source())
-        await until(lambda: not program.caches.claims.keys() and not program.claims.snapshot())
+        await until(lambda: not program.caches.claims.keys() and not program.provisioning.claims.snapshot())
 
     running(lambda: cloning_on(kube), then, play=run_virtual, limit=10_000.0)
 
@@ -313,7 +248,7 @@ def test_an_attachment_that_goes_wakes_its_volume() -> None:
     driver = ScriptedDriver(samples.info(controller=(CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME)))
 
     async def then(program: Sidecar) -> None:
-        await until(lambda: program.volumes.attempts.count("test-testi") == 1)
+        await until(lambda: program.provisioning.volumes.attempts.count("test-testi") == 1)
         assert driver.count("delete") == 0
         kube.tell("volumeattachments", "DELETED", attachment)
         await until(lambda: driver.count("delete") == 1)

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pod import put_into_a_pod
-from benchmarks.process_cost import cost_of
-from benchmarks.stage import NODE, Stage, a_stage, count, is_synced, say, wait
+from hack.benchmarks.pod import put_into_a_pod
+from hack.benchmarks.process_cost import cost_of
+from hack.benchmarks.stage import NODE, Stage, a_stage, count, is_synced, wait
+from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.programs import GoDriver, Json
+from hack.lib.progress import say
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names
-from tests.e2e.actors import GoDriver, Json
-from tests.e2e.controlplane import REPOSITORY, until
 
 NODE_COUNT, VOLUME_COUNT, ATTACHMENT_COUNT, BUDGET_COUNT, OURS = 500, 2000, 5000, 200, 100
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")

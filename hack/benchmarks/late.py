@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.capacity_ages import seconds_of
-from benchmarks.capacity_load import NAMESPACE
-from benchmarks.process_cost import cost_of
-from benchmarks.stage import (
+from hack.benchmarks.capacity.ages import seconds_of
+from hack.benchmarks.capacity.load import NAMESPACE
+from hack.benchmarks.process_cost import cost_of
+from hack.benchmarks.stage import (
     CLASS,
     FLAGS,
     NODE,
@@ -37,14 +37,14 @@ from benchmarks.stage import (
     is_synced,
     new_class,
     new_file,
-    say,
     wait,
 )
+from hack.lib.control_plane import ControlPlane
+from hack.lib.programs import GoDriver, Json, claim
+from hack.lib.progress import say
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
-from tests.e2e.actors import GoDriver, Json, claim
-from tests.e2e.controlplane import ControlPlane
 
 LIMITERS = ("--kube-api-qps=500", "--kube-api-burst=1000")
 USER = f"system:serviceaccount:default:{SERVICE_ACCOUNT}"

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from hack.lib.programs import Process
 from sidecar.kube.credentials import SERVICE_ACCOUNT
-from tests.e2e.actors import Process
 
 # In namespaces of its own, so that the folder is there for this program alone. $0 is the folder, $1 what belongs in it.
 _AS_IN_A_POD = 'mount -t tmpfs none /var/run && mkdir -p "$0" && cp "$1"/* "$0" && shift && exec "$@"'

@@ -17,8 +17,8 @@ from platform import python_version
 from types import MappingProxyType
 
 import sidecar
-from tests.e2e.actors import GoDriver, Json, OurDriver, Process, Sidecar, storage_class
-from tests.e2e.controlplane import REPOSITORY, ControlPlane, binaries
+from hack.lib.control_plane import REPOSITORY, ControlPlane, binaries
+from hack.lib.programs import GoDriver, Json, OurDriver, Process, Sidecar, storage_class
 
 NODE = "bench-node"
 CLASS = "late"
@@ -50,7 +50,7 @@ class Ground:
     def versions(self) -> dict[str, str]:
         server: Json = self.plane.request("GET", "/version")
         asked = subprocess.run([self.bin_dir / PEER, "--version"], capture_output=True, text=True, check=False)
-        libraries = ("kubernetes", "aiohttp", "grpcio", "protobuf", "prometheus-client")
+        libraries = ("kubernetes", "grpcio", "protobuf", "prometheus-client")
         return {
             OURS: sidecar.__version__,
             PEER: (asked.stdout or asked.stderr).split()[-1],
@@ -149,11 +149,6 @@ def words_of(known: Sequence[str]) -> Callable[[str], list[str]]:
         return word.split(",")
 
     return read
-
-
-def say(message: str) -> None:
-    sys.stderr.write(f"bench: {message}\n")
-    sys.stderr.flush()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""The two bases that the Dockerfile is built on here: Debian's Python with what wheels link to, and the same with venv and a shell.
+"""The two base images for the Dockerfile: Debian's Python with the libraries that wheels link to, and the same with venv and a shell.
 
-The first is what ends up on nodes: no shell, no package manager, no installer. Official Python images do as well (the Dockerfile's
-default); these are made where no registry is at hand. What is in them is told in /var/lib/dpkg/status.d, where scanners look for it.
+The first one ends up on nodes: it has no shell, no package manager and no installer. The official Python images, the Dockerfile's
+default, do as well; these are made where no registry is available. /var/lib/dpkg/status.d lists their packages, for scanners.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from images import cache, debian
-from images.oci import write_archive
+from hack.images import cache
+from hack.images.oci import write_archive
+from hack.lib import debian
+from hack.lib.cache import only_one_at_a_time
+from hack.lib.progress import say
 
 RUN = ("python3", "python-is-python3", "libstdc++6", "ca-certificates", "base-files", "media-types")
 BUILD = (*RUN, "python3-venv", "dash")
-# Needed by maintainer scripts alone, which never run here, or by what is left out for that reason.
+# Needed only by maintainer scripts, which never run here, or by packages that are left out for that reason.
 LEFT_OUT = (
     "debconf",
     "debianutils",
@@ -32,7 +35,7 @@ LEFT_OUT = (
     "perl-base",
     "tar",
 )
-# For people at a terminal, for other compilers and other character sets: Python brings its own tables.
+# For terminals, compilers and other character sets; Python has tables of its own.
 TRIMMED = (
     "usr/games",
     "usr/include",
@@ -65,7 +68,7 @@ def provide(*, renew: bool = False) -> Base:
     content = cache.key(platform.machine(), _release(), *(file.read_bytes() for file in (RECIPE, Path(debian.__file__))))
     folder = where / f"base-{content}"
     if renew or not (folder / "packages").exists():
-        with cache.only_one_at_a_time(where):
+        with only_one_at_a_time(where):
             if renew or not (folder / "packages").exists():
                 with cache.workshop(where) as bench:
                     made = _make(bench)
@@ -81,12 +84,12 @@ def _release() -> str:
 
 
 def _make(bench: Path) -> Path:
-    cache.say("making the base image from Debian packages")
+    say("making the base image from Debian packages")
     made = bench / "made"
     made.mkdir()
     versions = set()
     for name, wanted in (("run", RUN), ("build", BUILD)):
-        packages = debian.fetch(wanted, bench / f"{name}-packages", lists=cache.folder() / "debian-lists", whole=True)
+        packages = debian.fetch(wanted, bench / f"{name}-packages", debian.With.EVERYTHING, instead=cache.WITHOUT_DEBIAN)
         versions |= _furnish(bench / name, packages)
         write_archive(made / f"{name}.tar", name=f"csi-node-sidecar-{name}-base:dev", root=bench / name, env={"PATH": PATH})
     (made / "packages").write_text("".join(f"{version}\n" for version in sorted(versions)))
@@ -94,7 +97,7 @@ def _make(bench: Path) -> Path:
 
 
 def _furnish(root: Path, packages: Sequence[Path]) -> set[str]:
-    """What the packages hold and what their scripts would have made; the names and versions of what went in."""
+    """Unpacks the packages and makes what their scripts would have made. Returns names and versions."""
     chosen = {package: paragraph for package in packages if _name(paragraph := debian.control(package)) not in LEFT_OUT}
     debian.unpack(list(chosen), root)
     _trim(root)

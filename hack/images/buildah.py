@@ -1,6 +1,6 @@
-"""A Dockerfile becomes a folder: by buildah, which needs no daemon; Debian's is unpacked into the cache unless the machine has one.
+"""Builds a Dockerfile into a folder with buildah, which needs no daemon. Without one installed, Debian's is unpacked into the cache.
 
-Only the tool is wrapped here. What is built on what, and what becomes of the folder, is `parts`'.
+Only the tool is wrapped here; which bases are used, and what becomes of the folder, is in `parts`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from images import cache, debian, pip_settings
-from images.failure import Failure
+from hack.images import cache, pip_settings
+from hack.lib import debian
+from hack.lib.failure import Failure
+from hack.lib.progress import say
 
 ALWAYS_LENT = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
-# Whatever is pulled here was made here, a moment ago.
+# Everything that is pulled here was made here a moment ago.
 POLICY = {"default": [{"type": "insecureAcceptAnything"}]}
 
 
@@ -36,7 +38,7 @@ class Built:
 
 
 class Buildah:
-    """One store of images and containers, which is gone with the folder it is in."""
+    """One store of images and containers, which is removed with its folder."""
 
     def __init__(self, program: Path, bench: Path) -> None:
         self._program = program
@@ -44,7 +46,7 @@ class Buildah:
         policy = bench / "policy.json"
         policy.write_text(json.dumps(POLICY))
         self._trust = ("--signature-policy", str(policy))
-        # Neither the machine's settings nor its images: the same Dockerfile must give the same image.
+        # The machine's settings and images are not used: the same Dockerfile must give the same image.
         settings = {"CONTAINERS_CONF": "", "CONTAINERS_STORAGE_CONF": '[storage]\ndriver = "vfs"\n', "CONTAINERS_REGISTRIES_CONF": ""}
         self._environment = dict(os.environ)
         for variable, content in settings.items():
@@ -53,9 +55,9 @@ class Buildah:
             self._environment[variable] = str(file)
 
     def build(self, context: Path, arguments: Mapping[str, Path]) -> Built:
-        """Build the context's Dockerfile, its build arguments being OCI archives to build on."""
+        """Builds the context's Dockerfile. The build arguments are OCI archives to build on."""
         words = [word for name, archive in arguments.items() for word in ("--build-arg", f"{name}=oci-archive:{archive}")]
-        # Processes are only kept apart by chroot: what runs is our own Dockerfile, and it needs the machine's network for its packages.
+        # chroot is isolation enough for our own Dockerfile, and it needs the machine's network for its packages.
         words += ["--isolation", "chroot", "--network", "host", *self._trust]
         words += ["--file", str(context / "Dockerfile"), "--tag", "built"]
         with pip_settings.as_mounts(self._bench) as mounts:
@@ -83,7 +85,7 @@ class Buildah:
 
 
 def take_back(root: Path, lent: Sequence[str]) -> None:
-    """What was lent to a RUN of the last stage was mounted on empty files, made for that and left behind."""
+    """Removes the empty files on which a RUN of the last stage had its mounts."""
     for name in lent:
         file = root / name.lstrip("/")
         if file.is_file() and not file.is_symlink() and not file.stat().st_size:
@@ -110,7 +112,7 @@ def opened(bench: Path) -> Iterator[Buildah]:
 
 
 def program() -> Path:
-    """The machine's buildah, or one unpacked in the cache. The lock is held by who builds."""
+    """The machine's buildah, or one unpacked in the cache. The caller holds the lock."""
     installed = shutil.which("buildah")
     if installed:
         return Path(installed)
@@ -118,9 +120,9 @@ def program() -> Path:
     release = Path("/etc/os-release").read_text()
     folder = where / f"buildah-{cache.key(release)}"
     if not folder.exists():
-        cache.say("unpacking buildah")
+        say("unpacking buildah")
         fresh = where / ".building-buildah"
-        packages = debian.fetch(["buildah", "patchelf"], fresh / "packages", lists=where / "debian-lists", whole=False)
+        packages = debian.fetch(["buildah", "patchelf"], fresh / "packages", debian.With.WHAT_IS_MISSING, instead=cache.WITHOUT_DEBIAN)
         debian.unpack(packages, fresh / "root")
         _let_it_find(fresh / "root", libraries=folder)
         (fresh / "root").rename(folder)
@@ -129,10 +131,10 @@ def program() -> Path:
 
 
 def _let_it_find(root: Path, *, libraries: Path) -> None:
-    """Tell the program where its libraries will be: it starts itself again with an empty environment, and from a copy in memory.
+    """Sets in the program where its libraries are: it starts itself again with an empty environment, and from a copy in memory.
 
-    So neither LD_LIBRARY_PATH nor a path relative to the program would reach them; and libraries need libraries, which only RPATH
-    (not RUNPATH) covers.
+    So neither LD_LIBRARY_PATH nor a path relative to the program would help. Libraries need libraries in turn, which RPATH covers and
+    RUNPATH does not.
     """
     patchelf = shutil.which("patchelf") or root / "usr/bin/patchelf"
     folders = sorted({str(libraries / file.parent.relative_to(root)) for file in root.rglob("*.so.*")})
@@ -145,7 +147,7 @@ def _last_lines(output: str) -> str:
 
 
 def copied_from_context(dockerfile: str) -> Sequence[str]:
-    """What a Dockerfile takes from its context: the sources of COPY, unless they come from another stage."""
+    """The sources of COPY and ADD in a Dockerfile that come from the context and not from another stage."""
     sources: list[str] = []
     for line in re.sub(r"\\\n", " ", dockerfile).splitlines():
         words = line.split()

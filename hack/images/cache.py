@@ -1,26 +1,19 @@
-"""Where things are kept between runs, under which name, and who may write there: one run at a time, and nothing half-made."""
+"""Where images are kept between runs and under which name; nothing half-made is left there."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hack.lib.cache import only_one_at_a_time, root
+
+WITHOUT_DEBIAN = "images are made of Debian packages; elsewhere use a container engine on the Dockerfile"
 KEPT = 4  # archives of one name: a cluster may still be loading the one before
-
-
-def root() -> Path:
-    """By the same rule as hack/control-plane, which stands alone."""
-    own = os.environ.get("CSI_NODE_SIDECAR_CACHE")
-    if own:
-        return Path(own).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "csi-node-sidecar"
 
 
 def folder() -> Path:
@@ -38,7 +31,7 @@ def key(*parts: str | bytes) -> str:
 
 
 def key_of_files(paths: Iterable[Path], *, below: Path) -> str:
-    """Names, contents and whether they may be executed, of these files and of all files in these folders; bytecode does not count."""
+    """A key of names, contents and executable bits of these files and of all files in these folders, without bytecode."""
     digest = hashlib.sha256()
     for file in sorted(found for path in paths for found in files_in(path)):
         kind = f"-> {file.readlink()}" if file.is_symlink() else "x" if os.access(file, os.X_OK) else ""
@@ -60,19 +53,8 @@ def files_in(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def only_one_at_a_time(where: Path) -> Iterator[None]:
-    with (where / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another run that is building in {where}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def workshop(where: Path) -> Iterator[Path]:
-    """A folder for what is only needed while building. What killed runs left is removed first: the lock is ours."""
+    """A folder for a build. What killed runs left behind is removed first; the caller holds the lock."""
     for leftover in where.glob(".building-*"):
         shutil.rmtree(leftover)
     with tempfile.TemporaryDirectory(prefix=".building-", dir=where) as made:
@@ -80,7 +62,7 @@ def workshop(where: Path) -> Iterator[Path]:
 
 
 def archive(name: str, content_key: str, make: Callable[[Path, Path], None]) -> Path:
-    """The archive of this content, made by `make(out, workshop)` unless it is there; older ones of that name go."""
+    """The archive of this content, made by `make(out, workshop)` if it is missing; the oldest of that name are removed."""
     where = folder()
     out = where / f"{name}-{content_key}.tar"
     if not out.exists():
@@ -89,7 +71,7 @@ def archive(name: str, content_key: str, make: Callable[[Path, Path], None]) -> 
                 with workshop(where) as bench:
                     make(out, bench)
                 forget_old(where, name)
-    out.touch()  # what was asked for last goes last
+    out.touch()  # the archive that was used last is removed last
     return out
 
 
@@ -98,8 +80,3 @@ def forget_old(where: Path, name: str) -> None:
     for old in dated[KEPT:]:
         old.unlink()
         old.with_suffix(".spdx.json").unlink(missing_ok=True)
-
-
-def say(message: str) -> None:
-    sys.stderr.write(f"image: {message}\n")
-    sys.stderr.flush()

@@ -7,9 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from images import cache, report
-from images.failure import Failure
-from images.parts import PARTS, renew
+from hack.images import report
+from hack.images.parts import PARTS, renew
+from hack.lib.failure import Failure
+from hack.lib.progress import say
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _copied(archive: Path, name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder.absolute() / f"{name}.tar"
-    cache.say(f"copying to {target}")
+    say(f"copying to {target}")
     shutil.copyfile(archive, target)
     return target
 

@@ -1,4 +1,4 @@
-"""A folder becomes an OCI archive, which container engines load and a kubelet runs: the format, and nothing about what is in the folder."""
+"""Writes a folder as an OCI archive, which container engines load. Knows the format, and nothing about the content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
-# Not compressed: what is loaded on the machine that made it would only be packed in order to be unpacked.
+# Not compressed: these archives are loaded on the machine that made them.
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 FULL_NAME = "io.containerd.image.name"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -40,11 +40,11 @@ def write_archive(
     user: str = "",
     workdir: str = "/",
 ) -> None:
-    """Write the folder `root` as a single-layer image for this machine's architecture; equal input gives equal bytes.
+    """Writes the folder `root` as a single-layer image for this machine's architecture; equal input gives equal bytes.
 
-    The image is called as a kubelet asks for it: `csi-node-sidecar:dev` is stored as `docker.io/library/csi-node-sidecar:dev`, which is
-    what containerd's CRI makes of that reference in a pod, so `ctr -n k8s.io images import` needs no further option. A name with a
-    registry stays as it is; one without a tag gets `latest`.
+    The image gets the name by which a kubelet asks for it: `csi-node-sidecar:dev` is stored as
+    `docker.io/library/csi-node-sidecar:dev`, which is what containerd's CRI makes of that reference in a pod, so
+    `ctr -n k8s.io images import` needs no further option. A name with a registry stays as it is; one without a tag gets `latest`.
 
     Every file belongs to root and dates from 1970, whoever made the folder and when: bytecode in it must not depend on its source's
     time. `out` appears only when it is whole.
@@ -52,15 +52,21 @@ def write_archive(
     settings = _settings(entrypoint=entrypoint, command=command, env=env, labels=labels, user=user, workdir=workdir)
     with tempfile.TemporaryFile(dir=out.parent) as layer:
         write_layer(layer, root)
-        _write(out, full_name(name), layer, settings)
+        _write(out, full_name(name), [layer], settings)
 
 
-def derive_archive(out: Path, source: Path, *, name: str, entrypoint: Sequence[str], labels: Mapping[str, str] = NOTHING) -> None:
-    """The same files under another name, started in another way; an engine that has one of both stores them once."""
-    with opened(source) as image:
+def derive_archive(
+    out: Path, source: Path, *, name: str, entrypoint: Sequence[str], added: Path, labels: Mapping[str, str] = NOTHING
+) -> None:
+    """The layers of `source` and one more with the files below `added`, under another name and started in another way.
+
+    An engine that has one of both stores the common layers once.
+    """
+    with opened(source) as image, tempfile.TemporaryFile(dir=out.parent) as layer:
         settings = {**image.config["config"], "Entrypoint": list(entrypoint), "Labels": dict(sorted(labels.items()))}
         settings.pop("Cmd", None)
-        _write(out, full_name(name), image.layer, {key: value for key, value in settings.items() if value})
+        write_layer(layer, added)
+        _write(out, full_name(name), [*image.layers, layer], {key: value for key, value in settings.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Image:
     id: str
     names: Json
     config: Json
-    layer: IO[bytes]  # a tar that is not compressed
+    layers: Sequence[IO[bytes]]  # tars that are not compressed, the lowest first
 
 
 @contextmanager
@@ -87,8 +93,22 @@ def opened(archive: Path) -> Iterator[Image]:
 
         (one,) = json.load(member("index.json"))["manifests"]
         manifest = json.load(blob(one["digest"]))
-        digest, (layer,) = manifest["config"]["digest"], manifest["layers"]
-        yield Image(digest, one["annotations"], json.load(blob(digest)), blob(layer["digest"]))
+        digest = manifest["config"]["digest"]
+        yield Image(digest, one["annotations"], json.load(blob(digest)), [blob(layer["digest"]) for layer in manifest["layers"]])
+
+
+def extract(image: Image, root: Path) -> None:
+    """All that is in the image, as a container would see it."""
+    for layer in image.layers:
+        layer.seek(0)
+        with tarfile.open(fileobj=layer) as tar:
+            tar.extractall(root, filter="fully_trusted")
+
+
+def names_in(archive: Path) -> list[str]:
+    """Of all files and folders in the image."""
+    with opened(archive) as image:
+        return [name for layer in image.layers for name in tarfile.open(fileobj=layer).getnames()]
 
 
 def _settings(**given: Any) -> Json:
@@ -103,11 +123,11 @@ def _settings(**given: Any) -> Json:
     return {key: value for key, value in settings.items() if value}
 
 
-def _write(out: Path, full: str, layer: IO[bytes], settings: Json) -> None:
-    digest, size = _digest(layer)
-    rootfs = {"type": "layers", "diff_ids": [digest]}  # of the layer as it is, since it is not compressed
+def _write(out: Path, full: str, contents: Sequence[IO[bytes]], settings: Json) -> None:
+    sums = [_digest(content) for content in contents]
+    rootfs = {"type": "layers", "diff_ids": [digest for digest, _ in sums]}  # of the layers as they are, since they are not compressed
     config = _bytes({"architecture": architecture(), "os": "linux", "config": settings, "rootfs": rootfs})
-    layers = [{"mediaType": LAYER, "digest": digest, "size": size}]
+    layers = [{"mediaType": LAYER, "digest": digest, "size": size} for digest, size in sums]
     manifest = _bytes({"schemaVersion": 2, "mediaType": MANIFEST, "config": _descriptor(CONFIG, config), "layers": layers})
     # Engines that do not know containerd's annotation read the tag from the other.
     names = {FULL_NAME: full, "org.opencontainers.image.ref.name": full.rpartition(":")[2]}
@@ -117,11 +137,12 @@ def _write(out: Path, full: str, layer: IO[bytes], settings: Json) -> None:
         _add(tar, "index.json", index)
         _add(tar, _blob(manifest), manifest)
         _add(tar, _blob(config), config)
-        _add_file(tar, f"blobs/sha256/{digest.removeprefix('sha256:')}", layer, size)
+        for content, (digest, size) in zip(contents, sums, strict=True):
+            _add_file(tar, f"blobs/sha256/{digest.removeprefix('sha256:')}", content, size)
 
 
 def full_name(name: str) -> str:
-    """What a container engine makes of a short reference: a registry, a path and a tag, all of them said."""
+    """The full name that a container engine makes of a short reference: registry, path and tag."""
     first, slash, _ = name.partition("/")
     if not slash:
         name = f"library/{name}"
@@ -185,7 +206,7 @@ def _blob(content: bytes) -> str:
 
 
 def _digest(file: IO[bytes]) -> tuple[str, int]:
-    """Of the whole file, whose position is at its beginning afterwards."""
+    """Digest and size of the whole file; afterwards its position is at the start."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     digest = hashlib.sha256()

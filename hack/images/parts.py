@@ -1,4 +1,4 @@
-"""The images there are: what each is made of, how it starts and what it is called."""
+"""The images: what each is made of, how it starts, and its name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from images import base, buildah, cache, debian, oci
-from images.failure import Failure
+from hack.images import base, buildah, cache, oci
+from hack.images import driver as driver_files
+from hack.lib import debian
+from hack.lib.failure import Failure
+from hack.lib.progress import say
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKERFILE = REPOSITORY / "Dockerfile"
-RECIPES = tuple(Path(__file__).with_name(f"{name}.py") for name in ("oci", "base", "buildah", "debian", "pip_settings", "parts"))
+RECIPES = (
+    *(Path(__file__).with_name(f"{name}.py") for name in ("oci", "base", "buildah", "driver", "pip_settings", "parts")),
+    Path(debian.__file__),
+)
 
 SIDECAR = "csi-node-sidecar:dev"
 DRIVER = "csi-node-sidecar-driver:dev"
-VENV_PYTHON = "/opt/csi-node-sidecar/bin/python"
 DRIVER_LABELS = {"org.opencontainers.image.description": "The CSI driver of demo and tests: not a product, nobody's data should live there"}
 
 
@@ -29,12 +34,12 @@ def sidecar() -> Path:
     """From the Dockerfile and what it copies, as they are at this moment."""
     bases = base.provide()
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
-        # A copy, because somebody may be working in the tree: what is built must be what the name says.
+        # A copy, because somebody may be working in the tree, and the name must match what is built.
         context = Path(folder)
         copy_context(context)
 
         def make(out: Path, bench: Path) -> None:
-            cache.say("building from the Dockerfile")
+            say("building from the Dockerfile")
             with buildah.opened(bench) as tool:
                 built = tool.build(context, {"BASE": bases.run, "BUILD_BASE": bases.build})
                 oci.write_archive(
@@ -53,7 +58,7 @@ def sidecar() -> Path:
 
 
 def sidecar_key(bases: base.Base, context: Path) -> str:
-    """Everything that decides what is in the image, except which versions an index serves of what constraints.txt does not name."""
+    """A key of everything that decides what is in the image, except the versions of packages that constraints.txt does not pin."""
     names = ("Dockerfile", *buildah.copied_from_context((context / "Dockerfile").read_text()))
     sources = cache.key_of_files((context / name for name in names), below=context)
     return cache.key(oci.architecture(), bases.packages, sources, *_recipes())
@@ -64,24 +69,31 @@ def copy_context(context: Path) -> None:
         target = context / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if (REPOSITORY / name).is_dir():
-            shutil.copytree(REPOSITORY / name, target, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+            shutil.copytree(REPOSITORY / name, target, ignore=_left_out, symlinks=True)
         else:
             shutil.copy(REPOSITORY / name, target)
 
 
+def _left_out(folder: str, names: list[str]) -> list[str]:
+    """What .dockerignore hides from container engines."""
+    return [name for name in names if name == "__pycache__" or Path(folder, name) == driver_files.SIMULATION]
+
+
 def driver() -> Path:
-    """The sidecar's files, started as the driver: FROM the sidecar's image, with another entry point."""
+    """FROM the sidecar's image: the simulation is added, and it starts as the driver."""
     source = sidecar()
+    simulation = cache.key_of_files([driver_files.SIMULATION], below=REPOSITORY)
 
     def make(out: Path, bench: Path) -> None:
-        entrypoint = [VENV_PYTHON, "-m", "sidecar.simulation.serve_driver"]
-        oci.derive_archive(out, source, name=DRIVER, entrypoint=entrypoint, labels=DRIVER_LABELS)
+        added = bench / "added"
+        driver_files.add_simulation(added, driver_files.package_in(oci.names_in(source)))
+        oci.derive_archive(out, source, name=DRIVER, entrypoint=driver_files.COMMAND, added=added, labels=DRIVER_LABELS)
 
-    return cache.archive("csi-node-sidecar-driver", cache.key(source.name, *_recipes()), make)
+    return cache.archive("csi-node-sidecar-driver", cache.key(source.name, simulation, *_recipes()), make)
 
 
 def peer() -> Path:
-    """The program whose place ours takes, alone: it is linked statically."""
+    """The program that ours replaces, alone: it is linked statically."""
     module = (REPOSITORY / "hack/go/csi-provisioner/go.mod").read_text()
     version = re.search(r"kubernetes-csi/external-provisioner/v\d+ (v\S+)", module)
     if not version:
@@ -100,7 +112,7 @@ def busybox() -> Path:
 
     def make(out: Path, bench: Path) -> None:
         root = bench / "root"
-        packages = debian.fetch([wanted], bench / "packages", lists=cache.folder() / "debian-lists", whole=False)
+        packages = debian.fetch([wanted], bench / "packages", debian.With.WHAT_IS_MISSING, instead=cache.WITHOUT_DEBIAN)
         debian.unpack([file for file in packages if file.name.startswith(wanted)], root)
         shutil.rmtree(root / "usr")
         program = root / "bin/busybox"
@@ -136,7 +148,7 @@ def _recipes() -> list[bytes]:
 
 
 def renew() -> None:
-    """Forget which Debian packages were taken: the next images take those of today."""
+    """Forgets which Debian packages were taken: the next images take today's."""
     base.provide(renew=True)
     for archive in cache.folder().glob("busybox-*.tar"):
         archive.unlink()

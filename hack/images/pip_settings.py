@@ -1,4 +1,4 @@
-"""How pip is set up on this machine, lent to a build for as long as it runs: addresses and passwords must not stay in an image."""
+"""Lends this machine's pip settings to a build while it runs: addresses and passwords must not stay in an image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 # Names of files and folders, which must be there in the build under the same name. What is asked of the network stays as it is.
 PATHS = ("cert", "client-cert", "find-links")
-# These say how pip is to behave here, not where packages come from.
+# These say how pip behaves here, not where packages come from.
 OURS_TO_SAY = ("user", "target", "prefix", "root", "constraint", "require-virtualenv", "cache-dir", "no-cache-dir", "compile", "no-compile")
 
 
@@ -37,7 +37,7 @@ def read() -> dict[str, str]:
 
 
 def merged(listing: str) -> dict[str, str]:
-    """`global.x='1'`, then `install.x='2'`, then `:env:.x='3'`: the most special wins."""
+    """`global.x='1'`, then `install.x='2'`, then `:env:.x='3'`: the most specific wins."""
     weights = {"global": 0, "install": 1, ":env:": 2}
     found: dict[str, tuple[int, str]] = {}
     for line in listing.splitlines():

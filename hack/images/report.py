@@ -1,4 +1,4 @@
-"""What an image costs: its size, what in it takes the room, and how long the program in it needs until it answers."""
+"""What an image costs: its size, what takes the most space, and how long its program needs until it answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import subprocess
-import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -18,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from images import cache, oci, sbom
-from images.failure import Failure
+from hack.images import cache, driver, oci, sbom
+from hack.lib.failure import Failure
 
 MIB = 2**20
 TRIES = 5
@@ -34,9 +33,8 @@ def of(archive: Path, *, sbom_file: Path) -> str:
     """Markdown for people; the SBOM goes to a file, unless nothing in the image says what it is (a single program)."""
     with tempfile.TemporaryDirectory(prefix=".report-", dir=cache.folder()) as folder, oci.opened(archive) as image:
         root = Path(folder)
-        compressed = _compressed(image.layer)
-        with tarfile.open(fileobj=image.layer) as tar:
-            tar.extractall(root, filter="fully_trusted")
+        compressed = sum(_compressed(layer) for layer in image.layers)
+        oci.extract(image, root)
         files = sizes(root)
         lines = [
             f"{archive.name}: {sum(files.values()) / MIB:.1f} MiB in {len(files)} files; {compressed / MIB:.1f} MiB compressed (gzip)",
@@ -51,6 +49,7 @@ def of(archive: Path, *, sbom_file: Path) -> str:
             lines += ["", f"{len(found)} packages, listed in {sbom_file}"]
         settings = image.config["config"]
         if settings.get("Entrypoint", [""])[0].endswith("/csi-node-sidecar"):
+            driver.add_simulation(root, driver.package_in(files))
             lines += ["", *_starts(root, settings["Entrypoint"], dict(pair.split("=", 1) for pair in settings["Env"]))]
         return "\n".join(lines)
 
@@ -87,7 +86,7 @@ def _folder(name: str) -> str:
 
 
 def _compressed(layer: IO[bytes]) -> int:
-    """As a registry would keep it."""
+    """The size as a registry would store it."""
     with tempfile.TemporaryFile() as packed:
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0) as stream:
             shutil.copyfileobj(layer, stream, MIB)
@@ -99,17 +98,13 @@ def _starts(root: Path, entrypoint: Sequence[str], environment: Mapping[str, str
     if os.geteuid() != 0:
         return ["Time to start: not measured, as entering the image needs root."]
     version = min(_seconds_of_version(root, entrypoint, environment) for _ in range(TRIES))
-    with _running(root, [*_driver(entrypoint), "--endpoint", SOCKET, "--node-id", "n1"], environment):
+    with _running(root, [*driver.COMMAND, "--endpoint", SOCKET, "--node-id", "n1"], environment):
         _until((root / SOCKET.lstrip("/")).exists, "the driver's socket")
         healthy, connected = map(min, zip(*(_seconds_to_answer(root, entrypoint, environment) for _ in range(TRIES)), strict=True))
     return [
         f"The shortest of {TRIES} starts: --version {1000 * version:.0f} ms; until /healthz answers {1000 * healthy:.0f} ms; "
         f"until the driver is connected {1000 * connected:.0f} ms (with a driver, without an API server)."
     ]
-
-
-def _driver(entrypoint: Sequence[str]) -> list[str]:
-    return [str(Path(entrypoint[0]).with_name("python")), "-m", "sidecar.simulation.serve_driver"]
 
 
 def _seconds_of_version(root: Path, entrypoint: Sequence[str], environment: Mapping[str, str]) -> float:

@@ -1,4 +1,4 @@
-"""What an image consists of, as SPDX 2.3: read from what Debian packages and Python distributions say of themselves in its own files."""
+"""The components of an image as SPDX 2.3, read from what Debian packages and Python distributions say about themselves in its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from images import debian
+from hack.lib import debian
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ IMAGE_ID = "SPDXRef-Image"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Component:
-    """One package; `purl` is its name among all the world's packages."""
+    """One package; `purl` is its package URL."""
 
     name: str
     version: str

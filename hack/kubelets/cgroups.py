@@ -1,4 +1,4 @@
-"""The cgroups that hold a node's containers, in whichever version this machine has them: made, found again by their name, removed."""
+"""Makes, finds and removes the cgroups of a node's containers, in the version that this machine has."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubelets.errors import ClusterError
-from kubelets.place import ident_in
-from kubelets.progress import until
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.place import ident_in
+from hack.kubelets.waiting import until
 
 TOP = Path("/sys/fs/cgroup")
-# There is such a file at the top only where all controllers share one tree, which is the second version.
+# Only version 2, in which all controllers share one tree, has such a file at the top.
 UNIFIED = TOP / "cgroup.controllers"
-# A kubelet insists on these, and they are handed down one by one.
+# A kubelet needs these, and each has to be enabled at every level.
 HANDED_DOWN = ("cpu", "cpuset", "memory", "pids")
 
 
@@ -22,7 +22,7 @@ def version() -> int:
 
 
 def controllers() -> frozenset[str]:
-    """Those that containers can be limited with: of two versions at once (a hybrid) the first has them."""
+    """The controllers that can limit containers; on a hybrid machine version 1 has them."""
     if version() == 2:
         return frozenset(UNIFIED.read_text().split())
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
@@ -30,7 +30,7 @@ def controllers() -> frozenset[str]:
 
 
 def trees() -> list[Path]:
-    """One in the second version; in the first one for each controller, some under several names."""
+    """The trees: one in version 2; in version 1 one for each controller, some under several names."""
     if version() == 2:
         return [TOP]
     return [folder for folder in TOP.iterdir() if folder.is_dir() and not folder.is_symlink()] if TOP.exists() else []
@@ -54,7 +54,7 @@ def ours() -> Iterator[Path]:
 
 
 def remove(ident: str) -> None:
-    """A cluster's or a node's; a process that has just been killed is in its cgroup for a moment longer."""
+    """Removes the cgroups of a cluster or a node. A killed process stays in its cgroup for a moment, so this is repeated."""
     doomed = [cgroup for cgroup in ours() if cgroup.name == ident or cgroup.name.startswith(f"{ident}.")]
     until(lambda: all(_is_removed(cgroup) for cgroup in doomed), f"the cgroups of {ident} to be empty", seconds=15)
 

@@ -1,4 +1,4 @@
-"""A whole cluster: up, down, and what one does with it in between."""
+"""A whole cluster: starts it, takes it down, and does in between what tests need."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from kubelets import namespaces, needs, programs, remains, servers, settings
-from kubelets.errors import ClusterError
-from kubelets.node import Node
-from kubelets.place import API_ADDRESS, GATEWAY, MOST_NODES, Place, place_of
-from kubelets.progress import say, timed, until
-from kubelets.servers import Servers
+from hack.kubelets import namespaces, needs, programs, remains, servers, settings
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.node import Node
+from hack.kubelets.place import API_ADDRESS, GATEWAY, MOST_NODES, Place, place_of
+from hack.kubelets.servers import Servers
+from hack.kubelets.waiting import until
+from hack.lib.progress import say, timed
 
 Json = dict[str, Any]
 
@@ -26,7 +27,7 @@ LEASH = 'read -r nothing <"/proc/self/fd/$0"; kill -TERM 1'
 
 
 class Cluster:
-    """A running cluster; `up` makes one, `find` takes up one that somebody has made."""
+    """A running cluster; `up` makes one, `find` returns one that was made before."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -37,7 +38,7 @@ class Cluster:
 
     @classmethod
     def up(cls, *, nodes: int = 2, name: str = DEFAULT_NAME, folder: Path | None = None, leashed: bool = False) -> Self:
-        """Returns when all nodes are Ready. A leashed cluster ends with the process that made it, however that ends."""
+        """Returns when all nodes are Ready. A leashed cluster ends with the process that made it, even if that is killed."""
         if not 1 <= nodes <= MOST_NODES:
             raise ClusterError(f"{nodes} nodes: there can be 1 to {MOST_NODES}")
         place = place_of(name, folder)
@@ -50,7 +51,7 @@ class Cluster:
             try:
                 return cls._made(place, nodes=nodes, leashed=leashed)
             except BaseException:
-                # An order to end must not leave half a cluster; what went wrong has been told with the end of the log.
+                # Also on Ctrl-C: half a cluster must not stay. The error has shown the end of the log already.
                 remains.clear(place)
                 raise
 
@@ -63,7 +64,7 @@ class Cluster:
 
     @classmethod
     def clear(cls, *, name: str = DEFAULT_NAME, folder: Path | None = None) -> None:
-        """Down, whether it runs, runs in part, or has only left something behind."""
+        """Takes the cluster down, whether it runs, runs in part, or has only left something behind."""
         place = place_of(name, folder)
         with _locked(place):
             remains.clear(place)
@@ -107,7 +108,7 @@ class Cluster:
             node.start_kubelet()
         self.await_ready()
 
-    # --- what there is --------------------------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> list[Node]:
@@ -122,14 +123,14 @@ class Cluster:
             raise ClusterError(f"there is no node {name}: there are {', '.join(self._nodes)}")
         return self._nodes[name]
 
-    # --- what one does with it ------------------------------------------------------------------------------------
+    # --- actions ------------------------------------------------------------------------------------
 
     def kubectl_command(self, *arguments: str) -> list[str]:
-        cache = f"--cache-dir={self.place.folder / 'kubectl'}"  # by default in the home folder, where it would stay
+        cache = f"--cache-dir={self.place.folder / 'kubectl'}"  # by default in the home folder, where it would remain
         return [str(self.place.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", cache, *arguments]
 
     def kubectl(self, *arguments: str, input: str | None = None, seconds: float = 60.0) -> str:
-        """What it prints; a failure is an error with what it said."""
+        """Returns what it prints; a failure is an error with its text."""
         return namespaces.run(self.kubectl_command(*arguments), input=input, seconds=seconds)
 
     def get(self, *arguments: str) -> Json:
@@ -138,7 +139,7 @@ class Cluster:
         return answer
 
     def load(self, *archives: Path) -> None:
-        """To all nodes."""
+        """Loads the archives on all nodes."""
         self._on_all(lambda node: node.load(*archives))
 
     def apiserver_stop(self) -> None:
@@ -150,7 +151,7 @@ class Cluster:
 
     @contextmanager
     def without_api(self) -> Iterator[None]:
-        """It is away in the block, and back after it, whatever happens there: who comes next needs it."""
+        """The API server is away inside the block. It is started again even after an exception, because later tests need it."""
         try:
             self.apiserver_stop()
             yield
@@ -184,7 +185,7 @@ def _is_ready_since(status: Json, boot_id: str) -> bool:
 
 
 def _furnish(place: Place, nodes: int) -> None:
-    """The folders and files that are there before anything runs."""
+    """Makes the folders and files that must exist before anything runs."""
     snapshotter = needs.snapshotter(place.folder)
     for number in range(1, nodes + 1):
         node = place.node(number)
@@ -201,7 +202,7 @@ def _numbers(place: Place) -> Sequence[int]:
 
 
 def _leash(place: Place, holder: namespaces.Holder) -> int:
-    """Our end of the pipe; the other is held inside."""
+    """Our end of the pipe whose other end is held inside."""
     inner, ours = os.pipe()
     program = namespaces.Program("leash", ["sh", "-c", LEASH, str(inner)], place.folder / "leash.pid", place.logs / "leash.log")
     try:
@@ -213,7 +214,7 @@ def _leash(place: Place, holder: namespaces.Holder) -> int:
 
 @contextmanager
 def _locked(place: Place) -> Iterator[None]:
-    """One at a time takes this cluster up or down."""
+    """Only one process at a time starts this cluster or takes it down."""
     place.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = place.folder.with_name(f".{place.folder.name}.lock")
     file = _lock(lock, place.name)
@@ -225,7 +226,7 @@ def _locked(place: Place) -> Iterator[None]:
 
 
 def _lock(lock: Path, name: str) -> int:
-    """The lock file is removed by whoever holds it: who has waited for it starts anew with the next one."""
+    """The holder removes the lock file, so a process that waited for it starts again with a new one."""
     while True:
         file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""`hack/cluster`: the words of its command line, and what each of them does."""
+"""`hack/cluster`: its subcommands and what each of them does."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubelets.cluster import DEFAULT_NAME, Cluster
-from kubelets.namespaces import ENVIRONMENT
-from kubelets.progress import say
+from hack.kubelets.cluster import DEFAULT_NAME, Cluster
+from hack.kubelets.namespaces import ENVIRONMENT
+from hack.lib.progress import say
 
-# What comes after such a word is for another program, whatever it looks like.
+# What follows such a subcommand is for another program, even if it looks like an option.
 NO_OPTIONS = "\0"
 
 
@@ -24,7 +24,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "--name", default=os.environ.get("CSI_NODE_SIDECAR_CLUSTER", DEFAULT_NAME), help="which cluster (default: %(default)s)"
     )
     root.add_argument("--dir", type=Path, metavar="DIR", help="where everything of it is (default: clusters/NAME in the cache)")
-    # Given before or after the word: what was said before must not be forgotten for want of it after.
+    # These options may stand before or after the subcommand; a value given before must not be lost when it is missing after.
     which = argparse.ArgumentParser(add_help=False)
     which.add_argument("--name", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     which.add_argument("--dir", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -112,7 +112,7 @@ def _found(wanted: argparse.Namespace) -> Cluster:
 
 
 def _become(command: Sequence[str], *, environment: dict[str, str] | None = None) -> int:
-    """Its input, its output and its end are ours."""
+    """Replaces this process by the command."""
     try:
         return subprocess.run(command, check=False, env=environment).returncode
     except KeyboardInterrupt:

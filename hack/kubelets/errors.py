@@ -1,9 +1,11 @@
-"""What can go wrong here, told so that somebody can act upon it."""
+"""The errors of hack/cluster; their texts say what to do."""
 
 from __future__ import annotations
 
+from hack.lib.failure import Failure
 
-class ClusterError(Exception):
+
+class ClusterError(Failure):
     """The cluster cannot be made, or does not do what was asked of it; the message says what to do or where to look."""
 
 

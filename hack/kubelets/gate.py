@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Carries connections into the network this runs in, from a socket that listens in another: a cluster's only door to the machine.
+"""Forwards connections from a socket of the machine into the cluster's network: the only way in from outside.
 
     gate.py DESCRIPTOR ADDRESS PORT
 
-A listening socket stays in the network it was opened in, whoever holds it. A program of its own, with nothing but the standard library.
+A listening socket stays in the network namespace in which it was opened, whichever process holds it. This is a program of its own and
+uses only the standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ async def main(descriptor: int, address: str, port: int) -> None:
     async def accepted(inner: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
         try:
             outer, requests = await asyncio.open_connection(address, port)
-        except OSError:  # the server is away: so is this connection
+        except OSError:  # the server is away, so the connection is closed
             answers.close()
             return
         await asyncio.gather(carry(inner, requests), carry(outer, answers))
@@ -27,7 +28,7 @@ async def main(descriptor: int, address: str, port: int) -> None:
 
 
 async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Until one side ends; the other is told so."""
+    """Copies data until one side ends, then ends the other."""
     try:
         while data := await source.read(1 << 16):
             target.write(data)

@@ -1,7 +1,7 @@
-"""Processes in namespaces of their own: held by one that is found by its name, and entered from outside.
+"""Processes in namespaces of their own. A holder, found by its argument, keeps the namespaces; others enter them from outside.
 
-Nothing is written down about the holders: whoever looks for one goes through the machine's processes, so a lost or stale file cannot
-mislead. What runs inside writes its number down there, and that file ends with the namespaces.
+No file records the holders: they are searched among the machine's processes, so a lost or stale file cannot mislead. A program inside
+writes its process number into a file inside, which ends with the namespaces.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubelets.errors import ClusterError
-from kubelets.progress import say, tail, until
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.waiting import tail, until
+from hack.lib.progress import say
 
 PROC = Path("/proc")
 ALL = ("--mount", "--pid", "--net", "--ipc", "--uts")
@@ -33,7 +34,7 @@ class Holder:
 
     @property
     def root(self) -> Path:
-        """Everything in there as it is seen in there."""
+        """The file system as it is seen inside."""
         return PROC / str(self.pid) / "root"
 
     def inside(self, *command: str, namespaces: Sequence[str] = ALL) -> list[str]:
@@ -65,7 +66,7 @@ def run(command: Sequence[str], *, input: str | None = None, seconds: float = 60
 
 
 def start_holder(command: Sequence[str], ident: str, *, log: Path, within: Holder | None = None) -> Holder:
-    """Run the command, which must end in becoming the holder, as the first process of new namespaces."""
+    """Runs the command as the first process of new namespaces; in the end it must become the holder."""
     new = ["unshare", *ALL, "--fork", "--kill-child", "--mount-proc", "--", *command]
     detached = ["setsid", "--fork", *(within.inside(*new) if within else new)]
     with log.open("ab") as output:
@@ -77,7 +78,7 @@ def start_holder(command: Sequence[str], ident: str, *, log: Path, within: Holde
 
 
 def find_holder(ident: str) -> Holder | None:
-    """The one whose only argument this is, and not those on the way there, who have others beside it."""
+    """The process whose only argument is this ident. Processes that only start it have further arguments."""
     for pid, arguments in all_processes():
         if len(arguments) == 2 and arguments[1] == ident and arguments[0].endswith("/pause"):
             return Holder(pid, ident)
@@ -89,7 +90,7 @@ def processes_named(ident: str) -> list[int]:
 
 
 def all_processes() -> Iterator[tuple[int, list[str]]]:
-    """Every process with its arguments; those without any are the kernel's own, or have ended."""
+    """Every process with its arguments. Those without any belong to the kernel, or have ended."""
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             try:
@@ -109,7 +110,7 @@ def kill_all(pids: Sequence[int]) -> None:
 
 
 def start(holder: Holder, program: Program, *, keep_open: Sequence[int] = ()) -> None:
-    """In the background: it outlives us, and ends with the holder, whose child it becomes."""
+    """Starts a program in the background. It outlives this command, and ends with the holder, whose child it becomes."""
     command = ["setsid", "--fork", "sh", "-c", START, str(program.number), str(program.log), *program.command]
     inside = holder.inside(*command)
     done = subprocess.run(
@@ -130,7 +131,7 @@ def number_of(holder: Holder, program: Program) -> int | None:
 
 
 def stop(holder: Holder, program: Program, *, how: signal.Signals = signal.SIGTERM, patience: float = 15.0) -> None:
-    """Returns when it has ended. What does not heed the order in time is killed, as by any service manager."""
+    """Returns when it has ended. If it ignores SIGTERM for too long it is killed, as by any service manager."""
     _order(holder, program, how)
     try:
         _await_end(holder, program, seconds=patience)

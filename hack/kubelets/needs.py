@@ -1,4 +1,4 @@
-"""What this machine must have, looked at before anything is touched: every lack is named at once, with what to do about it."""
+"""Checks what this machine must have before anything is touched. Everything that is missing is named at once, with what to do about it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from images import cache
-
-from kubelets import cgroups, programs
-from kubelets.errors import MachineLacks
-from kubelets.namespaces import ALL, ENVIRONMENT
+from hack.kubelets import cgroups, programs
+from hack.kubelets.errors import MachineLacks
+from hack.kubelets.namespaces import ALL, ENVIRONMENT
+from hack.lib import cache
 
 # By the package that has them on Debian.
 TOOLS = {
@@ -123,7 +122,7 @@ def _has(tool: str) -> bool:
 
 
 def _tried(script: str, *arguments: str) -> str:
-    """What went wrong with the script in namespaces of its own; nothing if it went well."""
+    """Runs the script in namespaces of its own. Returns what went wrong; empty if nothing did."""
     command = ["unshare", *ALL, "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c", script, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=ENVIRONMENT)

@@ -7,12 +7,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubelets import cgroups, namespaces, remains
-from kubelets.errors import ClusterError
-from kubelets.namespaces import ENVIRONMENT, Holder, Program
-from kubelets.place import GATEWAY, NodePlace, Place
-from kubelets.progress import until
-from kubelets.settings import PROGRAMS, SOCKET
+from hack.kubelets import cgroups, namespaces, remains
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.namespaces import ENVIRONMENT, Holder, Program
+from hack.kubelets.place import GATEWAY, NodePlace, Place
+from hack.kubelets.settings import PROGRAMS, SOCKET
+from hack.kubelets.waiting import until
 
 CONTAINERD = Program(
     "containerd",
@@ -39,13 +39,13 @@ class Node:
 
     @property
     def boot_id(self) -> str:
-        """What the kubelet tells of this boot, in the node's status."""
+        """The boot id that the kubelet writes into the node's status."""
         return (self._holder().root / "run/boot-id").read_text().strip()
 
     # --- power ----------------------------------------------------------------------------------------------------
 
     def power_on(self) -> None:
-        """Everything but the kubelet; returns when containers could be run."""
+        """Starts everything but the kubelet; returns when containers can be run."""
         script = Path(__file__).with_name("hold-node")
         command = [str(script), self.place.ident, self.name, str(self.place.disk), str(self._cluster.programs)]
         outer = self._outer()
@@ -57,7 +57,7 @@ class Node:
         self._await_containerd(holder)
 
     def power_off(self) -> None:
-        """As when the power fails: no process and no mount outlives it, the disk stays as it is."""
+        """Plays a power failure: no process and no mount survives, and the disk stays as it is."""
         remains.end_processes([self.place.ident])
         cgroups.remove(self.place.ident)
         remains.detach_loops(self.place.folder)
@@ -70,7 +70,7 @@ class Node:
         self.start_kubelet()
 
     def _connect(self, outer: Holder, holder: Holder) -> None:
-        """A cable to the cluster's bridge; the numbers of processes are the machine's, so only the network is entered."""
+        """Connects the node to the cluster's bridge. Only the network namespace is entered, because process numbers are the machine's."""
         outer_side = [
             f"link add name {self.name} type veth peer name eth0 netns {holder.pid}",
             f"link set {self.name} master nodes up",
@@ -94,7 +94,7 @@ class Node:
         namespaces.stop(self._holder(), self._kubelet(), how=signal.SIGKILL)
 
     def load(self, *archives: Path) -> None:
-        """OCI archives become images that pods here can name."""
+        """Loads OCI archives as images for pods on this node."""
         command = self._holder().inside(*IMAGES, "import", "-")
         for archive in archives:
             with archive.open("rb") as content:

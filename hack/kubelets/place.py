@@ -1,4 +1,4 @@
-"""Where a cluster's things are: its files, its names, its addresses. Nothing here touches any of them."""
+"""A cluster's files, names and addresses. Nothing here touches them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from images import cache
-
-from kubelets.errors import ClusterError
+from hack.kubelets.errors import ClusterError
+from hack.lib import cache
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Begins the name of everything that is not in the cluster's own folder: processes, cgroups.
+# The prefix of every name outside the cluster's own folder: processes, cgroups.
 FAMILY = "csi-node-sidecar"
 
 # The same in every cluster, as each has a network of its own. The API server's is the first of the service range, which is what pods are
@@ -32,12 +31,12 @@ class Place:
 
     @property
     def ident(self) -> str:
-        """What its processes carry as an argument, so that they are found whatever became of those who started them."""
+        """An argument of all its processes, by which they are found even if the processes that started them are gone."""
         return f"{FAMILY}.{self.name}.{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
 
     @property
     def mark(self) -> Path:
-        """Says that the folder is a cluster's, and may be removed as a whole: it could have been named by mistake."""
+        """A file that marks the folder as a cluster's, which may be removed as a whole: --dir could be a mistake."""
         return self.folder / ".cluster"
 
     @property
@@ -50,7 +49,7 @@ class Place:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's, for programs outside of the cluster's network."""
+        """The administrator's kubeconfig, for programs outside of the cluster's network."""
         return self.folder / "kubeconfig"
 
     @property

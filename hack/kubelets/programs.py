@@ -6,7 +6,6 @@ otherwise from this distribution's packages, which are unpacked and not installe
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -14,17 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from images import cache, oci
-
-from kubelets.errors import ClusterError
-from kubelets.place import REPOSITORY
-from kubelets.progress import say, timed
-from kubelets.servers import PROGRAMS as SERVERS
-from kubelets.settings import PAUSE_IMAGE
+from hack.images import oci
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.place import REPOSITORY
+from hack.kubelets.servers import PROGRAMS as SERVERS
+from hack.kubelets.settings import PAUSE_IMAGE
+from hack.lib import cache, debian
+from hack.lib.cache import only_one_at_a_time
+from hack.lib.progress import timed
 
 RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 NETWORK = ("bridge", "host-local", "loopback")
@@ -33,7 +31,7 @@ PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 
 
 def gather(folder: Path) -> None:
-    """Into a folder of the cluster's own: a cluster that runs must not notice when something is built anew."""
+    """Links or copies all programs into a folder of the cluster's own, so that a running cluster does not notice a new build."""
     built = build_kubernetes()
     wanted = [built / name for name in (*SERVERS, "kubelet", "pause")]
     wanted += installed() or unpacked()
@@ -51,7 +49,7 @@ def build_kubernetes() -> Path:
 
 
 def pause_archive(programs: Path, folder: Path) -> Path:
-    """The image every pod's first container is made of."""
+    """The image of every pod's sandbox container."""
     root, archive = folder / "pause", folder / "pause.tar"
     root.mkdir()
     _link_or_copy(programs / "pause", root / "pause")
@@ -60,7 +58,7 @@ def pause_archive(programs: Path, folder: Path) -> Path:
 
 
 def installed() -> list[Path] | None:
-    """This machine's own, if all are there."""
+    """The machine's own programs, if all are installed."""
     runtime = [shutil.which(name) for name in RUNTIME]
     network = [next((folder / name for folder in PLUGIN_FOLDERS if (folder / name).exists()), None) for name in NETWORK]
     found = [*(Path(path) for path in runtime if path), *(path for path in network if path)]
@@ -70,8 +68,7 @@ def installed() -> list[Path] | None:
 def unpacked() -> list[Path]:
     home = _unpacked_home()
     if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with only_one_at_a_time(home.with_name(f"{home.name}.lock")):
+        with only_one_at_a_time(home.parent):
             if not home.exists():
                 _unpack(home)
     found = {
@@ -89,7 +86,7 @@ def is_unpacked() -> bool:
 
 
 def is_built() -> bool:
-    """Perhaps of other pins, but then Go has most of what it takes."""
+    """Whether Kubernetes has been built here, perhaps from other pins: then Go's cache already has most of it."""
     return any(cache.root().glob("control-plane-*/kubelet"))
 
 
@@ -105,36 +102,11 @@ def _distribution() -> str:
 
 def _unpack(home: Path) -> None:
     with timed(f"fetching {', '.join(PACKAGES)}"), tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
-        fetched, root = Path(scratch, "packages"), Path(scratch, "root")
-        fetched.mkdir()
-        root.mkdir()
-        _fetch(fetched, Path(scratch, "apt"))
-        for package in sorted(fetched.glob("*.deb")):
-            _run(["dpkg", "--extract", str(package), str(root)])
-        (root / "packages").write_text("".join(f"{package.name}\n" for package in sorted(fetched.glob("*.deb"))))
+        root = Path(scratch, "root")
+        packages = debian.fetch(PACKAGES, Path(scratch, "packages"), debian.With.NOTHING, instead=f"install {', '.join(PACKAGES)}")
+        debian.unpack(packages, root)
+        (root / "packages").write_text("".join(f"{package.name}\n" for package in packages))
         root.rename(home)
-
-
-def _fetch(folder: Path, state: Path) -> None:
-    """With the machine's package lists, or with lists of our own if it has none or old ones."""
-    # As another user apt could not write into our folder; its index of packages it would write into the machine's.
-    apt = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
-    try:
-        _run([*apt, "download", *PACKAGES], cwd=folder)
-        return
-    except ClusterError as error:
-        say(f"{error}; trying again with fresh package lists")
-    (state / "lists" / "partial").mkdir(parents=True)
-    own = ["-o", f"Dir::State::Lists={state / 'lists'}", "-o", f"Dir::Cache={state}"]
-    _run([*apt, *own, "update"])
-    _run([*apt, *own, "download", *PACKAGES], cwd=folder)
-
-
-def _run(command: list[str], *, cwd: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
-        raise ClusterError(f"{' '.join(command)} failed (exit {done.returncode}): {' '.join(said)}")
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
@@ -142,11 +114,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         shutil.copy2(source, target)
-
-
-@contextmanager
-def only_one_at_a_time(lock: Path) -> Iterator[None]:
-    """The lock file stays: to remove it would let two hold a lock of that name."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

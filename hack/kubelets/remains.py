@@ -1,6 +1,6 @@
-"""What a cluster would leave behind on the machine, and how each of it goes: processes, cgroups, loop devices, folders.
+"""Removes what a cluster would leave behind on the machine: processes, cgroups, loop devices, folders.
 
-Mounts, networks and addresses are in no list here: they live in namespaces, and end with the processes.
+Mounts, networks and addresses need no removal: they live in namespaces, and end with the processes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kubelets import cgroups
-from kubelets.errors import ClusterError
-from kubelets.namespaces import all_processes, kill_all, run
-from kubelets.place import Place, ident_in
-from kubelets.progress import until
+from hack.kubelets import cgroups
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.namespaces import all_processes, kill_all, run
+from hack.kubelets.place import Place, ident_in
+from hack.kubelets.waiting import until
 
 
 def clear(place: Place) -> None:
-    """Everything of this cluster, however it was left; harmless where there is nothing."""
+    """Removes everything of this cluster, in whatever state it was left. Does nothing where nothing is left."""
     end_processes(idents(place.ident))
     cgroups.remove(place.ident)
     if place.folder.exists():
@@ -28,7 +28,7 @@ def clear(place: Place) -> None:
 
 
 def sweep() -> None:
-    """Cgroups of clusters that nobody will ever take down: their processes have ended, and so did those who started them."""
+    """Removes cgroups of clusters whose processes, and those that started them, have ended: nobody else would."""
     alive = {ident for _, arguments in all_processes() for argument in arguments if (ident := ident_in(argument))}
     for cgroup in cgroups.ours():
         ident = ident_in(cgroup.name)
@@ -37,26 +37,26 @@ def sweep() -> None:
 
 
 def idents(ident: str) -> list[str]:
-    """A cluster's and its nodes', as far as there are processes."""
+    """The idents of a cluster and its nodes, as far as there are processes."""
     found = {argument for _, arguments in all_processes() for argument in arguments}
     return sorted(argument for argument in found if ident_in(argument) == ident)
 
 
 def end_processes(idents: Sequence[str]) -> None:
-    """The first process of a namespace ends last, so that when it is gone, all are."""
+    """Ends the processes of a namespace, the first one last: when it is gone, all are."""
 
     def alive() -> list[int]:
         return [pid for pid, arguments in all_processes() if any(ident in arguments for ident in idents)]
 
     def ended() -> bool:
-        kill_all(alive())  # again and again: one may have been about to start another
+        kill_all(alive())  # repeated, because a process may have been about to start another
         return not alive()
 
     until(ended, f"the end of {', '.join(idents)}", seconds=30)
 
 
 def detach_loops(folder: Path) -> None:
-    """Loop devices are the machine's, and outlive those who asked for them. They are told by the file behind: its path is gone."""
+    """Detaches loop devices, which belong to the machine and outlive their users. They are found by their backing file."""
     loops = _loops()
     if not loops:
         return
@@ -79,7 +79,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def remove_folder(place: Place) -> None:
-    """Only what a cluster has made: of a folder that is somebody's, and of what somebody has mounted in ours, nothing is touched."""
+    """Removes only what a cluster has made. A folder of somebody else, or something mounted in ours, is not touched."""
     mounted = [point for point in mount_points() if Path(point).is_relative_to(place.folder)]
     if mounted:
         raise ClusterError(f"{place.folder} stays, as something is mounted there: umount {' '.join(mounted)}")

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubelets import namespaces, settings
-from kubelets.errors import ClusterError
-from kubelets.namespaces import Holder, Program
-from kubelets.place import API_ADDRESS, SERVICE_RANGE, NodePlace, Place
-from kubelets.progress import until
+from hack.kubelets import namespaces, settings
+from hack.kubelets.errors import ClusterError
+from hack.kubelets.namespaces import Holder, Program
+from hack.kubelets.place import API_ADDRESS, SERVICE_RANGE, NodePlace, Place
+from hack.kubelets.waiting import until
 
 ETCD, API_SERVER, CONTROLLERS, SCHEDULER = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 PROGRAMS = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, "kubectl")
@@ -32,7 +32,7 @@ class Servers:
         self._start(API_SERVER)
 
     def start_the_rest(self) -> None:
-        """Once the API server answers: before that it has no certificate others could trust."""
+        """Starts the other programs, once the API server answers: before that there is no certificate that they could trust."""
         certificate = self._place.certificate.read_bytes()
         (self._place.folder / "inner.kubeconfig").write_text(
             settings.kubeconfig(server=f"https://{API_ADDRESS}", server_name=SERVER_NAME, certificate=certificate, token=self._token(ADMIN))
@@ -41,7 +41,7 @@ class Servers:
         self._start(SCHEDULER)
 
     def await_api(self, *, seconds: float = 60.0) -> None:
-        """Asked from inside, as there may be no door yet."""
+        """Asks from inside, because the door to the machine may not be open yet."""
         until(self._api_answers, "the API server's readiness", seconds=seconds, log=self._log(API_SERVER))
 
     def start_api(self) -> None:
@@ -52,7 +52,7 @@ class Servers:
         namespaces.stop(self._holder, self._program(API_SERVER))
 
     def open_door(self) -> None:
-        """For programs outside of the cluster's network, with a kubeconfig that leads there."""
+        """Opens the way in for programs outside of the cluster's network, and writes a kubeconfig for it."""
         with socket.socket() as door:
             door.bind(("127.0.0.1", 0))
             door.listen(128)
@@ -69,7 +69,7 @@ class Servers:
         self._place.kubeconfig.write_text(config)
 
     def kubeconfig_for(self, node: NodePlace) -> str:
-        """A kubelet may do what the Node authorizer lets it do, no more."""
+        """A kubeconfig for a kubelet, with the rights that the Node authorizer gives it and no others."""
         certificate = self._place.certificate.read_bytes()
         token = self._token(f"system:node:{node.name}")
         return settings.kubeconfig(server=f"https://{API_ADDRESS}", server_name=SERVER_NAME, certificate=certificate, token=token)
@@ -106,7 +106,7 @@ class Servers:
 
 
 def write_secrets(place: Place, nodes: Sequence[NodePlace]) -> None:
-    """Who is who, and what service accounts' tokens are signed with."""
+    """Writes the tokens of users, and the key that signs the tokens of service accounts."""
     users = [f"{secrets.token_hex(16)},{ADMIN},{ADMIN},system:masters"]
     users += [f"{secrets.token_hex(16)},system:node:{node.name},{node.name},system:nodes" for node in nodes]
     tokens, key = place.folder / "tokens.csv", place.folder / "service-account.key"
@@ -122,7 +122,7 @@ def arguments_of(name: str, place: Place) -> list[str]:
     controllers = [
         f"--root-ca-file={place.certificate}",
         f"--flex-volume-plugin-dir={place.folder / 'flexvolume'}",  # it makes this folder, by default below /usr
-        "--node-monitor-grace-period=20s",  # kubelets that are killed on purpose are to be missed soon
+        "--node-monitor-grace-period=20s",  # so that a kubelet that a test kills is noticed soon
     ]
     by_name = {ETCD: _etcd(place), API_SERVER: _api_server(place), CONTROLLERS: [*client, *controllers], SCHEDULER: client}
     return by_name[name]

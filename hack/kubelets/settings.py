@@ -1,4 +1,4 @@
-"""What the programs of a node are told, as texts; the reasons stand beside the values. Nothing here reads or writes anything."""
+"""The configuration files of a node's programs, as texts, with the reason beside each value. Nothing here reads or writes files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kubelets.place import NodePlace
+from hack.kubelets.place import NodePlace
 
 Json = dict[str, Any]
 
@@ -23,14 +23,14 @@ def kubelet(node: NodePlace) -> str:
         "kind": "KubeletConfiguration",
         "address": node.address,
         "healthzBindAddress": "127.0.0.1",
-        # Who is in this network may ask it anything: nobody is but the cluster itself.
+        # Anonymous requests are allowed: only the cluster itself is in this network.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{node.ident}",  # so that what a container leaves behind can be told from others'
         "enforceNodeAllocatable": [],
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
-        # Of the machine there is what there is: a developer's full disk or swap is no reason to turn pods away.
+        # A developer's full disk or swap is no reason to turn pods away.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
         "failCgroupV1": False,
         "failSwapOn": False,
@@ -82,7 +82,7 @@ SystemdCgroup = false
 
 
 def pod_network(node: NodePlace) -> str:
-    """A bridge for the node's pods; what is not theirs goes by way of the node, which routes. No address is ever translated."""
+    """A bridge for the node's pods. Other traffic goes through the node, which routes it; no address is translated."""
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": node.pod_range}]],
@@ -107,7 +107,7 @@ def kubeconfig(*, server: str, server_name: str, certificate: bytes, token: str)
 
 
 def files_of(node: NodePlace, *, snapshotter: str) -> Mapping[str, str]:
-    """What is on a new node's disk, by path."""
+    """The files on a new node's disk, by path."""
     return {
         "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
         "etc/group": "root:x:0:\n",

@@ -1,1 +1,1 @@
-"""Whether both programs do the same: one load of claims, once for each, and every field of what came of it side by side."""
+"""Compares both programs: the same claims for each, and every field of the results side by side."""

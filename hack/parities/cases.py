@@ -1,4 +1,4 @@
-"""What both programs are given: named cases, each for one rule, and generated ones, which mix the rules by a seed."""
+"""The cases for both programs: named ones, each for one rule, and generated ones, which mix the rules by a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from parities.driver import OWN_NODE
+from hack.parities.driver import OWN_NODE
 
 Json = dict[str, Any]
 Words = Mapping[str, str]
@@ -74,7 +74,7 @@ DRIVERS = {setting.name: setting.driver for setting in SETTINGS}
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A VolumeSnapshot and its content, as a snapshot controller would have left them; what is empty it has not written."""
+    """A VolumeSnapshot and its content, as a snapshot controller would have left them; empty fields are not written."""
 
     ready: bool = True
     size: str = "1Gi"
@@ -102,7 +102,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One class and one claim, and what is beside them. `None` as a value takes a field of the usual claim or class away."""
+    """One class, one claim, and the objects beside them. The value `None` removes a field of the usual claim or class."""
 
     name: str
     setting: str = PLAIN
@@ -119,11 +119,11 @@ class Case:
     """Its VolumeAttributesClass, named like the case: fields besides the name."""
     without_class: bool = False
     deleting: bool = False
-    """The claim is being deleted before it is this node's."""
+    """The claim is deleted before it is selected for this node."""
     leaves_early: bool = False
     """The claim is deleted as soon as its first attempt has failed."""
     between: tuple[str, ...] = ()
-    """What somebody does to it after it is bound and before it is deleted; the words are `stage`'s."""
+    """What somebody does to it between binding and deletion; the words are explained in `stage`."""
     silent: bool = False
     """Nothing is expected to happen, so that there is nothing to wait for."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from parities import report
-from parities.cases import SMOKE, Case, all_cases
-from parities.compare import flat, pairs
-from parities.stage import OURS, PEER, Play, play
+from hack.lib.progress import say
+from hack.parities import report
+from hack.parities.cases import SMOKE, Case, all_cases
+from hack.parities.compare import flat, pairs
+from hack.parities.stage import OURS, PEER, Play, play
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +72,3 @@ def _turn(program: str, cases: Sequence[Case], work: Path) -> Play:
 
 def _fields(peer: object, ours: object) -> int:
     return len({path for tree in (peer, ours) for path, _ in flat(tree)})
-
-
-def say(message: str) -> None:
-    sys.stderr.write(f"parity: {message}\n")
-    sys.stderr.flush()

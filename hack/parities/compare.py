@@ -1,6 +1,6 @@
-"""What came of one case, as a tree that two programs can be compared by, and where two such trees differ.
+"""The result of one case as a tree, and the differences between the trees of two programs.
 
-Uids, versions and times are replaced by what they stand for. How often something failing was tried is left out: that is timing.
+Uids, versions and times are replaced by what they stand for. How often a failing call was repeated is left out, as it depends on timing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parities.cases import STRICT, Case, Json
-from parities.stage import Play, Seen, is_of_the_program, source_of
+from hack.parities.cases import STRICT, Case, Json
+from hack.parities.stage import Play, Seen, is_of_the_program, source_of
 
 ABSENT = "(absent)"
 CREATED, CHANGED, DELETED = "after creation", "after a change", "after deletion"
-# Of an object's metadata, what is the server's and no program's.
+# Metadata that the server writes and not a program.
 _SERVERS = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _TIMES = ("deletionTimestamp", "lastPhaseTransitionTime")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -106,7 +106,7 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def apart(peer: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two trees differ. What only one of them has is one difference, however large it is."""
+    """The differences of two trees. A subtree that only one of them has is one difference."""
     if type(peer) is not type(ours) or not isinstance(peer, Mapping | list):
         if peer != ours:
             yield path, peer, ours
@@ -189,7 +189,7 @@ def _concerns(call: Json, play: Play, case: Case) -> bool:
 
 
 def _left(play: Play, case: Case) -> list[str]:
-    """Volumes that were made, and of which no deletion has been answered with success."""
+    """Volumes that were made and whose deletion has never succeeded."""
     made: set[str] = set()
     for call in play.deleted.calls[case.setting]:
         if call["code"] != "OK" or not _concerns(call, play, case):

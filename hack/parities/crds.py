@@ -1,4 +1,4 @@
-"""Types of sources as their own projects define them: the manifests lie in Go modules that the peer is built with."""
+"""The CustomResourceDefinitions of snapshots and ReferenceGrants, from the Go modules that the peer is built with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from tests.e2e.controlplane import REPOSITORY
+from hack.lib import cache
+from hack.lib.control_plane import REPOSITORY
 
 SNAPSHOTTER = "github.com/kubernetes-csi/external-snapshotter/client/v8"
 GATEWAY = "sigs.k8s.io/gateway-api"
@@ -27,14 +28,13 @@ def manifests() -> list[Path]:
 
 
 def reference_grants() -> Path:
-    """Who says which namespace may use what of another one."""
+    """The manifest of ReferenceGrant, which lets one namespace use objects of another."""
     return _module_folder(GATEWAY) / "config" / "crd" / "standard" / "gateway.networking.k8s.io_referencegrants.yaml"
 
 
 def _module_folder(module: str) -> Path:
     tool = _control_plane()
-    cache = Path(os.environ.get("CSI_NODE_SIDECAR_CACHE") or Path.home() / ".cache" / "csi-node-sidecar")
-    command = [str(tool.find_go(cache)), "mod", "download", "-json", module]
+    command = [str(tool.find_go(cache.root())), "mod", "download", "-json", module]
     environment = {**os.environ, **tool.GO_ENVIRONMENT}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PINNED_BY, env=environment, timeout=SECONDS_TO_FETCH)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Where the two programs are meant to differ: each by name, with the reason. Whatever is not in this table is a failure."""
+"""The intended differences between the two programs, by name and with the reason. Any other difference is a failure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parities.compare import ABSENT, Gap, Pair
-from parities.driver import OWN_NODE
+from hack.parities.compare import ABSENT, Gap, Pair
+from hack.parities.driver import OWN_NODE
 
 _REFUSED = "/events/claim Warning ProvisioningFailed"
 _BEGUN = "/events/claim Normal Provisioning"
@@ -102,6 +102,13 @@ def _stores_in_spite_of_an_empty_topology(pair: Pair, gap: Gap) -> bool:
         return False
     leaked = gap.path == "/left in the driver/0" and gap.ours == ABSENT
     return leaked or _is_silence(gap) or _is_of_what_only_ours_make(pair, gap)
+
+
+def _deletes_what_has_more_keys(pair: Pair, gap: Gap) -> bool:
+    if pair.case.parameters.get("answer-topology") != "more-keys":
+        return False
+    deleted = gap.path == "/calls/DeleteVolume" and gap.peer == ABSENT
+    return deleted or (gap.path in ("/left in the driver/0", "/volumes/claim") and gap.ours == ABSENT)
 
 
 def _refuses_an_empty_handle(pair: Pair, gap: Gap) -> bool:
@@ -217,6 +224,11 @@ TABLE: Sequence[Intended] = (
         "volumes whose topology is empty are stored",
         "the peer writes an affinity without terms, which the API server refuses for ever; the volume stays behind in the driver",
         _stores_in_spite_of_an_empty_topology,
+    ),
+    Intended(
+        "volumes are deleted whose topology has keys that NodeGetInfo does not report",
+        "the peer takes a volume that it made itself for another node's, and leaves it behind with its PersistentVolume",
+        _deletes_what_has_more_keys,
     ),
     Intended(
         "an answer without a handle is told",

@@ -1,4 +1,4 @@
-"""The CSI driver of the comparison: it writes down every request whole, and answers as the parameters of the class tell it to.
+"""The CSI driver of the comparison: it records every request completely, and answers as the parameters of the class say.
 
     python hack/parities/driver.py --endpoint SOCKET --name NAME --calls FILE --topology KEY=VALUE --capability CLONE_VOLUME
 

@@ -1,4 +1,4 @@
-"""The comparison as a table: how many cases are equal, what differs on purpose, and what nobody has explained."""
+"""The comparison as a table: how many cases are equal, what differs on purpose, and what is unexplained."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from parities.compare import Gap, Pair
-from parities.differences import TABLE, Intended, intended_for
+from hack.parities.compare import Gap, Pair
+from hack.parities.differences import TABLE, Intended, intended_for
 
 _LONGEST, _MOST_NAMED, _MOST_SHOWN = 700, 40, 3
 

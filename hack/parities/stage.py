@@ -1,4 +1,4 @@
-"""One program's turn: a fresh control plane, the drivers, the program in every setting, all cases at once, and what came of them.
+"""Runs one program: a fresh control plane, the drivers, the program in every setting, all cases at once; returns the results.
 
 The binder, the protection of volumes and claims, and the API server are the real ones. A claim is given to the node by hand, as a
 scheduler would. Both programs get objects of the same names on a plane of their own, so that uids and times are all that must differ.
@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parities import crds
-from parities.cases import (
+from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, binaries, until
+from hack.lib.programs import Peer, Process, Sidecar, connects
+from hack.parities import crds
+from hack.parities.cases import (
     CLASS_BETA,
     NAMESPACE,
     OTHER_NAMESPACE,
@@ -27,9 +29,7 @@ from parities.cases import (
     Setting,
     Snapshot,
 )
-from parities.driver import OWN_NODE
-from tests.e2e.actors import Peer, Process, Sidecar, connects
-from tests.e2e.controlplane import REPOSITORY, ApiError, ControlPlane, binaries, until
+from hack.parities.driver import OWN_NODE
 
 OURS, PEER = "csi-node-sidecar", "csi-provisioner"
 SERVICE_ACCOUNT = "csi-provisioner"
@@ -88,7 +88,7 @@ class Seen:
     """By setting."""
 
     def signature(self) -> str:
-        """Changes when something happens; not when something that fails fails again."""
+        """Changes when something happens, but not when a failing call fails again."""
         state = [(item["metadata"]["name"], item.get("status", {}).get("phase"), item["metadata"].get("finalizers"),
                   item["metadata"].get("annotations")) for item in (*self.claims, *self.volumes)]  # fmt: skip
         told = sorted({(item["involvedObject"]["name"], item["reason"], item["message"]) for item in self.events})
@@ -307,7 +307,7 @@ class Stage:
             self._patch(CLAIMS, case.id, {"metadata": {"annotations": {SELECTED_NODE: OWN_NODE}}})
 
     def _settle(self) -> set[str]:
-        """Until something has come of each case and nothing moves any more; the cases that time was over for."""
+        """Waits until each case has a result and nothing changes any more. Returns the cases that had none in time."""
 
         def is_over(seen: Seen) -> bool:
             self._send_away_who_leaves_early(seen)
@@ -385,7 +385,7 @@ class Stage:
     def _note(self, volume: str, notes: Mapping[str, str | None]) -> None:
         self._patch(VOLUMES, volume, {"metadata": {"annotations": dict(notes)}})
 
-    # --- and away with them ---------------------------------------------------------------------------------------------
+    # --- deletion ---------------------------------------------------------------------------------------------
 
     def _delete(self) -> None:
         first = [source_of(case) for case in self.cases if case.source is not None and case.source.goes_first]
@@ -407,7 +407,7 @@ class Stage:
         rest = [item for item in found["metadata"].get("finalizers", []) if item != HOLD]
         self._patch(CLAIMS, name, {"metadata": {"finalizers": rest}})
 
-    # --- words ----------------------------------------------------------------------------------------------------------
+    # --- texts ----------------------------------------------------------------------------------------------------------
 
     def _items(self, path: str) -> list[Json]:
         found: list[Json] = self.plane.request("GET", path)["items"]

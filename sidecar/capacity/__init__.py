@@ -1,1 +1,4 @@
-"""This node's CSIStorageCapacity objects: one per eligible class, for the node's one segment. Who reads them does not matter here."""
+"""Publishes this node's free space as CSIStorageCapacity objects: one for each eligible class and the node's one segment.
+
+The scheduler reads them to choose a node for claims that bind late; other nodes read them where placement is ranked. See README.md.
+"""

@@ -1,4 +1,4 @@
-"""From the driver's answer to the figure that is published, with a name for each oddity on the way."""
+"""Turns the driver's answer into the figure that is published, and names every correction on the way."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from sidecar.model.standing import Standing
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is published. The scheduler takes the maximum for the limit where there is one, and the capacity elsewhere."""
+    """What is published. The scheduler compares a claim with `maximum` where there is one, else with `capacity`."""
 
     capacity: int
     maximum: int | None
@@ -16,28 +16,28 @@ class Figure:
 
 
 def figure_of(answer: CapacityAnswer, *, promised: int, reserve: bool) -> Figure:
-    """Without `reserve` the figure is the driver's alone, as far as Kubernetes takes it."""
+    """Without `reserve` it is what the driver said, except for values that the API server would refuse."""
     notes = [f"{answer.available} bytes free"]
     available = answer.available
     if available < 0:
-        notes.append("a negative answer counts as 0")
+        notes.append("a negative answer is published as 0")
         available = 0
     maximum = answer.maximum
     if maximum is not None and maximum < 0:
-        notes.append(f"a largest volume of {maximum} is left out")
+        notes.append(f"a negative largest volume ({maximum}) is left out")
         maximum = None
     if reserve and promised:
-        notes.append(f"{promised} of them promised to claims")
+        notes.append(f"{promised} of them reserved for claims of this node")
         available = max(available - promised, 0)
     if reserve and answer.minimum is not None and available < answer.minimum:
-        notes.append(f"no volume fits, for the smallest has {answer.minimum}")
+        notes.append(f"published as 0, since the smallest volume has {answer.minimum}")
         available = 0
     if reserve and maximum is not None:
-        # A largest volume beyond what is free would make the scheduler overlook what is free.
+        # With a maximum above what is free, the scheduler would compare with the maximum and send pods that find no space.
         maximum = min(maximum, available)
     return Figure(available, maximum, ", ".join(notes))
 
 
 def nothing(standing: Standing) -> Figure:
-    """For a node that is to take no more volumes. No maximum, for it would count instead of the zero."""
+    """For a node that takes no more volumes. Without a maximum, which the scheduler would read instead of the zero."""
     return Figure(0, None, f"the node takes no volumes: {standing.why}")

@@ -1,4 +1,7 @@
-"""What to write about one class next: one look, one decision. Applied again and again it ends in exactly one right object."""
+"""Decides what to do next about the object of one class, one step at a time.
+
+Repeated, the steps end in exactly one correct object for an eligible class and in none for any other, whatever was there before.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -8,6 +11,7 @@ from sidecar.capacity.figure import Figure, figure_of, nothing
 from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Unmeasured
+from sidecar.kube.api import CAPACITIES
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json, Owner
 from sidecar.model.quantity import format_bytes
@@ -17,7 +21,7 @@ _STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to write. Look again at that time (None: when something changes)."""
+    """Nothing to write. Look again at `until`; None: when something changes."""
 
     until: float | None
     why: str
@@ -58,7 +62,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The driver did not answer: what is published stays, and it is asked again with back-off."""
+    """The driver did not answer. What is published stays published, and the driver is asked again with back-off."""
 
     why: str
 
@@ -67,21 +71,22 @@ Decision = Rest | Measure | Publish | Update | Withdraw | Retry
 
 
 def decide(view: CapacityView) -> Decision:
-    """The next step towards exactly one right object for an eligible class, and none for any other."""
+    """The next step towards exactly one correct object for an eligible class, and none for any other."""
     if excluded := _excluded(view):
         until = view.now + view.publisher.poll_interval if view.records else None
         return _withdraw(view, view.records, excluded) or Rest(until, excluded)
     right, duplicates, wrong = _sort(view)
-    if withdraw := _withdraw(view, wrong, "it is for a segment that is not this node's"):
+    if withdraw := _withdraw(view, wrong, "it is for a segment other than this node's"):
         return withdraw
     decision = _keep_right(view, right)
     if isinstance(decision, Rest):
-        return _withdraw(view, duplicates, "a duplicate") or decision  # not before the one that stays is right
+        # Duplicates go last, so that the scheduler sees a correct figure at every moment.
+        return _withdraw(view, duplicates, "a duplicate") or decision
     return decision
 
 
 def _withdraw(view: CapacityView, records: tuple[CapacityRecord, ...], why: str) -> Withdraw | None:
-    """The first that does not go already. One that will not go keeps nothing else from being done."""
+    """The first that is not on its way out. One that a finalizer holds must not keep the rest from being done."""
     return next((Withdraw(record, why) for record in records if not _goes(view, record)), None)
 
 
@@ -91,7 +96,7 @@ def _goes(view: CapacityView, record: CapacityRecord) -> bool:
 
 def _keep_right(view: CapacityView, right: CapacityRecord | None) -> Decision:
     if right is None and view.answer is None and view.now < view.settling_until:
-        return Rest(view.settling_until, "the object was created a moment ago and the watch has not shown it yet")
+        return Rest(view.settling_until, "the object was created a moment ago; the watch has not shown it yet")
     if view.standing.publishes_zero:
         return _compare(view, right, nothing(view.standing))
     match view.answer:
@@ -105,18 +110,21 @@ def _keep_right(view: CapacityView, right: CapacityRecord | None) -> Decision:
 
 
 def eligible(class_: Class | None, *, for_immediate: bool) -> bool:
-    """Classes the scheduler asks about: late binding ones, and with the flag Immediate ones too. No mode counts as late."""
+    """Whether the class has an object: classes with late binding, and with the flag Immediate ones too.
+
+    A class without a binding mode counts as late, as upstream has it.
+    """
     return class_ is not None and (for_immediate or class_.binding_mode != IMMEDIATE)
 
 
 def is_managed(record: CapacityRecord, publisher: Publisher) -> bool:
-    """Whether the object carries this program's labels for this driver and node."""
+    """Whether the object bears the labels of this driver and node. Upstream's do too, so each program adopts the other's."""
     labels = record.labels
     return (labels.get(names.CAPACITY_DRIVER_LABEL), labels.get(names.CAPACITY_MANAGER_LABEL)) == (publisher.driver, publisher.manager)
 
 
 def selector(publisher: Publisher) -> str:
-    """The label selector that finds them."""
+    """Finds exactly the objects that `is_managed` accepts."""
     return f"{names.CAPACITY_DRIVER_LABEL}={publisher.driver},{names.CAPACITY_MANAGER_LABEL}={publisher.manager}"
 
 
@@ -129,7 +137,7 @@ def _excluded(view: CapacityView) -> str:
 
 
 def _sort(view: CapacityView) -> tuple[CapacityRecord | None, tuple[CapacityRecord, ...], tuple[CapacityRecord, ...]]:
-    """The one object to keep, the first by name of those that stay; others for the same place; and those for any other."""
+    """The object to keep, its duplicates, and those for other segments. The first by name is kept, so every look keeps the same one."""
     wanted = view.segment.labels()
     ordered = sorted(view.records, key=lambda record: (_goes(view, record), record.name))
     here = tuple(record for record in ordered if record.node_topology == wanted)
@@ -137,20 +145,24 @@ def _sort(view: CapacityView) -> tuple[CapacityRecord | None, tuple[CapacityReco
 
 
 def _query(view: CapacityView) -> CapacityQuery:
-    """Parameters as the driver gets them at creation; upstream sends the reserved ones here too, which no driver can know."""
+    """With the parameters that the driver is given at creation. Upstream also sends the reserved ones, which no driver can know."""
     given = view.class_.parameters if view.class_ else {}
     own = {key: value for key, value in given.items() if not key.startswith(names.RESERVED_PARAMETER_PREFIX)}
     return CapacityQuery(own, view.segment or None)
 
 
 def _unanswered(view: CapacityView, right: CapacityRecord | None, why: str) -> Decision:
-    """A figure that cannot be renewed stays for as long as it may, and from one missed poll on it says since when."""
+    """What is published while the driver does not answer.
+
+    The figure stays, since without it no pod with a new claim would be scheduled here. After one missed poll an annotation says since
+    when it is old; after --capacity-stale-after it is withdrawn.
+    """
     if right is None or right.capacity is None:
         return Retry(why)
     since = _since(right, view)
     limit = view.publisher.stale_after
     if limit > 0 and view.wall - since >= limit and not _goes(view, right):
-        return Withdraw(right, f"not renewed since {_stamp(since)}, longer than --capacity-stale-after={limit:g}s: {why}")
+        return Withdraw(right, f"not renewed since {_stamp(since)}, which is longer than --capacity-stale-after={limit:g}s: {why}")
     if not right.stale_since and view.wall - since >= view.publisher.poll_interval:
         body = _body(view, right, Figure(right.capacity, right.maximum, ""))
         body["metadata"]["annotations"] = {**right.annotations, names.STALE_SINCE: _stamp(since)}
@@ -159,7 +171,7 @@ def _unanswered(view: CapacityView, right: CapacityRecord | None, why: str) -> D
 
 
 def _since(right: CapacityRecord, view: CapacityView) -> float:
-    """An earlier process may have marked it; a mark that cannot be read, or from the future, counts as none."""
+    """Since when the figure is old. An earlier process may have marked it; an unreadable mark, or one in the future, counts as none."""
     seen = view.wall if view.failing_since is None else view.failing_since
     try:
         marked = datetime.strptime(right.stale_since, _STAMP).replace(tzinfo=UTC).timestamp()
@@ -175,9 +187,9 @@ def _stamp(at: float) -> str:
 def _compare(view: CapacityView, right: CapacityRecord | None, figure: Figure) -> Decision:
     body = _body(view, right, figure)
     if right is None:
-        return Publish(body, f"{figure.why}; nothing is published")
+        return Publish(body, f"{figure.why}; not published yet")
     if (right.capacity, right.maximum) != (figure.capacity, figure.maximum):
-        return Update(right, body, f"{figure.why}; {right.capacity} are published")
+        return Update(right, body, f"{figure.why}; {right.capacity} bytes are published")
     if right.stale_since:
         return Update(right, body, f"{figure.why}; the figure is fresh again")
     if view.publisher.owner is not None and view.publisher.owner.uid not in {owner.uid for owner in right.owners if owner.controller}:
@@ -186,7 +198,7 @@ def _compare(view: CapacityView, right: CapacityRecord | None, figure: Figure) -
 
 
 def _owners(ours: Owner | None, others: tuple[Owner, ...]) -> list[Owner]:
-    """The server takes one controlling owner: with another level than before, the one of then becomes an ordinary one."""
+    """The API server accepts one controlling owner. After --capacity-ownerref-level changed, the former one becomes an ordinary owner."""
     if ours is None:
         return list(others)
     return [*(replace(owner, controller=False) for owner in others if owner.uid != ours.uid), ours]
@@ -204,13 +216,13 @@ def _body(view: CapacityView, right: CapacityRecord | None, figure: Figure) -> J
         meta["generateName"] = names.CAPACITY_NAME_PREFIX
     else:
         meta |= {"name": right.name, "namespace": right.namespace, "uid": right.uid, "resourceVersion": right.resource_version}
-        # A PUT replaces everything: what others have put there goes back as it came.
+        # A PUT replaces everything, so what others have put there is sent back.
         others = {key: value for key, value in right.annotations.items() if key != names.STALE_SINCE}
         meta |= {"annotations": others} if others else {}
         meta |= {"finalizers": list(right.finalizers)} if right.finalizers else {}
     body: Json = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "CSIStorageCapacity",
+        "apiVersion": CAPACITIES.api_version,
+        "kind": CAPACITIES.kind,
         "metadata": meta,
         "storageClassName": view.class_name,
         "nodeTopology": {"matchLabels": view.segment.labels()},

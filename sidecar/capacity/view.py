@@ -1,4 +1,4 @@
-"""The frozen picture of one class: what should be published for it, and what is."""
+"""Everything that `rules` decides by: one class at one moment, what is published for it, and what the driver answered."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from sidecar.model.topology import Segment
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Who publishes, and how. The same for every object of this process."""
+    """What is the same for every object of this process."""
 
     driver: str
     manager: str
@@ -20,7 +20,7 @@ class Publisher:
     poll_interval: float
     reserve_pending: bool = False
     stale_after: float = 0.0
-    """0: a figure is never withdrawn because it is old."""
+    """Seconds; 0: a figure is never withdrawn because it is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class CapacityView:
     now: float
     publisher: Publisher
     segment: Segment
-    """Where the driver says that this node is, whether or not volumes follow it: an object without a place speaks for all nodes."""
+    """This node's topology as the driver reports it, even where volumes get none: an object without a segment would speak for all nodes."""
     class_name: str
     class_: Class | None
     records: tuple[CapacityRecord, ...]
-    """Objects with this program's labels for this class, whatever segment they are for."""
+    """Objects with this node's labels for this class, whatever their segment."""
     answer: CapacityAnswer | Unmeasured | None = None
     """None: not asked yet in this look."""
     leaving: frozenset[str] = frozenset()
-    """UIDs of objects that were told to go: they are about to, or may not and are told again at the next poll."""
+    """UIDs of objects that were deleted a moment ago. One that is still there at the next poll is deleted again."""
     settling_until: float = 0.0
-    """An object was created a moment ago and the watch may not have brought it yet."""
+    """Until then an object that was created may not have come back through the watch; creating another one would make a duplicate."""
     promised: int = 0
-    """Bytes that claims of this node will take of the same space, and that the driver may not know of."""
+    """Bytes that claims of this node will take of the same space; the driver may not count them yet."""
     standing: Standing = OPEN
     wall: float = 0.0
     failing_since: float | None = None
-    """On the wall clock: when the driver first failed to answer, if it has not answered since."""
+    """On the wall clock: the first of the driver's failures in a row; None if it answered last time."""

@@ -1,6 +1,6 @@
-"""What rooms hold of the driver: a Protocol and plain values. The docstrings of the Protocol are what the contract tests prove.
+"""The CSI driver as rooms see it: the Protocol `Driver` and plain values. The contract tests prove what the Protocol's docstrings say.
 
-No value here holds a secret: secrets are handed beside the request, live as long as the call, and have no field to leak from.
+No value here has a field for secrets, so none can leak: secrets are a parameter beside the request and live as long as the call.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ SINGLE_NODE_MULTI_WRITER: Final = "SINGLE_NODE_MULTI_WRITER"
 
 @dataclass(frozen=True, slots=True)
 class DriverInfo:
-    """What the driver said of itself and of this node when it was last probed."""
+    """What the driver last reported about itself and about this node."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class DriverInfo:
     controller: frozenset[str]
     node_id: str
     segment: Segment
-    """The node's topology as reported by NodeGetInfo; empty when it reported none."""
+    """The node's topology as reported by NodeGetInfo; empty if it reported none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CreateRequest:
     parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     requisite: tuple[Segment, ...] = ()
     preferred: tuple[Segment, ...] = ()
-    """Both empty: no accessibility requirements are sent at all."""
+    """If both are empty, the request has no accessibility_requirements."""
     mutable_parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     source_snapshot: str = ""
     source_volume: str = ""
@@ -74,13 +74,13 @@ class CreatedVolume:
     capacity_bytes: int = 0
     context: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     topologies: tuple[Segment, ...] = ()
-    """As the driver listed them; one without any pair is an empty Segment."""
+    """As the driver listed them; a topology without any key is an empty Segment."""
     has_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityQuery:
-    """GetCapacity. A segment of None asks without accessible_topology."""
+    """GetCapacity. With a segment of None the request has no accessible_topology."""
 
     parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     segment: Segment | None = None
@@ -89,7 +89,7 @@ class CapacityQuery:
 
 @dataclass(frozen=True, slots=True)
 class CapacityAnswer:
-    """Bytes as the driver gave them; None where it gave no maximum or minimum."""
+    """Bytes as the driver reported them; None if it reported no maximum or minimum."""
 
     available: int
     maximum: int | None = None
@@ -99,30 +99,30 @@ class CapacityAnswer:
 class Driver(Protocol):
     """The CSI driver of this node.
 
-    Every call ends: with its answer, or with `csi.outcome.DriverError`, within the configured deadline. No call retries.
-    While the driver is away every call fails at once with UNAVAILABLE, so that the queue, not a blocked worker, waits for it.
+    Every call ends within the configured deadline, by its answer or by a `csi.outcome.DriverError`. No call is repeated.
+    While the driver is away every call fails at once with UNAVAILABLE: its key then waits in the queue and blocks no worker.
     """
 
     @property
     def info(self) -> DriverInfo:
-        """The last complete answer of the driver about itself. Valid from the first time it was ready, and then for ever."""
+        """What the driver last reported about itself. Available from the first time it was ready, also while it is away."""
         ...
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
-        """Idempotent by name: asking again for the same name gives the same volume."""
+        """Idempotent by name: a second call with the same name returns the same volume."""
         ...
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
-        """Idempotent: a volume that is not there counts as deleted."""
+        """Idempotent: deleting a volume that does not exist succeeds."""
         ...
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
-        """Free bytes for volumes of these parameters."""
+        """The free space for volumes with these parameters."""
         ...
 
     async def list_volumes(self) -> tuple[str, ...]:
-        """The handles of all volumes, but for those of which the driver says that this node does not reach them.
+        """The handles of all volumes but those that, as the driver says, this node cannot reach.
 
-        Page by page; the deadline is each page's.
+        It asks page by page, and each page has the deadline of a call.
         """
         ...

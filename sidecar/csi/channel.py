@@ -1,7 +1,7 @@
-"""Opens the driver's socket, and moves the link. No other file knows that there is a socket.
+"""Opens the driver's socket, and performs the actions that `link` decides. No other file knows of the socket.
 
-A connection is one gRPC channel, opened anew after each loss. Letting gRPC reconnect by itself would be less code, but then
-calls would reach a restarted driver before anybody has asked whether it is still the same one.
+A connection is one gRPC channel, and a new one is opened after each loss. gRPC could reconnect by itself, but then calls would reach a
+restarted driver before it was asked whether it is the same one.
 """
 
 import asyncio
@@ -22,28 +22,28 @@ from sidecar.errors import Fatal
 _READY: Final = grpc.ChannelConnectivity.READY
 _FAILED: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
-# A deadline some 220 years off or more is in the past, to gRPC.
+# gRPC takes a deadline more than about 220 years away for one that has passed.
 _LONGEST_CALL: Final = 365 * 86400.0
 
 OPTIONS: Final = (
-    # Without it the authority is the percent-encoded path, which servers written in Go refuse.
+    # By default the authority is the percent-encoded path, which servers written in Go refuse.
     ("grpc.default_authority", "localhost"),
-    # Half an hour without a call would close the connection; a quiet node is not a lost driver.
+    # By default half an hour without a call closes the connection, and a quiet node would seem to have lost its driver.
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
-    # Channels to the same address share connections, and their back-off, unless told not to. The link decides both here.
+    # By default channels to the same address share connections and their back-off. Here `link` decides about both.
     ("grpc.use_local_subchannel_pool", 1),
-    # No keepalive: on a unix socket it finds nothing that a deadline does not, and servers punish it.
-    # No reconnect back-off either: setting its minimum also limits the first handshake, which a busy driver may not make in 200 ms.
+    # No keepalive: on a unix socket deadlines find the same failures, and servers close connections because of it.
+    # No reconnect back-off: its minimum would limit the first handshake too, which a busy driver may not complete in 200 ms.
     ("grpc.max_receive_message_length", 64 << 20),
-    # Drivers put what their tools print into the text of a status, which is metadata: by default 8 KiB may be too much, and 16 KiB
-    # are, and then the call has another status than the driver gave it. As much as Go's client takes.
+    # Drivers put the output of their tools into the text of a status, which is metadata. By default texts of 8 KiB may be refused and of
+    # 16 KiB are, and then the call ends with another status than the driver's. This is the limit of Go's client.
     ("grpc.max_metadata_size", 16 << 20),
     ("grpc.absolute_max_metadata_size", 16 << 20),
 )
 
 
 def socket_path(address: str) -> str:
-    """The path in `/csi/csi.sock`, `unix:///csi/csi.sock` or `unix:csi.sock`. Only a socket of this node can be this node's driver."""
+    """The path of `/csi/csi.sock`, `unix:///csi/csi.sock` or `unix:csi.sock`. Only a unix socket is surely a driver on this node."""
     if address.startswith("/"):
         return address
     scheme, colon, rest = address.partition(":")
@@ -53,15 +53,16 @@ def socket_path(address: str) -> str:
 
 
 def _target(path: str) -> str:
-    """With an empty authority: what follows two slashes, as in a path that has two of its own, would be taken for one."""
+    """The address for gRPC, with an empty authority: without one, a path that begins with two slashes would be taken for an authority."""
     return f"unix://{quote(os.fsencode(Path(path).absolute()))}"
 
 
 class Wire:
-    """The socket and what is open on it."""
+    """The driver's socket, and the gRPC channels that are open on it."""
 
     def __init__(self, path: str, *, grace: float, recheck: float = 5.0) -> None:
-        """`grace`: how long calls on a replaced connection may go on. `recheck`: how often to look whether the file is another one."""
+        """`grace`: seconds for which calls on a replaced connection may continue. `recheck`: seconds between looks at whether the file
+        was replaced."""
         self._path = path
         self._grace = grace
         self._recheck = recheck
@@ -98,11 +99,11 @@ class Wire:
                     await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
         except TimeoutError:
-            return f"{self._path} accepts connections, but nothing was said on one for {patience:.3g} s; the driver seems to hang"
+            return f"{self._path} accepts connections, but did not answer on one for {patience:.3g} s; the driver seems to hang"
         return ""
 
     async def broken(self) -> link.Disconnected:
-        """Returns when the connection has broken, or when another driver has put its own socket in the place of this one."""
+        """Returns when the connection is lost, or when another socket has taken the place of this one."""
         changed = self._changed
         if changed is None:
             return link.Disconnected("the connection was closed")
@@ -113,15 +114,15 @@ class Wire:
         return link.Disconnected(f"the connection to the driver at {self._path} was lost")
 
     async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes:
-        """One call. What it raises is gRPC's own, and for the driver file to translate."""
+        """One call. It raises gRPC's errors, which `driver` translates."""
         if self._channel is None:
             raise ConnectionError(f"{self._path} is not connected")
-        # Bytes in, bytes out: what a message is, the codec knows.
+        # Bytes in and out: messages are the codec's part.
         method_call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method, None, None)
         return await method_call(request, timeout=min(timeout, _LONGEST_CALL))
 
     async def close(self) -> None:
-        """Ends everything at once, calls included."""
+        """Close all connections at once, with their calls."""
         self._retire(0.0)
         retiring, self._retiring = self._retiring, {}
         for task, channel in retiring.items():
@@ -129,7 +130,7 @@ class Wire:
             await channel.close()
 
     def _retire(self, grace: float) -> None:
-        """Calls on the old connection may still come to their end: a server that stops gracefully waits for exactly that."""
+        """Calls on the old connection may still end by themselves: a server that stops gracefully waits for them."""
         channel, changed, self._channel, self._changed = self._channel, self._changed, None, None
         if changed is not None:
             changed.cancel()
@@ -140,13 +141,13 @@ class Wire:
 
 
 async def _close_after(channel: grpc.aio.Channel, grace: float) -> None:
-    """gRPC's own grace would do, but once begun it cannot be cut short."""
+    """Close after a while. gRPC's own grace period cannot be cut short once it has begun."""
     await asyncio.sleep(grace)
     await channel.close()
 
 
 def why_no_socket(path: str) -> str:
-    """Empty when there is a socket."""
+    """Why there is no socket at this path; empty if there is one."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  # beside the other calls of os and socket a Path would only be in the way
     except FileNotFoundError:
@@ -160,7 +161,7 @@ def why_no_socket(path: str) -> str:
 
 
 def why_refused(path: str) -> str:
-    """gRPC does not tell why it could not connect, so ask the kernel directly. Only after a failure: a healthy driver never sees this."""
+    """Why no connection could be opened. gRPC does not say, so the kernel is asked by a connection of our own, only after a failure."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -173,7 +174,7 @@ def why_refused(path: str) -> str:
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """Which file this is; empty when there is none. The inode alone is not enough, it is given again at once."""
+    """The identity of the file; empty if there is none. The inode alone is not enough, since the next file may get the same one."""
     try:
         found = os.stat(path)  # noqa: PTH116  # as above
     except OSError:
@@ -189,7 +190,7 @@ async def move(
     clock: Callable[[], float],
     on_step: Callable[[link.Link], None],
 ) -> link.GiveUp:
-    """Performs one action after the other until the link gives up."""
+    """Perform one action of the link after the other, until it gives up."""
     current, action = start
     on_step(current)
     while not isinstance(action, link.GiveUp):

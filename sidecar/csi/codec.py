@@ -1,4 +1,4 @@
-"""Between the model's values and the messages of csi_proto. Secrets pass through here into a request, and come to rest nowhere."""
+"""Converts the values of `csi.api` to CSI messages and back. Secrets are put into a request here and stored nowhere."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ from sidecar.model.topology import Segment
 def create_volume(request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> pb.CreateVolumeRequest:
     return pb.CreateVolumeRequest(
         name=request.name,
-        # Always there, even for zero bytes, and never with a limit: as upstream, and drivers test for its presence.
+        # As upstream it is always set, even for zero bytes, and has no limit: drivers check whether it is set.
         capacity_range=pb.CapacityRange(required_bytes=request.required_bytes),
         volume_capabilities=[_capability(item) for item in request.capabilities],
         parameters=request.parameters,
@@ -38,7 +38,7 @@ def get_capacity(query: CapacityQuery) -> pb.GetCapacityRequest:
 
 
 def list_volumes(token: str) -> pb.ListVolumesRequest:
-    """The size of a page is left to the driver."""
+    """The driver chooses the size of a page."""
     return pb.ListVolumesRequest(starting_token=token)
 
 
@@ -94,7 +94,7 @@ def _segments(volume: pb.Volume) -> tuple[Segment, ...]:
 
 
 def listed(answer: pb.ListVolumesResponse) -> tuple[tuple[tuple[str, tuple[Segment, ...]], ...], str]:
-    """Each volume's handle and where it can be reached from, as with CreatedVolume; and the token of the next page, empty on the last."""
+    """The handle and topologies of each volume, and the token of the next page, which is empty on the last."""
     if not all(entry.volume.volume_id for entry in answer.entries):
         raise BadAnswer("the driver answered ListVolumes with OK but with an empty volume_id")
     return tuple((entry.volume.volume_id, _segments(entry.volume)) for entry in answer.entries), answer.next_token
@@ -109,7 +109,7 @@ def capacity(answer: pb.GetCapacityResponse) -> CapacityAnswer:
 
 
 def is_ready(answer: pb.ProbeResponse) -> bool:
-    """A driver that says nothing is ready (CSI spec, Probe)."""
+    """A driver that does not set `ready` is ready (CSI specification, Probe)."""
     return answer.ready.value if answer.HasField("ready") else True
 
 
@@ -120,7 +120,7 @@ def name_and_version(answer: pb.GetPluginInfoResponse) -> tuple[str, str]:
 
 
 def plugin_capabilities(answer: pb.GetPluginCapabilitiesResponse) -> frozenset[str]:
-    """Services only: nobody here asks whether volumes can grow."""
+    """Only the capabilities that are services: the ones about volume expansion are not used here."""
     services = (item.service.type for item in answer.capabilities if item.HasField("service"))
     return _names(pb.PluginCapability.Service.Type, services)
 

@@ -1,6 +1,6 @@
-"""The driver's calls, each with a deadline. `RpcError` is caught here and nowhere else.
+"""Makes the calls to the driver, each with a deadline. This is the only file that catches gRPC's errors.
 
-`DriverConnection` is what wiring opens: the socket, the link that says whether it may be used, and the driver behind it.
+`DriverConnection` is what wiring opens: the socket, the link that decides whether it may be used, and the driver behind it.
 """
 
 import asyncio
@@ -18,14 +18,13 @@ from sidecar.csi import channel, codec, link, redact
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, NotSent
 from sidecar.errors import Fatal
-from sidecar.model.topology import Segment
 from sidecar.observe.logs import V
 
 LOG: Final = logging.getLogger("sidecar.csi")
 VERBOSE: Final = V(5)
 """Where upstream logs requests and answers."""
 REMIND: Final = 10.0
-"""Seconds after which an unchanged trouble is logged again."""
+"""Seconds after which an unchanged state is logged again."""
 
 M = TypeVar("M", bound=Message)
 A = TypeVar("A")
@@ -33,7 +32,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Rpc(Generic[M, A]):
-    """One method of the driver, and how its answer is read."""
+    """One method of the driver, with the message of its answer and the function that reads it."""
 
     path: str
     message: type[M]
@@ -59,12 +58,12 @@ MOST_PAGES: Final = 1000
 
 
 def code_of(status: grpc.StatusCode) -> Code:
-    """The two enumerations have the same seventeen names; a test says so."""
+    """Both enumerations have the same seventeen names, which a test checks."""
     return Code[status.name]
 
 
 class Caller:
-    """One call on the wire: its deadline, its log lines, its metric, and its failure as a DriverError."""
+    """Makes one call: with its deadline, log lines and metric, and its failure as a DriverError."""
 
     def __init__(
         self, wire: channel.Wire, *, timeout: float, on_call: Callable[[str, str, float], None], clock: Callable[[], float]
@@ -91,7 +90,7 @@ class Caller:
         return result
 
     async def _sent(self, rpc: Rpc[Any, Any], request: Message) -> bytes | DriverError:
-        """The failure is returned, not raised: raised from here it would drag gRPC's error, and with it this frame, along."""
+        """Returns the failure, since raising it here would keep gRPC's error as its context, and with it this frame with the request."""
         try:
             return await self._wire.unary(rpc.path, request.SerializeToString(), timeout=self._timeout)
         except grpc.RpcError as error:
@@ -101,7 +100,7 @@ class Caller:
         except asyncio.CancelledError:
             if _cancelled_by_caller():
                 raise
-            # gRPC says the same when its channel was closed under the call. Nobody asked this task to end, so it must not.
+            # gRPC raises the same when the channel is closed during a call. This task was not cancelled, so it must go on.
             return DriverError(Code.CANCELLED, "the connection was closed during the call")
 
 
@@ -116,7 +115,7 @@ class GrpcDriver:
     def info(self) -> DriverInfo:
         known = self._standing().known
         if known is None:
-            raise RuntimeError("the driver has not been ready yet; wait for first_ready before asking what it is")
+            raise RuntimeError("the driver has not been ready yet; wait for first_ready before using it")
         return known
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
@@ -150,7 +149,7 @@ class GrpcDriver:
 
 
 class Interview:
-    """What the link wants to know of the driver."""
+    """Asks the driver what the link needs to know."""
 
     def __init__(self, caller: Caller, on_name: Callable[[str], None]) -> None:
         self._caller = caller
@@ -170,11 +169,11 @@ class Interview:
         self._on_name(name)
         plugin = await self._ask(PLUGIN_CAPABILITIES, pb.GetPluginCapabilitiesRequest())
         controller = await self._controller(plugin)
-        node_id, segment = await self._node()
+        node_id, segment = await self._ask(NODE_INFO, pb.NodeGetInfoRequest())
         return DriverInfo(name=name, version=version, plugin=plugin, controller=controller, node_id=node_id, segment=segment)
 
     async def _controller(self, plugin: frozenset[str]) -> frozenset[str]:
-        """Asked even of a driver that advertises no controller, as upstream; from such a one Unimplemented is a fair answer."""
+        """As upstream it is asked even of a driver that advertises no controller, which may then answer Unimplemented."""
         try:
             return await self._ask(CONTROLLER_CAPABILITIES, pb.ControllerGetCapabilitiesRequest())
         except DriverError as error:
@@ -182,16 +181,13 @@ class Interview:
                 return frozenset()
             raise
 
-    async def _node(self) -> tuple[str, Segment]:
-        return await self._ask(NODE_INFO, pb.NodeGetInfoRequest())
-
     async def _ask(self, rpc: Rpc[M, A], request: Message) -> A:
         self._asking = rpc.name
         return await self._caller.call(rpc, request)
 
 
 class DriverConnection:
-    """The socket, the link and the driver behind it. `run` moves it in one task; everybody else uses `driver`."""
+    """The socket, the link and the driver behind it. One task runs `run`; the rooms use `driver`."""
 
     def __init__(
         self,
@@ -206,8 +202,8 @@ class DriverConnection:
         clock: Callable[[], float] = time.monotonic,
         limits: link.Limits | None = None,
     ) -> None:
-        """`limits`, where given, wins over `start_limit`. `on_state` hears each change, `on_call` each call that was sent, `on_name`
-        what the driver calls itself, before it is asked anything else.
+        """`limits` overrides `start_limit`. `on_state` is called for each change, `on_call` for each call that was sent, and `on_name` with
+        the driver's name, before it is asked anything else.
         """
         path = channel.socket_path(address)
         self._limits = limits or link.Limits(start=start_limit, patience=call_timeout)
@@ -227,20 +223,20 @@ class DriverConnection:
         return self._link.state
 
     async def run(self) -> None:
-        """Moves the link until cancelled. Raises Fatal when it gives up."""
+        """Keep the connection until cancelled. Raises Fatal when the link gives up."""
         start = link.Link.start(self._link.path, now=self._clock(), limits=self._limits, topology=self._topology)
         end = await channel.move(self._wire, start=start, ask=self._interview.ask, clock=self._clock, on_step=self._stepped)
         raise Fatal(end.text)
 
     async def first_ready(self) -> DriverInfo:
-        """Returns when the driver has been ready once. Raises Fatal when the link gives up before; `run` must be running."""
+        """Wait until the driver has been ready once. Raises Fatal if the link gives up before. `run` must be running."""
         await self._settled.wait()
         if self._link.known is None:
             raise Fatal(self._link.state.why)
         return self._link.known
 
     async def close(self) -> None:
-        """Call it when `run` has ended. Calls still in flight end as Canceled; who wants their answers waits for them before."""
+        """To be called when `run` has ended. Calls in flight end as Canceled, so wait for them before if their answers matter."""
         await self._wire.close()
 
     def _stepped(self, new: link.Link) -> None:
@@ -277,7 +273,7 @@ def _parsed(rpc: Rpc[M, Any], raw: bytes) -> M:
 
 
 def _log(text: str, rpc: Rpc[Any, Any], kind: str, message: Message) -> None:
-    if LOG.isEnabledFor(VERBOSE):  # so that redacting costs nothing where nobody reads it
+    if LOG.isEnabledFor(VERBOSE):  # so that redacting costs nothing where it is not logged
         LOG.log(VERBOSE, text, extra={"fields": {"method": rpc.path, kind: redact.one_line(message)}})
 
 

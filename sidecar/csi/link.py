@@ -1,17 +1,17 @@
-"""The connection's state machine: the socket appears → the driver is probed → it says what it is → ready → lost → ready again.
+"""The state machine of the connection to the driver: the socket appears → probed → asked what it is → ready → lost → ready again.
 
-Nothing here waits, connects or looks at a clock. Whoever moves the link performs the one action it is given, tells what came
-of it as an event together with the time, and is given the next action. `_RULES` is the whole law:
+Nothing here waits, connects or reads a clock. `channel.move` performs the one action that it gets from a step, and passes the result as an
+event, with the time, to the next step. `_RULES` has all transitions:
 
     Waiting  Connected → Probing    ConnectFailed → Waiting, or GaveUp when the start limit has passed
     Lost     Connected → Probing    ConnectFailed → Lost
     Probing  Probed(ready) → Reading    Probed(not ready) → Probing    Failed → see `_failed`
-    Reading  InfoRead → Ready, or GaveUp when the driver is another one than before    Failed → see `_failed`
+    Reading  InfoRead → Ready, or GaveUp if the driver is another one than before    Failed → see `_failed`
     Ready    Disconnected → Lost
 
-Upstream exits on every lost connection and lets kubelet restart it. Here a connection comes back in the process: on a node
-whose driver is being updated that saves listing the whole cluster again. Only facts that everything else was built on
-(the driver's name, the node's id, its topology) cannot change under a running process; then it exits, like upstream.
+Upstream exits on every lost connection and lets kubelet restart it. Here the process connects again: when a driver is updated, that saves
+listing the whole cluster again. Only if the driver's name, the node's id or its topology has changed does the process exit, like upstream,
+since everything else was built on them.
 """
 
 import re
@@ -30,11 +30,11 @@ class Limits:
     """All in seconds."""
 
     start: float = 30.0
-    """How long there may be no connection before the first time ready; upstream's value."""
+    """How long the driver may be away before it has been ready for the first time; upstream's value."""
     probe_pause: float = 1.0
     """Between two probes; upstream's value."""
     patience: float = 10.0
-    """For one attempt to connect. A socket whose owner hangs accepts at once and then stays silent."""
+    """For one attempt to connect. The socket of a driver that hangs accepts connections and then stays silent."""
     backoff: Backoff = field(default_factory=lambda: Backoff(start=0.2, cap=2.0))
 
 
@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """No connection yet, and there has never been a ready driver."""
+    """There is no connection, and the driver has never been ready."""
 
     why: str
 
@@ -72,14 +72,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The driver was ready once and is not reachable now."""
+    """The driver was ready once and cannot be reached now."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The process has to end; `why` is its last text."""
+    """The process must end, with `why` as its error."""
 
     why: str
 
@@ -112,7 +112,7 @@ class InfoRead:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A question about the driver itself was not answered."""
+    """A call that asks about the driver itself failed."""
 
     rpc: str
     error: DriverError
@@ -166,17 +166,17 @@ Action = Connect | Probe | Read | Serve | GiveUp
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where the connection stands. `known` is what the driver said of itself when it was last ready."""
+    """The state of the connection. `known` is what the driver reported about itself when it was last ready."""
 
     path: str
     limits: Limits
     topology: bool
-    """Whether topology is wanted at all; the feature gate may be off."""
+    """Whether topology is used; the feature gate may be off."""
     deadline: float
     state: LinkState
     known: DriverInfo | None = None
     failures: int = 0
-    """Since it was last ready."""
+    """Failed attempts since it was last ready."""
 
     @classmethod
     def start(cls, path: str, *, now: float, limits: Limits, topology: bool) -> "tuple[Link, Action]":
@@ -186,7 +186,7 @@ class Link:
     def step(self, event: Event, *, now: float) -> "tuple[Link, Action]":
         rule = _RULES.get((type(self.state), type(event)))
         if rule is None:
-            raise ValueError(f"{event} cannot happen to a link that is {self.state}: whoever moves the link has a bug")
+            raise ValueError(f"{event} cannot happen to a link that is {self.state}: channel.move has a bug")
         return rule(self, event, now)
 
 
@@ -210,13 +210,13 @@ def _probed(link: Link, event: Probed, _now: float) -> Step:
 
 
 def _failed(link: Link, event: Failed, now: float) -> Step:
-    """A slow driver is asked again for ever. Any other refusal ends the start, as upstream; later it must not: work is in flight."""
+    """A slow driver is asked again without limit. Any other failure ends the start, as upstream; later it must not, as calls may run."""
     why = f"{event.rpc} failed: {event.error}"
     match event.error.code:
         case Code.DEADLINE_EXCEEDED:
             return replace(link, state=Probing(why)), Probe(after=link.limits.probe_pause)
         case Code.UNAVAILABLE:
-            # It was connected a moment ago, so the start limit begins anew: a driver that restarts is given the same time again.
+            # It was connected a moment ago, so the start limit begins again: a driver that restarts gets the same time.
             return _away(replace(link, deadline=now + link.limits.start), why, now)
         case _ if link.known is not None:
             return _away(link, why, now)
@@ -249,7 +249,7 @@ _RULES: Final[Mapping[tuple[type[LinkState], type[Event]], Callable[[Link, Any, 
 
 
 def _away(link: Link, why: str, now: float) -> Step:
-    """Stay away for a while, then connect. Before the first time ready the last attempt falls on the start limit itself."""
+    """Connect after a back-off. Before the driver has been ready, the last attempt is at the start limit itself."""
     after, patience = link.limits.backoff.delay(link.failures), link.limits.patience
     state: LinkState = Lost(why)
     if link.known is None:
@@ -296,13 +296,13 @@ def _changes(old: DriverInfo, new: DriverInfo, *, topology: bool) -> list[str]:
 
 
 def _used_segment(info: DriverInfo, *, topology: bool) -> Segment:
-    """Topology that nobody uses may change as it likes; topology that comes into use counts as changed."""
+    """The topology as far as it is used: unused topology may change, and topology that becomes used counts as changed."""
     return info.segment if topology and TOPOLOGY in info.plugin else Segment()
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something worth a log line that stops nobody: a constant message and its fields."""
+    """A warning for the log: a constant message and its fields."""
 
     message: str
     fields: Mapping[str, str]
@@ -313,7 +313,7 @@ _DRIVER_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?"
 
 
 def remarks(old: DriverInfo | None, new: DriverInfo, *, topology: bool) -> list[Remark]:
-    """What upstream accepts, starts; but a person should know of it."""
+    """Warnings about a driver that is accepted, as upstream accepts it."""
     found = []
     if not _DRIVER_NAME.fullmatch(new.name):
         found.append(Remark("The driver's name is not one the CSI specification allows", {"driver": new.name}))

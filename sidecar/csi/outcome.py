@@ -1,4 +1,4 @@
-"""What a gRPC status means for whoever asked: that of CreateVolume as a table, that of GetCapacity as a value."""
+"""What a gRPC status means: for CreateVolume whether a volume may exist, for GetCapacity why the free space is unknown."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -31,7 +31,7 @@ class Code(Enum):
 
 
 class DriverError(SidecarError):
-    """The driver did not answer OK. The text is what upstream writes into events for the same status."""
+    """The driver did not answer OK. The text is the one that upstream writes into Events for the same status."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(f"rpc error: code = {code.value} desc = {message}")
@@ -40,14 +40,14 @@ class DriverError(SidecarError):
 
 
 class BadAnswer(DriverError):
-    """The driver answered OK, with something that cannot be used. Nobody knows what it did, so this is never a final verdict."""
+    """The driver answered OK with something that cannot be used. What it did is unknown, so this is never final."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INTERNAL, message)
 
 
 class NotSent(DriverError):
-    """The driver was away, so it has not heard of the call at all."""
+    """The driver was away, so the call was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,47 +59,47 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class MaybeRunning:
-    """The driver may still be working on it, or may have finished without our hearing of it."""
+    """The driver may still be creating the volume, or may have created it."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NeverSent:
-    """The driver has not heard of this attempt; what an earlier one may have begun is as unknown as before."""
+    """This attempt was not sent. What an earlier attempt did is as unknown as before."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NoSpaceHere:
-    """Nothing was created because this node has no room; another node may have."""
+    """Nothing was created because this node has not enough free space; another node may have."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The verdict is final for this attempt: nothing was created and nothing is running."""
+    """This attempt is over: nothing was created, and the driver is not working on it."""
 
     why: str
     infeasible: bool = False
-    """Asking again with the same arguments is pointless for a long while."""
+    """The same request would fail again for a long while."""
     doubtful: bool = False
-    """It names no reason why there could be nothing: drivers have said so of volumes that were there all the same."""
+    """The status does not rule out that there is a volume: drivers have answered it for volumes that they had created."""
     occupied: bool = False
-    """Something of that name is there, which is not what was asked for."""
+    """A volume of that name exists, and it is not the one that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """The driver did not say how much is free."""
+    """The free space is unknown."""
 
     why: str
     away: bool = False
-    """It cannot be reached, so it could not create anything either."""
+    """The driver cannot be reached, so it cannot create volumes either."""
     perhaps: bool = False
-    """It may have gone while it was asked; or it is there, and says so of something else."""
+    """Unavailable: the driver may have gone away during the call, or something behind it is unavailable."""
 
 
 Outcome = Done | MaybeRunning | NeverSent | NoSpaceHere | Refused
@@ -109,7 +109,7 @@ _MAY_BE_RUNNING: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code
 
 
 def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | NeverSent | NoSpaceHere | Refused:
-    """`may_reschedule`: there is topology and a selected node, so giving the claim back can lead it elsewhere."""
+    """`may_reschedule`: there is topology and a selected node, so the scheduler can choose another node for the claim."""
     if isinstance(error, NotSent):
         return NeverSent(str(error))
     if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer):
@@ -125,7 +125,7 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
 
 
 async def measure(driver: Driver, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
-    """GetCapacity with its failure as a value: not knowing is something a rule decides about."""
+    """GetCapacity, with a failure as a value, since rules decide what unknown free space means."""
     try:
         return await driver.get_capacity(query)
     except DriverError as error:

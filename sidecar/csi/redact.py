@@ -1,6 +1,6 @@
-"""What may be logged of a CSI message: one line of JSON in which no field marked `csi_secret` shows anything but that it was set.
+"""Makes a CSI message one line of JSON for the log, in which a field marked `csi_secret` shows only that it was set.
 
-Generic through descriptors: a message or a secret field added to the specification later is covered without a change here.
+It reads the messages' descriptors, so messages and secret fields that the specification adds later are covered too.
 """
 
 import base64
@@ -13,11 +13,11 @@ from google.protobuf.message import Message
 
 STRIPPED: Final = "***stripped***"
 CSI_SECRET: Final = 1059
-"""The number of the field option in csi.proto. Its generated object is the codec's to import."""
+"""The number of the field option in csi.proto. Its generated object is not used, since only the codec may import csi_proto."""
 
 
 def one_line(message: Message) -> str:
-    """Field names as in the specification; what is not set is left out."""
+    """Field names are the specification's; unset fields are left out."""
     return json.dumps(_message(message), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -38,7 +38,7 @@ def _is_secret(field: FieldDescriptor) -> bool:
 def _field(field: FieldDescriptor, value: Any) -> Any:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        # A map is a repeated message of key and value; what its values are, the value field of that message knows.
+        # A map is a repeated message of key and value, whose value field has the type of the values.
         return {str(key): _single(entry.fields_by_name["value"], value[key]) for key in sorted(value)}
     if field.is_repeated:
         return [_single(field, item) for item in value]
@@ -56,6 +56,6 @@ def _single(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _enum_name(enum: EnumDescriptor, number: int) -> Any:
-    """Enums are open: a newer driver may send a number that our copy of the specification has no name for."""
+    """The name; or the number, if a newer driver sends one that our copy of the specification does not have."""
     known = enum.values_by_number.get(number)
     return number if known is None else known.name

@@ -1,31 +1,38 @@
-"""What the drain room is told of the command line."""
+"""What the flags say to the drain room, as values; `config` reads them."""
 
 from dataclasses import dataclass
 
-from sidecar.drain.evacuation import Expiry
-from sidecar.drain.signals import NodePolicy
-from sidecar.drain.words import Policy
+from sidecar.drain.evacuation.rules import Expiry
+from sidecar.drain.facts.node_marks import NodePolicy
+from sidecar.drain.vocabulary import Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One node, one driver."""
+    """For one node and one driver."""
 
     node: str
     driver: str
     namespace: str
-    """Where leases and gates are made."""
+    """Where leases and the objects of gates are created."""
     agent: str
+    """This program's version, as the report names it."""
     policy: NodePolicy = NodePolicy.IGNORE
     judges: bool = False
-    """Without it the room only knows whether the node takes volumes."""
+    """False: the room decides only whether the node takes volumes."""
     zero_when_closed: bool = True
+    """A node that takes no volumes publishes a capacity of zero."""
     default_policy: Policy | None = None
+    """For volumes for which nobody has set one."""
     allowed: float = 0.0
+    """Seconds that an evacuation may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT
     limit: int = 1
+    """How many nodes may be evacuated at the same time; 0: any number."""
     gate: bool = False
     gate_image: str = ""
     protects: bool = False
+    """Autoscalers are asked to leave a node alone while retiring it would lose data."""
     untracked_blocks: bool = False
+    """Volumes of the driver without a PersistentVolume block, too."""
     dry_run: bool = False

@@ -1,6 +1,6 @@
-"""How long to stay away after a failure, and how often a key has failed in a row.
+"""Computes the delay after a failure, and counts how often each key has failed in a row.
 
-Nothing here waits or draws a random number: the caller adds the delay to its own clock, and hands in its own rng.
+Nothing here waits or draws random numbers: the caller adds the delay to its own clock, and random numbers are a parameter.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,7 +15,7 @@ _LARGEST_EXPONENT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Doubling delays in seconds. A cap below the start is allowed, as it is upstream, and then wins from the first attempt."""
+    """Doubling delays in seconds. As upstream, a cap below the start is allowed, and then holds from the first attempt."""
 
     start: float
     cap: float
@@ -25,7 +25,7 @@ class Backoff:
             raise ValueError(f"a back-off of {self.start} s up to {self.cap} s would not back off")
 
     def delay(self, attempt: int) -> float:
-        """The delay after `attempt` failures that came before this one: 0 gives the start."""
+        """The delay after a failure with `attempt` failures before it: 0 gives the start."""
         if attempt < 0:
             raise ValueError(f"attempt {attempt} is negative")
         return min(self.start * 2.0 ** min(attempt, _LARGEST_EXPONENT), self.cap)
@@ -34,8 +34,8 @@ class Backoff:
 def jittered(delay: float, rng: Callable[[], float], *, spread: float) -> float:
     """The delay, stretched by up to `spread` of itself; `rng` gives numbers in [0, 1).
 
-    It only ever stretches, as in client-go: all nodes lose the API server at the same instant, and a jitter that also
-    shortens would let some of them come back before the server asked for.
+    It never shortens, as in client-go: all nodes lose the API server at the same moment, and a jitter that shortened would bring some
+    of them back before the time that the server asked for.
     """
     return delay * (1.0 + spread * rng())
 

@@ -1,8 +1,8 @@
-"""How the program is doing: a tree of scopes, each with one state, and what two probes conclude from it.
+"""The health of the program: a tree of scopes, each with one state, and the answers of two probes.
 
-Ready asks "may work be sent here?", live asks "would a restart help?". A driver that is not there yet is a reason for the
-first and never for the second; that is why a scope says separately which of the two it gates, and most gate neither.
-Serving the answers over HTTP belongs to `observe.server`.
+Readiness asks "may work be sent here?", liveness asks "would a restart help?". A driver that is not there yet makes the program unready,
+but a restart would not help. So each scope says separately which of the two it decides, and most decide neither.
+The probes are served by `observe.server`.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ State = Unknown | OK | Degraded | Stopped
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scope as a person wants to see it."""
+    """One scope, for a page that people read."""
 
     path: str
     state: State
@@ -58,7 +58,7 @@ class Row:
 
 
 class Scope:
-    """A part of the program that reports how it is. Made by `Health.scope` or by the scope above it."""
+    """A part of the program that reports its state. Made by `Health.scope` or by the scope above it."""
 
     def __init__(self, path: str, *, gates_ready: bool, gates_live: bool) -> None:
         self.path = path
@@ -81,7 +81,7 @@ class Scope:
 
     @property
     def state(self) -> State:
-        """The worst of what was reported here and below. A scope that only groups others never reports itself."""
+        """The worst state reported here and below. A scope that only groups others reports none itself."""
         below = [child.state for child in self._children.values()]
         states = below if self._reported is None else [self._reported, *below]
         return max(states, key=lambda state: state.severity, default=Unknown())
@@ -97,7 +97,7 @@ class Scope:
 
 
 class Health:
-    """The root of the tree, and the pulse of the program."""
+    """The root of the tree, and the program's heartbeat."""
 
     def __init__(self) -> None:
         self._root = Scope("", gates_ready=False, gates_live=False)
@@ -113,14 +113,14 @@ class Health:
         return [scope.row() for scope in self._root.walk()]
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Ready when everything that gates readiness is OK. Having heard nothing yet is a reason not to be."""
+        """Ready when every scope that gates readiness is OK. A scope without a report is not."""
         reasons = [str(row) for row in self.rows() if row.gates_ready and not isinstance(row.state, OK)]
         return not reasons, reasons
 
     def live(self, now: float, *, stale_after: float) -> tuple[bool, list[str]]:
-        """Alive unless a part that gates liveness has stopped for good, or the heart has stopped beating.
+        """Alive unless a scope that gates liveness has stopped for good, or the heartbeat is older than `stale_after`.
 
-        Before the first beat nobody has promised one: starting up may take as long as it takes.
+        Before the first heartbeat there is no limit: a start may take long.
         """
         reasons = [str(row) for row in self.rows() if row.gates_live and isinstance(row.state, Stopped)]
         if self._beat is not None and now - self._beat > stale_after:

@@ -1,6 +1,6 @@
-"""A token bucket, so that a thousand nodes that all have something to say do not say it in the same second.
+"""A token bucket, so that a thousand nodes do not all send their requests in the same second.
 
-The caller tells the time and does the waiting; the bucket only says how long.
+The caller gives the time and does the waiting; the bucket only computes for how long.
 """
 
 import math
@@ -9,9 +9,8 @@ import math
 class TokenBucket:
     """`qps` tokens a second, up to `burst` at once. A `qps` that is negative or infinite means no limit, as in client-go.
 
-    Reservations are served in the order in which they are made: the level may fall below zero, and each one that
-    takes it further down waits longer. This is golang.org/x/time/rate's rule, so the figures of upstream's flags
-    mean the same here.
+    Reservations are served in the order in which they are made: the level may fall below zero, and each further one waits longer.
+    This is the rule of golang.org/x/time/rate, so the values of upstream's flags mean the same here.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
@@ -24,7 +23,7 @@ class TokenBucket:
         self._seen = -math.inf
 
     def reserve(self, now: float) -> float:
-        """Take a token, if need be one that does not exist yet. Returns the seconds to wait before acting on it."""
+        """Take a token, even one that is not there yet. Returns the seconds to wait before acting on it."""
         if self._unlimited:
             return 0.0
         self._refill(now)
@@ -37,7 +36,7 @@ class TokenBucket:
             self._level = min(self._burst, self._level + 1.0)
 
     def allow(self, now: float) -> bool:
-        """Take a token only if there is one now: for messages that are better dropped than late."""
+        """Take a token only if there is one now: for messages that are better lost than late."""
         if self._unlimited:
             return True
         self._refill(now)

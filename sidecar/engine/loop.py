@@ -1,14 +1,14 @@
 """Workers over a queue: gives each due key to the handler, a bounded number at a time, each with a deadline.
 
-One dispatcher takes due keys while there is a free slot and starts one task for each. A slot that is not used is a number
-and not a task, so a hundred idle workers cost nothing. The dispatcher sleeps until something is added, something ends, or
-the earliest key becomes due; it never polls. A key that waits is a row in the queue and holds no slot.
+One dispatcher takes due keys while a worker is free, and starts one task for each. A free worker is a number and not a task, so a hundred
+of them cost nothing. The dispatcher sleeps until a key is added, a task ends, or the earliest key becomes due; it never polls. A key that
+waits is a row in the queue and keeps no worker.
 
-Most looks at a key lead to nothing that has to be waited for. A loop that is given a `glance` asks it first, and only a key that
-needs more than that takes a slot and a task, which cost more than the look itself.
+Most keys turn out to need nothing that must be awaited. So a loop may have a `glance`, which is called first and without a task: a task
+costs more than most decisions. Only a key that needs more gets a worker.
 
-Everything is called on the event loop's thread. The loop does not know what a key means: a handler returns when to look
-again, and what a failure means is for the handler to decide. Only a handler that raises is retried from here.
+Everything runs on the event loop's thread. The loop does not know what a key means: the handler returns when to look at it again, and
+decides what a failure means. Only a handler that raises is retried by the loop.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ K = TypeVar("K", bound=Hashable)
 
 Ending = Literal["settled", "waits", "crashed", "overdue", "cancelled"]
 
-# Handlers get this long to tidy up once they were cancelled. One that ignores that must not hold up the end of the program.
+# Cancelled handlers may clean up for so long. One that ignores its cancellation must not delay the end of the program.
 CANCEL_GRACE = 5.0
 
 
-# After so many glances in a row others get their turn.
+# After so many glances in a row the event loop runs other tasks.
 _MOST_GLANCES = 100
 
 
 class NeedsWork(Enum):
-    """The glance that is not enough."""
+    """What a glance returns if the key must be handled."""
 
     WORK = "work"
 
@@ -45,10 +45,10 @@ WORK: Final = NeedsWork.WORK
 
 
 class Observer(Protocol):
-    """What metrics want to hear. Called in passing, so it must not block and must not raise."""
+    """Callbacks for metrics. They must neither block nor raise."""
 
     def added(self, key: object) -> None:
-        """A key was asked for and did not melt into an earlier request."""
+        """A key was added that was not in the queue already."""
 
     def started(self, key: object, *, queued: float) -> None:
         """A worker took the key, `queued` seconds after it became due."""
@@ -58,7 +58,7 @@ class Observer(Protocol):
 
 
 class Quiet:
-    """The observer of a loop that nobody observes."""
+    """The observer of a loop without metrics."""
 
     def added(self, key: object) -> None:
         pass
@@ -71,16 +71,16 @@ class Quiet:
 
 
 class Overdue(TimeoutError):
-    """The loop's own deadline, as opposed to a timeout that the handler met inside and let through."""
+    """The handler's deadline has passed, as opposed to a TimeoutError that the handler raised itself."""
 
 
 class Loop(Generic[K]):
-    """Drives one queue. `handle` returns the time on `clock` at which its key must be looked at again, or None. So does `glance`,
-    at once, or `WORK` for a key that is to be handled; it must not have done anything then.
+    """Drives one queue. `handle` returns the time on `clock` at which to look at the key again, or None. `glance` returns the same without
+    awaiting anything, or `WORK` if the key must be handled; in that case it must not have changed anything.
 
-    `attempts` is for the handlers' own failures (`backoff.delay(loop.attempts.next(key))`) and is forgotten when a handler
-    returns None. Crashes are counted apart, and forgotten as soon as the handler returns at all: a key that waits for ever
-    and crashes once a year must not crawl towards the longest back-off.
+    `attempts` is for the handlers' own failures (`backoff.delay(loop.attempts.next(key))`) and is reset when a handler returns None.
+    Crashes are counted apart and reset as soon as the handler returns at all: otherwise a key that always waits, and crashes once a year,
+    would reach the longest back-off in the end.
     """
 
     def __init__(
@@ -116,20 +116,20 @@ class Loop(Generic[K]):
         self._abandoned = False
 
     def add(self, key: K, at: float | None = None) -> None:
-        """Have the key handled at `at`, or as soon as a worker is free. On the event loop's thread only."""
+        """Have the key handled at `at`, or as soon as a worker is free. To be called on the event loop's thread only."""
         now = self._clock()
-        # A time in the past is now: it must not overtake what is already in line, nor count as time spent in the queue.
+        # A time in the past becomes now: the key must not overtake others, nor seem to have waited in the queue since then.
         if self.queue.add(key, now if at is None else max(at, now)):
             self._observer.added(key)
         self._wake.set()
 
     async def run(self) -> None:
-        """Until `stop_taking`, and then until the last held key is done. Cancelled, it cancels the handlers that still run."""
+        """Run until `stop_taking`, and then until the last handler has ended. If cancelled, it cancels the handlers."""
         try:
             while self._taking or (self._tasks and not self._abandoned):
                 self._wake.clear()
                 if self._dispatch():
-                    await asyncio.sleep(0)  # even if every glance asked for another one at once, others get their turn
+                    await asyncio.sleep(0)  # other tasks must run even if each glance wants another one at once
                 else:
                     await self._woken()
         finally:
@@ -137,12 +137,12 @@ class Loop(Generic[K]):
             await self._cancel_held()
 
     def stop_taking(self) -> None:
-        """Start nothing new. Keys may still be added, and stay in the queue."""
+        """Start no more handlers. Keys may still be added; they stay in the queue."""
         self._taking = False
         self._wake.set()
 
     async def drain(self, timeout: float) -> bool:
-        """Stop taking and wait for what is held; cancel what is still held then. True if nothing had to be cancelled."""
+        """Stop taking, wait for the running handlers, and cancel those that still run after `timeout`. True if none was cancelled."""
         self.stop_taking()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout)
@@ -155,14 +155,14 @@ class Loop(Generic[K]):
 
     @property
     def retries(self) -> int:
-        """Failures so far, the handlers' own and crashes together: a counter for metrics. A wait is not a retry."""
+        """All failures so far, the handlers' own and crashes, for metrics. A handler that waits has not failed."""
         return self.attempts.total + self._crashes.total
 
     def snapshot(self) -> list[Row[K]]:
         return self.queue.snapshot(self._clock(), attempts=lambda key: self.attempts.count(key) + self._crashes.count(key))
 
     def _dispatch(self) -> bool:
-        """Whether some keys are done with already."""
+        """Take keys while workers are free. Returns whether a glance settled some."""
         glanced = 0
         while glanced < _MOST_GLANCES and self._has_slot() and (key := self.queue.take(self._clock())) is not None:
             self._observer.started(key, queued=self.queue.hold(key).queued)
@@ -178,7 +178,7 @@ class Loop(Generic[K]):
         try:
             seen = self._glance(key)
             return seen if seen is WORK else _checked(seen)
-        except Exception as error:  # noqa: BLE001 - counts as the handler's own
+        except Exception as error:  # noqa: BLE001 - counts as a crash of the handler
             return error
 
     def _start(self, key: K) -> None:
@@ -190,10 +190,10 @@ class Loop(Generic[K]):
         return self._taking and len(self._tasks) < self._workers
 
     async def _woken(self) -> None:
-        """Sleep until something happened, or until the next key is due and could be started."""
+        """Sleep until `_wake` is set, or until the next key is due if a worker is free for it."""
         timer = None
         if self._has_slot() and (at := self.queue.next_at()) is not None:
-            # The interval and not the time itself, because a clock that is handed in may count from elsewhere.
+            # An interval and not a time, because the event loop's clock may be another one.
             timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock()), self._wake.set)
         try:
             await self._wake.wait()
@@ -212,7 +212,7 @@ class Loop(Generic[K]):
             raise
 
     def _end(self, task: asyncio.Task[float | None]) -> None:
-        """A done callback rather than the end of the task: the key is given back however the task came to its end."""
+        """A done callback, so that the key is given back however the task ended."""
         key = self._tasks.pop(task)
         if task.cancelled():
             self._conclude(key, asyncio.CancelledError())
@@ -226,10 +226,10 @@ class Loop(Generic[K]):
         self._observer.finished(key, worked=worked, ending=ending)
 
     def _file(self, key: K, outcome: float | BaseException | None) -> Ending:
-        """Put the key where the look at it leads to."""
+        """Put the key back into the queue, or forget it, as the outcome requires."""
         if isinstance(outcome, asyncio.CancelledError) and not self._taking:
             return "cancelled"
-        if isinstance(outcome, BaseException):  # cancelled, too: the handler awaited something that was cancelled elsewhere
+        if isinstance(outcome, BaseException):  # also CancelledError, if what the handler awaited was cancelled elsewhere
             return self._retry(key, outcome)
         self._crashes.forget(key)
         if outcome is None:
@@ -253,7 +253,7 @@ class Loop(Generic[K]):
         if self._abandoned:
             return
         for task in self._tasks:
-            if not task.cancelling():  # a second cancel would break into the tidying up that the first one caused
+            if not task.cancelling():  # a second cancel would interrupt the clean-up that the first one began
                 task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CANCEL_GRACE)

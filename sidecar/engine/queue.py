@@ -1,12 +1,12 @@
-"""The work queue as data: which key may be taken at which time, and by whom it is held. It never waits and has no clock.
+"""The work queue as data: which key may be taken when, and which keys are held. It never waits and has no clock.
 
-Three laws, which the model-based test holds it to:
-1. A key has at most one holder. While it is held, it is not given again.
-2. Nothing is lost. A key that is added while it is held is given again after `done`.
-3. Of several times wanted for one key, the earliest wins. So an event (`add(key, now)`) wakes a key that waits for later,
-   and a handler's own "not before" cannot silence an event that arrived while it was at work.
+Three rules, which a model-based test checks:
+1. A key has at most one holder. While it is held, it cannot be taken.
+2. Nothing is lost. A key that is added while it is held can be taken again after `done`.
+3. Of several times for one key the earliest counts. So an event (`add(key, now)`) brings a waiting key forward, and a handler that returns
+   a later time cannot delay an event that arrived while it worked.
 
-Law 3 leaves no room for moving a waiting key to a later time; whoever needs that says `discard` and `add`.
+By rule 3 `add` cannot move a waiting key to a later time; that takes `discard` and `add`.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# Below this many entries a heap is not worth tidying.
+# A heap with fewer entries is not cleaned of stale ones.
 _SMALL_HEAP = 64
 
 
@@ -30,7 +30,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Since when a key is held, and since when it could have been."""
+    """When a key was taken, and when it became due."""
 
     due: float
     since: float
@@ -43,10 +43,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The queue in numbers, for metrics. Upstream's dashboards read the same names.
+    """The queue's metrics, by the names that upstream's dashboards read.
 
-    `depth` is what waits for a worker now. As in client-go, it leaves out keys whose time has not come, and includes held keys
-    that must be given once more.
+    `depth` counts keys that wait for a worker now. As in client-go, it leaves out keys that are not due yet and includes held keys that
+    are due again.
     """
 
     depth: int
@@ -59,7 +59,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[K]):
-    """One key as a person wants to see it. A key that is held and due again has both times; `due_in` is negative when overdue."""
+    """One key, for a page that people read. A key that is held and due again has both times; `due_in` is negative when overdue."""
 
     key: K
     state: Literal["held", "ready", "delayed"]
@@ -69,20 +69,20 @@ class Row(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """Operations cost O(log n); `ready`, `counts` and `snapshot` look at every key and are meant for the rate of a scrape."""
+    """Operations cost O(log n), but `ready`, `counts` and `snapshot` look at every key: they are for scrapes and pages."""
 
     def __init__(self) -> None:
         self._waiting: dict[K, Turn] = {}
         self._held: dict[K, Hold] = {}
         self._again: dict[K, float] = {}
-        # Holds every waiting key's turn, and turns that an earlier add or a discard has made stale.
+        # The turns of all waiting keys, and stale ones of keys that were moved or discarded since.
         self._heap: list[tuple[Turn, K]] = []
         self._turns = 0
         self._adds = 0
 
     def add(self, key: K, at: float) -> bool:
-        """Ask for the key to be given at `at`, not before. False if it melted into an earlier request for the same key."""
-        if not math.isfinite(at):  # a key due at infinity is lost, and NaN breaks the order of all others
+        """Add the key, to be taken at `at` or later. False if it was in the queue already."""
+        if not math.isfinite(at):  # a key due at infinity would be lost, and NaN would break the heap's order
             raise ValueError(f"{at} is no time at which {key!r} could be due")
         if key in self._held:
             return self._add_held(key, at)
@@ -93,7 +93,7 @@ class WorkQueue(Generic[K]):
         return turn is None
 
     def take(self, now: float) -> K | None:
-        """The due key with the earliest time, first come first served among equals; the caller holds it until `done`."""
+        """Take the due key with the earliest time, of equal ones the first added. The caller holds it until `done`."""
         self._drop_stale_head()
         if not self._heap or self._heap[0][0].at > now:
             return None
@@ -103,23 +103,23 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, now: float) -> float:
-        """Give a held key back. Returns for how many seconds it was held."""
+        """Give a held key back. Returns the seconds for which it was held."""
         hold = self._held.pop(key)
         if key in self._again:
             self._push(key, self._again.pop(key))
         return now - hold.since
 
     def discard(self, key: K) -> None:
-        """Forget that the key was asked for. Its holder, if there is one, is left alone."""
+        """Remove the key from the queue. If it is held, it stays held."""
         self._waiting.pop(key, None)
         self._again.pop(key, None)
 
     def hold(self, key: K) -> Hold:
-        """The hold on a key that was taken; KeyError if nobody holds it."""
+        """The hold on a key; KeyError if it is not held."""
         return self._held[key]
 
     def next_at(self) -> float | None:
-        """The earliest time of a key that can be taken; None if there is none, however many are held."""
+        """The earliest time at which a key can be taken; None if no key waits."""
         self._drop_stale_head()
         return self._heap[0][0].at if self._heap else None
 
@@ -149,7 +149,7 @@ class WorkQueue(Generic[K]):
         )
 
     def snapshot(self, now: float, *, attempts: Callable[[K], int] = lambda _: 0) -> list[Row[K]]:
-        """Every key: first what is held, longest first, then what waits, in the order in which it will be given."""
+        """All keys: first the held ones, longest first, then the waiting ones in the order in which they can be taken."""
         rows: list[Row[K]] = []
         for key, hold in sorted(self._held.items(), key=lambda item: item[1].since):
             again = self._again.get(key)
@@ -170,7 +170,7 @@ class WorkQueue(Generic[K]):
         self._waiting[key] = turn
         heapq.heappush(self._heap, (turn, key))  # turns are unique, so keys are never compared
         if len(self._heap) > 2 * len(self._waiting) + _SMALL_HEAP:
-            # More stale than alive. Paid for by the pushes since the last time, so still O(log n) each.
+            # More stale turns than valid ones. Rebuilding costs no more than the pushes since the last time, so each is still O(log n).
             self._heap = [(turn, key) for key, turn in self._waiting.items()]
             heapq.heapify(self._heap)
 

@@ -1,6 +1,6 @@
-"""What rooms hold of the API server: a Protocol over plain JSON, and the changes a watch brings.
+"""The API server as rooms see it: the Protocol `KubeApi` over plain JSON, the resources we use, and the changes a watch brings.
 
-The contract tests run one suite through this Protocol against every server that claims to speak it.
+The contract tests run one suite through this Protocol, against real servers and against the simulated one.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from sidecar.kube.errors import NotFound
-from sidecar.kube.skim import PassesBy, reads_all
+from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -33,25 +33,25 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True)
-VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", False)
-CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
-CAPACITIES = Resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True)
-ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False)
-CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False)
-PODS = Resource("", "v1", "pods", "Pod", True)
-NODES = Resource("", "v1", "nodes", "Node", False)
-SECRETS = Resource("", "v1", "secrets", "Secret", True)
-SNAPSHOTS = Resource("snapshot.storage.k8s.io", "v1", "volumesnapshots", "VolumeSnapshot", True)
-SNAPSHOT_CONTENTS = Resource("snapshot.storage.k8s.io", "v1", "volumesnapshotcontents", "VolumeSnapshotContent", False)
-REFERENCE_GRANTS = Resource("gateway.networking.k8s.io", "v1beta1", "referencegrants", "ReferenceGrant", True)
-ATTRIBUTES_CLASSES = Resource("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", False)
-EVENTS = Resource("", "v1", "events", "Event", True)
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", names.CLAIM, True)
+VOLUMES = Resource("", "v1", "persistentvolumes", names.VOLUME, False)
+CLASSES = Resource(names.STORAGE_GROUP, "v1", "storageclasses", names.STORAGE_CLASS, False)
+CAPACITIES = Resource(names.STORAGE_GROUP, "v1", "csistoragecapacities", names.CAPACITY, True)
+ATTACHMENTS = Resource(names.STORAGE_GROUP, "v1", "volumeattachments", names.ATTACHMENT, False)
+CSI_NODES = Resource(names.STORAGE_GROUP, "v1", "csinodes", names.CSI_NODE, False)
+PODS = Resource("", "v1", "pods", names.POD, True)
+NODES = Resource("", "v1", "nodes", names.NODE, False)
+SECRETS = Resource("", "v1", "secrets", names.SECRET, True)
+SNAPSHOTS = Resource(names.SNAPSHOT_GROUP, "v1", "volumesnapshots", names.SNAPSHOT, True)
+SNAPSHOT_CONTENTS = Resource(names.SNAPSHOT_GROUP, "v1", "volumesnapshotcontents", names.SNAPSHOT_CONTENT, False)
+REFERENCE_GRANTS = Resource(names.GATEWAY_GROUP, "v1beta1", "referencegrants", names.REFERENCE_GRANT, True)
+ATTRIBUTES_CLASSES = Resource(names.STORAGE_GROUP, "v1", "volumeattributesclasses", names.ATTRIBUTES_CLASS, False)
+EVENTS = Resource("", "v1", "events", names.EVENT, True)
+CONFIG_MAPS = Resource("", "v1", "configmaps", names.CONFIG_MAP, True)
+NAMESPACES = Resource("", "v1", "namespaces", names.NAMESPACE, False)
+BUDGETS = Resource(names.POLICY_GROUP, "v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET, True)
+LEASES = Resource(names.COORDINATION_GROUP, "v1", "leases", names.LEASE, True)
+DEPLOYMENTS = Resource(names.APPS_GROUP, "v1", "deployments", names.DEPLOYMENT, True)
 DRAIN_REPORTS = Resource(names.GROUP, names.REPORT_VERSION.removeprefix(f"{names.GROUP}/"), "nodedrainreports", names.REPORT_KIND, False)
 
 JSON_PATCH = "application/json-patch+json"
@@ -70,7 +70,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """ADDED, MODIFIED, DELETED or BOOKMARK. An ERROR event never gets here: it is raised as the exception it carries."""
+    """ADDED, MODIFIED, DELETED or BOOKMARK. An ERROR event is raised as an exception instead."""
 
     type: str
     object: Json
@@ -82,7 +82,7 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R]):
-    """What a watch or a relist taught about one key. `old` None: it is new to us; `new` None: it is gone, or no longer concerns us."""
+    """What a list or a watch changed for one key. `old` None: the key is new. `new` None: the object is gone or concerns us no longer."""
 
     key: str
     old: R | None
@@ -90,12 +90,12 @@ class Change(Generic[R]):
 
 
 def always() -> bool:
-    """What is wanted however long it takes."""
+    """For requests that are still wanted however long they waited."""
     return True
 
 
 class Lists(Protocol):
-    """What `every` needs of the API server."""
+    """The part of `KubeApi` that `every` uses."""
 
     async def list_page(
         self,
@@ -112,7 +112,7 @@ class Lists(Protocol):
 async def every(
     api: Lists, resource: Resource, *, namespace: str = "", label_selector: str = "", field_selector: str = "", cached: bool = False
 ) -> AsyncIterator[Json]:
-    """Each object of a list, page by page. `cached`: as the API server remembers them, which may be a little old and costs it least."""
+    """Each object of a list, page by page. `cached`: from the API server's cache, which may be a little old and costs the server least."""
     token = ""
     while True:
         page = await api.list_page(
@@ -131,7 +131,7 @@ async def every(
 
 
 async def find(api: "KubeApi", resource: Resource, name: str, *, namespace: str = "") -> Json | None:
-    """The object; None: there is none."""
+    """The object, or None if there is none."""
     try:
         return await api.get(resource, name, namespace=namespace)
     except NotFound:
@@ -139,13 +139,13 @@ async def find(api: "KubeApi", resource: Resource, name: str, *, namespace: str 
 
 
 class KubeApi(Protocol):
-    """The API server. Every call but `watch` ends within the request deadline, with its answer or with `kube.errors.ApiError`.
+    """The API server. Every call but `watch` ends within the request deadline, by its answer or by a `kube.errors.ApiError`.
 
-    The deadline runs from the moment the client's own limiter lets the request through.
+    The deadline begins when the client's own limiter lets the request through.
     """
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
-        """The object as it is now; NotFound when there is none."""
+        """The object as it is now; NotFound if there is none."""
         ...
 
     async def list_page(
@@ -170,13 +170,13 @@ class KubeApi(Protocol):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        passes_by: PassesBy = reads_all,
+        skip: Skip = reads_all,
     ) -> AsyncIterator[WatchEvent]:
         """Changes after that version, with bookmarks, until the server ends the stream (normal return).
 
-        An event that `passes_by` may be given as a bookmark: all it tells then is how far the watch has come.
-        Raises Gone for a version too old, in whichever of its two forms the server says so; Unavailable when the connection
-        breaks or stays silent for longer than the bookmarks' period.
+        An event for which `skip` is true may be given as a bookmark, which only tells how far the watch has come.
+        Raises Gone for a version that is too old, whether the server says so by status or by event; Unavailable if the connection
+        breaks, or is silent for longer than the time between bookmarks.
         """
         ...
 
@@ -192,11 +192,12 @@ class KubeApi(Protocol):
         name: str,
         namespace: str = "",
         subresource: str = "",
-        still: Callable[[], bool] = always,
+        is_current: Callable[[], bool] = always,
     ) -> Json:
         """PUT. With a resourceVersion in the body that is not the newest: Conflict, and nothing is written.
 
-        `still` is asked when the limiter lets it through, which may be a while: if it says no, Withdrawn, and nothing is sent.
+        `is_current` is called when the limiter lets the request through, which may take a while. If it returns False, nothing is sent
+        and Withdrawn is raised.
         """
         ...
 
@@ -224,7 +225,7 @@ class KubeApi(Protocol):
         grace_period_seconds: int | None = None,
         propagation: str = "",
     ) -> None:
-        """With a uid or resourceVersion that is not the object's: Conflict. NotFound when it is gone already."""
+        """Conflict if a uid or resourceVersion is given that is not the object's; NotFound if it is gone already."""
         ...
 
     async def create_subresource(
@@ -234,9 +235,9 @@ class KubeApi(Protocol):
         ...
 
     async def resource_for(self, api_version: str, kind: str) -> Resource:
-        """The resource that serves this kind, by discovery; NotFound when the server knows none."""
+        """The resource that serves this kind, by discovery; NotFound if the server serves none."""
         ...
 
     async def server_version(self) -> str:
-        """`gitVersion` of the server; the cheapest proof that it can be reached and accepts us."""
+        """The server's `gitVersion`: the cheapest proof that it can be reached and accepts our credentials."""
         ...

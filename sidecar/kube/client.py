@@ -1,4 +1,4 @@
-"""The way in: `open_client` gives a `KubeClient`, which is `KubeApi`."""
+"""`open_client` opens the door to the API server: it returns a `KubeClient`, which is a `KubeApi`."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import sidecar
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.credentials import SERVICE_ACCOUNT, Access
-from sidecar.kube.gathering import SHORTEST
+from sidecar.kube.read_batching import SHORTEST
 from sidecar.kube.transport import Limiter, Observer, Sleep, Transport
 from sidecar.kube.verbs import Kinds, KubeClient
 
@@ -26,7 +26,7 @@ async def open_client(
     watch_seconds: tuple[int, int] = (290, 600),
     user_agent: str = f"csi-node-sidecar/{sidecar.__version__}",
     observer: Observer | None = None,
-    longest_gathering: float = SHORTEST,
+    longest_read_delay: float = SHORTEST,
     service_account: Path = SERVICE_ACCOUNT,
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.monotonic,
@@ -34,11 +34,11 @@ async def open_client(
     sleep: Sleep = asyncio.sleep,
     rng: Callable[[], float] = random.random,
 ) -> "KubeClient":
-    """A client; `Fatal` when there is nothing to connect with. No request is made yet. Close it with `aclose`.
+    """A client, which has sent nothing yet; close it with `aclose`. `Fatal` where an address or credentials are missing.
 
-    `watch_silence`: a watch that hears nothing for so long is broken off. Bookmarks come every 60 to 75 s, but the first one
-    may be left out where nothing changes. `longest_gathering`: for so long what a busy watch says may wait to be read together.
-    `request_timeout` counts from the moment the limiter lets a request through.
+    `watch_silence`: a watch without a byte for so long is closed. Bookmarks come every 60 to 75 s, but the first one may be missing where
+    nothing changes. `longest_read_delay`: events of a busy watch may wait so long, to be read together. `request_timeout` begins when the
+    limiter lets a request through.
     """
     access = Access(kubeconfig=kubeconfig, master=master, service_account=service_account, environ=environ, clock=clock)
     await access.load()
@@ -49,7 +49,7 @@ async def open_client(
         request_timeout=request_timeout,
         watch_silence=watch_silence,
         observer=observer,
-        longest_gathering=longest_gathering,
+        longest_read_delay=longest_read_delay,
         clock=clock,
         wall=wall,
     )
@@ -58,7 +58,7 @@ async def open_client(
         return Limiter(TokenBucket(qps, burst), clock=clock, sleep=sleep, rng=rng, on_throttled=observer.on_throttled)
 
     def watch_for() -> int:
-        """Nodes that started together must not all end their watches together."""
+        """Random, so that nodes that started together do not renew their watches together."""
         shortest, longest = watch_seconds
         return int(shortest + rng() * (longest - shortest))
 

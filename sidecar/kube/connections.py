@@ -1,6 +1,6 @@
-"""Connections to one API server: opened straight or through a proxy, lent to one request at a time, kept for the next one.
+"""A pool of connections to one API server: opened directly or through a proxy, used by one request at a time, kept for the next one.
 
-Deadlines are the caller's: whoever is cancelled while he waits loses his connection, for nobody knows what it would still say.
+The caller sets deadlines. A connection whose request is cancelled is closed: what still arrives on it would be taken for the next answer.
 """
 
 import asyncio
@@ -13,26 +13,28 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from sidecar.kube.http1 import Head, Malformed, Reading, request
+from sidecar.http1.answers import AnswerReader, Head
+from sidecar.http1.fields import Malformed
+from sidecar.http1.writing import request_bytes
 
-# Servers close what is idle for long, and what is sent in that moment is lost with its outcome unknown.
+# Servers close connections that are idle for long. A request sent at that moment is lost, and nobody knows whether it was carried out.
 _LONGEST_IDLE = 15.0
-# What a stream's reader has not taken. Then the server waits.
+# Bytes of a stream that its reader has not taken. With more, reading stops, and TCP makes the server wait.
 _MOST_HELD = 2**21
 _PORTS = {"http": 80, "https": 443}
-# The other addresses of a name are tried beside one that does not answer.
+# After so long without an answer from one address of a name, the next one is tried as well.
 _NEXT_ADDRESS_AFTER = 0.25
-# Found dead after a minute. Linux would wait two hours before it asked.
+# A peer that vanished is found after a minute. By default Linux waits two hours before it asks.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class NoConnection(ConnectionError):
-    """There was nobody to send the request to. Its cause is what the system or the TLS library said."""
+    """No connection could be opened, so nothing was sent. The cause is the error of the system or of the TLS library."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a server is reached. Connections are shared by those whose way is the same."""
+class Route:
+    """How a server is reached. Requests with equal routes share connections."""
 
     server: str
     tls: ssl.SSLContext
@@ -41,13 +43,13 @@ class Way:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, with at most one request under way."""
+    """One connection, with at most one request in progress."""
 
     def __init__(self) -> None:
-        self.way: Way | None = None
+        self.route: Route | None = None
         self.idle_since = 0.0
         self.transport: asyncio.Transport | None = None
-        self._reading: Reading | None = None
+        self._reading: AnswerReader | None = None
         self._whole = True
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -60,16 +62,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Not either while the rest of a request waits to be sent, or of an answer to be read: it would be deaf to the next one."""
+        """False also while bytes of a request are unsent or an answer is unread: the next answer could not be told from them."""
         if not self.is_open or self._paused or self.transport is None or self.transport.get_write_buffer_size():
             return False
         return self._reading is not None and self._reading.reusable
 
     async def ask(self, raw: bytes, *, whole: bool, bodiless: bool = False) -> Head:
-        """Send a request and return with the answer's head: when all of it is there, or at once, for a stream."""
+        """Send a request and return the head of its answer: with `whole` when the body has arrived too, otherwise at once."""
         if not self.is_open or self.transport is None:
             raise self._error or Malformed("the connection was closed before the request was sent")
-        self._reading, self._whole = Reading(bodiless=bodiless), whole
+        self._reading, self._whole = AnswerReader(bodiless=bodiless), whole
         self.transport.write(raw)
         while not (self._reading.complete or (self._reading.head is not None and not whole)):
             await self._more()
@@ -77,7 +79,7 @@ class Connection(asyncio.Protocol):
         return self._reading.head
 
     async def read(self) -> bytes:
-        """What has come of the body; empty at its end."""
+        """The part of the body that has arrived; empty at its end."""
         reading = self._reading
         assert reading is not None
         while not reading.held and not reading.complete:
@@ -95,19 +97,19 @@ class Connection(asyncio.Protocol):
             pieces.append(data)
         return b"".join(pieces)
 
-    def hang_up(self) -> None:
-        """At once: what the server still has to say will not be read, and a TLS farewell would wait for one from its side."""
+    def abort(self) -> None:
+        """Close without waiting: nothing more is read, and an orderly end of TLS would wait for the server's part in it."""
         self._fail(Malformed("the connection was closed by us"))
-        if self.transport is not None and not self._lost.done():  # asyncio stumbles over some transports that have ended before
+        if self.transport is not None and not self._lost.done():  # asyncio fails on some transports that have ended before
             self.transport.abort()
 
     def broken_within(self, error: Exception | None) -> None:
-        """A failure of TLS within TLS, for which asyncio before 3.13 has only a TypeError of its own."""
+        """Called for a failure of TLS within TLS, which asyncio before Python 3.13 reports as a TypeError of its own."""
         if error is not None:
             self._fail(error)
-        self.hang_up()
+        self.abort()
 
-    async def gone(self) -> None:
+    async def closed(self) -> None:
         await self._lost
 
     async def _more(self) -> None:
@@ -134,13 +136,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reading = self._reading
         if reading is None or reading.complete:  # nobody asked
-            self.hang_up()
+            self.abort()
             return
         try:
             complete = reading.feed(data)
         except Malformed as error:
             self._fail(error)
-            self.hang_up()
+            self.abort()
             return
         if complete or not self._whole:
             self._wake()
@@ -163,86 +165,86 @@ class Connection(asyncio.Protocol):
 
 
 class Connections:
-    """A pool. Whoever comes when all are lent waits in line."""
+    """The pool. When all connections are in use, callers wait in the order in which they came."""
 
     def __init__(self, most: int, *, connect_seconds: float, clock: Callable[[], float]) -> None:
         self._free = asyncio.Semaphore(most)
         self._connect_seconds = connect_seconds
         self._clock = clock
         self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
+        self._in_use: set[Connection] = set()
         self._closed = False
 
-    async def lend(self, way: Way) -> Connection:
+    async def acquire(self, route: Route) -> Connection:
         await self._free.acquire()
         try:
             self._refuse_if_closed()
-            connection = self._idle_on(way) or await self._connect(way)
+            connection = self._take_idle(route) or await self._connect(route)
         except BaseException:
             self._free.release()
             raise
-        self._lent.add(connection)
+        self._in_use.add(connection)
         return connection
 
-    def give_back(self, connection: Connection) -> None:
-        """One that cannot be used again is closed."""
-        self._lent.discard(connection)
+    def release(self, connection: Connection) -> None:
+        """Keep the connection for the next request, or close it if it cannot be used again."""
+        self._in_use.discard(connection)
         self._free.release()
         if connection.reusable:
             connection.idle_since = self._clock()
             self._idle.append(connection)
         else:
-            connection.hang_up()
+            connection.abort()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise NoConnection("we are closing")
+            raise NoConnection("this program is stopping")
 
     async def close(self) -> None:
         self._closed = True
-        ends = [*self._idle, *self._lent]
+        ends = [*self._idle, *self._in_use]
         self._idle.clear()
         for connection in ends:
-            connection.hang_up()
+            connection.abort()
         for connection in ends:
-            await connection.gone()
+            await connection.closed()
 
-    def _idle_on(self, way: Way) -> Connection | None:
-        """The one that was used last. Those that nobody will use again are closed."""
+    def _take_idle(self, route: Route) -> Connection | None:
+        """The idle connection that was used last, if there is one. Closes those that have been idle for too long or cannot be used."""
         since = self._clock() - _LONGEST_IDLE
         found = None
         while self._idle and found is None:
             last = self._idle.pop()
-            if last.reusable and last.way == way and last.idle_since >= since:
+            if last.reusable and last.route == route and last.idle_since >= since:
                 found = last
             else:
-                last.hang_up()
+                last.abort()
         while self._idle and self._idle[0].idle_since < since:
-            self._idle.pop(0).hang_up()
+            self._idle.pop(0).abort()
         return found
 
-    async def _connect(self, way: Way) -> Connection:
-        where, gate = place_of(way.server), place_of(way.proxy or way.server)
+    async def _connect(self, route: Route) -> Connection:
+        where, gate = host_and_port(route.server), host_and_port(route.proxy or route.server)
         async with asyncio.timeout(self._connect_seconds):
-            with _named(f"the proxy {gate}" if way.proxy else where):
-                connection = await self._reach(way)
-            if way.proxy and way.server.startswith("https:"):
-                with _named(where):
-                    await _tunnel(connection, way, where)
+            with _explained(f"the proxy {gate}" if route.proxy else where):
+                connection = await self._open(route)
+            if route.proxy and route.server.startswith("https:"):
+                with _explained(where):
+                    await _tunnel(connection, route, where)
         if self._closed:
-            connection.hang_up()
+            connection.abort()
         self._refuse_if_closed()
-        connection.way = way
+        connection.route = route
         _keep_alive(connection)
         return connection
 
-    async def _reach(self, way: Way) -> Connection:
-        """The server, or the proxy that stands before it."""
-        first = urlsplit(way.proxy or way.server)
+    async def _open(self, route: Route) -> Connection:
+        """Connect to the server, or to the proxy in front of it."""
+        first = urlsplit(route.proxy or route.server)
         context, name = None, None
         if first.scheme == "https":
-            context = ssl.create_default_context() if way.proxy else way.tls
-            name = first.hostname if way.proxy else _name_in_certificate(way)
+            context = ssl.create_default_context() if route.proxy else route.tls
+            name = first.hostname if route.proxy else _name_in_certificate(route)
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection,
             first.hostname or "",
@@ -254,55 +256,55 @@ class Connections:
         return connection
 
 
-def _name_in_certificate(way: Way) -> str | None:
-    """The dot that ends a complete name stands in no certificate."""
-    return way.tls_server_name or (urlsplit(way.server).hostname or "").rstrip(".") or None
+def _name_in_certificate(route: Route) -> str | None:
+    """Without the final dot of a fully qualified name, which certificates do not have."""
+    return route.tls_server_name or (urlsplit(route.server).hostname or "").rstrip(".") or None
 
 
 @contextmanager
-def _named(where: str) -> Iterator[None]:
+def _explained(where: str) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, NoConnection):
         raise
     except ssl.SSLCertVerificationError as error:
         raise NoConnection(f"the certificate of {where} is not trusted: {error}") from error
-    except OSError as error:  # asyncio's text is about the address, and only the kind says what was wrong with it
+    except OSError as error:  # asyncio's text only repeats the address; the kind of error says what was wrong
         raise NoConnection(f"cannot connect to {where}: {type(error).__name__}: {error.strerror or error}".removesuffix(": ")) from error
 
 
-def place_of(url: str) -> str:
-    """Host and port. A password that is not quoted would pass for a port, and be shown in the error about it."""
+def host_and_port(url: str) -> str:
+    """Host and port of a URL. A password that is not percent-encoded would be taken for a port, and an error would show it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in _PORTS:
-        raise NoConnection(f"the proxy {parts.scheme}://{host} is none for HTTP")
+        raise NoConnection(f"the proxy {parts.scheme}://{host} cannot be used: only http:// and https:// proxies are supported")
     try:
         port = parts.port or _PORTS[parts.scheme]
     except ValueError:
         host, port = "", 0
     if not host or "@" in f"{parts.path}{parts.query}{parts.fragment}":
-        raise NoConnection("the address of the server or proxy cannot be read: are its name and password quoted?")
+        raise NoConnection("the address of the server or proxy cannot be read: are its user name and password percent-encoded?")
     return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def target(way: Way, path: str) -> str:
-    """What stands in the request's first line: a proxy is told the whole address, unless there is a tunnel."""
-    server = urlsplit(way.server)
-    prefix = f"http://{host_of(way.server)}" if way.proxy and server.scheme == "http" else ""
+def target(route: Route, path: str) -> str:
+    """The target in the request's first line: the path, or the whole URL for a proxy without a tunnel."""
+    server = urlsplit(route.server)
+    prefix = f"http://{host_of(route.server)}" if route.proxy and server.scheme == "http" else ""
     return f"{prefix}{server.path}{path}"
 
 
-def headers_for(way: Way) -> dict[str, str]:
-    """What the way itself needs. Inside a tunnel the proxy hears nothing any more."""
-    headers = {"Host": host_of(way.server)}
-    if way.proxy and way.server.startswith("http:"):
-        headers |= _proxy_authorization(way.proxy)
+def headers_for(route: Route) -> dict[str, str]:
+    """Headers that this route needs. A request in a tunnel carries none for the proxy, which cannot read it."""
+    headers = {"Host": host_of(route.server)}
+    if route.proxy and route.server.startswith("http:"):
+        headers |= _proxy_authorization(route.proxy)
     return headers
 
 
 def host_of(url: str) -> str:
-    """Never with the name and password that may stand before it."""
+    """Host and port as written, without a user name and password in front of them."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -314,27 +316,27 @@ def _proxy_authorization(proxy: str) -> dict[str, str]:
     return {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
 
 
-async def _tunnel(connection: Connection, way: Way, where: str) -> None:
-    assert way.proxy is not None
-    headers = {"Host": where} | _proxy_authorization(way.proxy)
+async def _tunnel(connection: Connection, route: Route, where: str) -> None:
+    assert route.proxy is not None
+    headers = {"Host": where} | _proxy_authorization(route.proxy)
     try:
-        head = await connection.ask(request("CONNECT", where, headers, None), whole=True, bodiless=True)
+        head = await connection.ask(request_bytes("CONNECT", where, headers, None), whole=True, bodiless=True)
         if head.status != 200:
-            raise NoConnection(f"the proxy {host_of(way.proxy)} does not lead there, it answers {head.status}")
+            raise NoConnection(f"the proxy {host_of(route.proxy)} does not lead there, it answers {head.status}")
         outer: Any = connection.transport
-        if way.proxy.startswith("https:"):
+        if route.proxy.startswith("https:"):
             outer._force_close = connection.broken_within
-        inner = await asyncio.get_running_loop().start_tls(outer, connection, way.tls, server_hostname=_name_in_certificate(way))
+        inner = await asyncio.get_running_loop().start_tls(outer, connection, route.tls, server_hostname=_name_in_certificate(route))
         if inner is None:
-            raise Malformed("the proxy hung up within the handshake")
+            raise Malformed("the proxy closed the connection during the TLS handshake")
         connection.transport = inner
     except BaseException:
-        connection.hang_up()
+        connection.abort()
         raise
 
 
 def _keep_alive(connection: Connection) -> None:
-    """Not every system has these options, and none of them is worth a failure."""
+    """TCP keep-alive where the system has it. A connection without these options still works."""
     assert connection.transport is not None
     wire = connection.transport.get_extra_info("socket")
     try:

@@ -1,6 +1,7 @@
-"""Where the API server is, how to trust it and who we are: from a pod's service account, a kubeconfig or --master.
+"""Reads the API server's address, the CA to trust and our credentials: from a pod's service account, a kubeconfig or --master.
 
-`Access` is `transport.Access`: it reads everything afresh when there is doubt. What reads a kubeconfig is in `kubeconfig`.
+`Access` is `transport.Access`: it reads everything again when the server refuses our credentials or a certificate file has changed.
+Kubeconfigs are read by `kubeconfig`.
 """
 
 import asyncio
@@ -19,24 +20,24 @@ log = logging.getLogger("sidecar.kube")
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-# A server that keeps saying 401 must not make us read files, or run an exec plug-in, at every request.
+# A server that always answers 401 must not make us read files or run an exec plug-in for every request.
 _RELOAD_PAUSE = 10.0
 _CA_LOOK_PAUSE = 60.0
-# A kubelet puts the next token there when a fifth of the time is left, of ten minutes at least.
+# A kubelet replaces a token when a fifth of its lifetime is left, and lifetimes are ten minutes or more.
 _TOKEN_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What one reading gave. `authorization` is the header's value, empty without a token; it may raise what reading raises."""
+    """The result of reading once. `authorization` gives the header's value, empty without a token; it may raise what reading raises."""
 
     server: str
     tls: ssl.SSLContext
     authorization: Callable[[], Awaitable[str]]
     is_for_tls: bool = False
-    """A server named without a scheme is spoken to by TLS."""
+    """Whether a server named without a scheme is reached by TLS."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Of the certificates, each with the digest of what it held: that was read once and for all, so a change asks for another reading."""
+    """The certificate files, each with the digest of its content. A TLS context reads them once, so a changed file means reading again."""
     tls_server_name: str | None = None
     proxy: str | None = None
 
@@ -62,7 +63,7 @@ class Access:
         if not server:
             raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: its current context names no server")
         if why := _why_no_server(server):
-            address = server.rpartition("@")[2]  # what stands before it may be a password
+            address = server.rpartition("@")[2]  # without user name and password
             raise Fatal(f"the API server's address {address!r} cannot be used: {why}; it looks like https://host:6443")
         self._latest = replace(found, server=server, proxy=found.proxy or proxy_for(server, self._environ))
         self._held = found.files
@@ -70,7 +71,7 @@ class Access:
 
     async def _found(self) -> Credentials:
         if self._kubeconfig:
-            from sidecar.kube import kubeconfig  # 15 MiB and a third of a second, which a pod need not spend
+            from sidecar.kube import kubeconfig  # costs 15 MiB and a third of a second, which a pod with a service account saves
 
             return await kubeconfig.read(self._kubeconfig)
         if self._master:
@@ -102,7 +103,7 @@ class Access:
             await self._reload(str(error))
 
     async def _look_at_certificates(self) -> None:
-        """The cluster's CA is replaced in place while we run; a TLS context has read it once and for all."""
+        """Read everything again if a certificate file has changed: the cluster's CA may be replaced while we run."""
         if self._clock() - self._looked_at < _CA_LOOK_PAUSE:
             return
         self._looked_at = self._clock()
@@ -114,18 +115,18 @@ class Access:
             return
         async with self._lock:
             self._loaded_at = self._clock()
-            log.info("Reading the API server's address and credentials afresh", extra={"fields": {"why": why}})
+            log.info("Reading the API server's address and credentials again", extra={"fields": {"why": why}})
             try:
                 await self.load()
-            except Exception as error:  # noqa: BLE001 - files in the middle of being replaced; what we have may still do
-                log.warning("Could not read the credentials afresh", extra={"fields": {"error": str(error)}})
+            except Exception as error:  # noqa: BLE001 - the files may be half replaced, and what was read before may still work
+                log.warning("Could not read the credentials again: the previous ones stay in use", extra={"fields": {"error": str(error)}})
 
 
 # --- a pod's ----------------------------------------------------------------------------------------------------------
 
 
 class _TokenFile:
-    """The kubelet replaces its content in time. One that cannot be read just now leaves the last one at work, which is valid for long."""
+    """A token that the kubelet replaces in time. If the file cannot be read, the previous token stays in use: it is valid for a while."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
         self._file = file
@@ -140,7 +141,7 @@ class _TokenFile:
                 self._due = self._clock() + _TOKEN_PAUSE
             except (OSError, ValueError) as error:
                 self._due = self._clock() + _RELOAD_PAUSE
-                log.warning("Could not read the token afresh: the last one stays in use", extra={"fields": {"error": str(error)}})
+                log.warning("Could not read the token again: the previous one stays in use", extra={"fields": {"error": str(error)}})
         return f"Bearer {self._token}"
 
     def _read(self) -> str:
@@ -172,9 +173,9 @@ def _of_service_account(folder: Path, environ: Mapping[str, str], clock: Callabl
 
 
 def _tls(ca: Path | None) -> ssl.SSLContext:
-    """By this CA, or by those that the system trusts where a pod has none."""
+    """Trust this CA; without one, those that the system trusts."""
     if ca is None:
-        log.warning("The pod has no CA of the cluster: those of the system are trusted")
+        log.warning("The service account has no ca.crt: the CAs of the system are trusted instead")
     try:
         return as_go_trusts(ssl.create_default_context(cafile=ca))
     except (OSError, ValueError) as error:  # the TLS library's are OSErrors
@@ -182,8 +183,8 @@ def _tls(ca: Path | None) -> ssl.SSLContext:
 
 
 def as_go_trusts(context: ssl.SSLContext) -> ssl.SSLContext:
-    """What every other client of the cluster accepts, OpenSSL must: CAs that its strict mode (default since Python 3.13) refuses, and
-    a CA that another one has signed, without that one.
+    """Accept what other clients of the cluster accept, which are written in Go: a CA that OpenSSL's strict mode (the default since Python
+    3.13) refuses, and an intermediate CA without its root.
     """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -198,24 +199,24 @@ async def _nobody() -> str:
 
 
 def _complete(master: str, found: Credentials) -> str:
-    """As client-go completes a bare host."""
+    """With a scheme, as client-go adds one to a bare host."""
     return master if "://" in master else f"{'https' if found.is_for_tls else 'http'}://{master}"
 
 
 def _why_no_server(address: str) -> str:
-    """What is wrong with an address is better said at once than retried for ever."""
+    """What is wrong with an address, or nothing. Found at the start, because no retry would mend it."""
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError as error:
-        return "it cannot be read: are its name and password quoted?" if "@" in address else str(error)
+        return "it cannot be read: are its user name and password percent-encoded?" if "@" in address else str(error)
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        return "scheme, host or port is missing or none that can be connected to"
+        return "its scheme, host or port is missing or cannot be used"
     return ""
 
 
 def digest_of(file: str) -> str:
-    """Of what it holds, for a kubelet puts all files of a pod there anew when one has changed; empty where there is nothing to read."""
+    """A digest of the file's content, empty if there is none. Times would not do: a kubelet writes all files anew when one has changed."""
     try:
         content = Path(file).read_bytes()
     except OSError:

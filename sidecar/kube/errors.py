@@ -1,11 +1,11 @@
-"""What can go wrong at the API server's door. Only what somebody catches by name has a class."""
+"""The failures of requests to the API server. A failure has a class of its own only if some code catches it by name."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from sidecar.errors import SidecarError
 
-# What a server may ask for by Retry-After. Longer would look like a hang.
+# The longest Retry-After that is followed. A longer pause would look like a hang.
 LONGEST_QUIET = 60.0
 
 
@@ -27,7 +27,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: we are known, but may not do this."""
+    """403: our role does not allow this."""
 
 
 class NotFound(ApiError):
@@ -35,7 +35,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: the object changed since we read it, or a precondition failed. Look again."""
+    """409: the object has changed since it was read, or a precondition failed. Read it again."""
 
 
 class AlreadyExists(ApiError):
@@ -51,7 +51,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429, with what the server asks us to wait, within reason."""
+    """429, with the time that the server asks us to wait, at most `LONGEST_QUIET`."""
 
     def __init__(self, message: str, *, retry_after: float, status: int = 429, reason: str = "TooManyRequests") -> None:
         super().__init__(message, status=status, reason=reason)
@@ -59,19 +59,19 @@ class TooManyRequests(ApiError):
 
 
 class Withdrawn(ApiError):
-    """Not sent: when its turn came it was no longer wanted."""
+    """Not sent: when the limiter let it through, it was no longer wanted."""
 
 
 class Unavailable(ApiError):
-    """The server cannot be reached, is starting or stopping, or did not answer in time. Nothing is known of the outcome."""
+    """The server cannot be reached, is starting or stopping, or did not answer in time. Whether it carried the request out is unknown."""
 
 
 class VersionTooLarge(Unavailable):
-    """504: the server has not come as far as this resourceVersion. After a restore from a backup it may never."""
+    """504: this resourceVersion is newer than the server's. After a restore from a backup that may never change."""
 
 
 class BadEvent(Unavailable):
-    """A watch was taken up, and then ended by an event: one that tells of an error, or one that cannot be understood."""
+    """An open watch was ended by an event that reports an error or cannot be read."""
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {

@@ -1,8 +1,7 @@
-"""A kubeconfig as `Credentials`. The only `import kubernetes`, and loaded only where a kubeconfig is named: no pod pays for it.
+"""Reads a kubeconfig. The only file that imports `kubernetes`, which is loaded only where a kubeconfig is named: not in a pod.
 
-Of the library three things are used: its loader, its Configuration, and the TLS context its ApiClient builds from that. Its typed
-APIs are never touched (CoreV1Api costs 25 MiB and half a second), nor its watches and informers, which turn a broken server into
-thousands of requests a second.
+It uses the library's loader, its Configuration, and the TLS context that its ApiClient makes from that. It does not use the typed APIs
+(CoreV1Api costs 25 MiB and half a second), nor its watches and informers, which send thousands of requests a second to a broken server.
 """
 
 import os
@@ -20,7 +19,7 @@ from sidecar.kube.credentials import Credentials, as_go_trusts, digest_of
 
 
 async def read(paths: str) -> Credentials:
-    """By its current context, whose server may be missing; `Fatal` where it cannot be used."""
+    """The credentials of its current context, whose server may be missing. `Fatal` if it cannot be used."""
     found = await _loaded(paths)
     files = {file: digest_of(file) for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file}  # before they are read
 
@@ -47,11 +46,11 @@ async def _loaded(paths: str) -> Any:
     found = Configuration()
     found.host = ""
     try:
-        if os.pathsep in str(files[0]):  # the loader would take the one file for a list
+        if os.pathsep in str(files[0]):  # the loader would take the one file for a list of files
             await loaders.load_kube_config_from_dict(_content(files[0]), client_configuration=found)
         else:
             await loaders.load_kube_config(paths, client_configuration=found, persist_config=False)
-    except (AttributeError, LookupError, TypeError) as error:  # what the library raises when it stumbles over a structure
+    except (AttributeError, LookupError, TypeError) as error:  # what the library raises for an unexpected structure
         raise Fatal(f"kubeconfig {paths} cannot be used: it is empty, or its content is no kubeconfig") from error
     except Exception as error:  # a malformed file provokes all sorts of errors
         raise Fatal(f"kubeconfig {paths} cannot be used: {' '.join(str(error).split())}") from error
@@ -59,14 +58,14 @@ async def _loaded(paths: str) -> Any:
 
 
 def _listed(paths: str) -> list[Path]:
-    """KUBECONFIG may be a list; the loader skips what is missing, and with nothing left fails beyond recognition."""
+    """The files in KUBECONFIG. The loader skips missing ones, and if all are missing its error does not say so."""
     whole = Path(paths).expanduser()
     is_one = os.path.isfile(whole)  # noqa: PTH113  # a Path would raise over a list that is too long for a name
     return [whole] if is_one else [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
 
 
 def _content(file: Path) -> Any:
-    """As the loader keeps it: with the file, from whose folder relative paths begin."""
+    """The content with its file's name, since relative paths in a kubeconfig begin in its folder."""
     return ConfigNode(str(file), yaml.safe_load(file.read_bytes()), str(file))
 
 
@@ -78,7 +77,7 @@ def _tls(found: Any, paths: str) -> ssl.SSLContext:
 
 
 def _culprit(found: Any) -> str:
-    """Which entry the TLS library stumbled over: what stands in a kubeconfig itself it was given as a nameless file."""
+    """Which entry the TLS library refused. Its error does not say: it got data in a kubeconfig as a file without a name."""
     try:
         ssl.create_default_context(cafile=found.ssl_ca_cert, cadata=found.ca_cert_data)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Which proxy leads to the API server, by Go's reading of the environment.
+"""Finds the proxy to the API server in the environment, as Go programs do.
 
-Clusters hand HTTPS_PROXY to all pods and keep their own addresses out of it with CIDRs in NO_PROXY. Python's libraries do
-not understand those and would ask the proxy for 10.96.0.1.
+Clusters set HTTPS_PROXY in all pods and exclude their own addresses by CIDRs in NO_PROXY. Python's libraries do not read CIDRs there and
+would ask the proxy for 10.96.0.1.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """None: straight ahead. Loopback is never asked of a proxy."""
+    """The proxy's URL; None to connect directly, always so for loopback addresses."""
     target = urlsplit(url)
     host, port = (target.hostname or "").rstrip("."), target.port or _PORTS.get(target.scheme, 0)
     proxy = _lookup(environ, f"{target.scheme}_proxy")

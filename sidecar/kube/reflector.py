@@ -1,8 +1,8 @@
-"""List and watch one kind of object for as long as the program runs, and keep a store true to it.
+"""Lists and watches one kind of object for as long as the process runs, and keeps a store up to date with it.
 
-Thousands of these run in a cluster, so what matters most is what happens when the server is unwell: however it is broken, one
-reflector asks at most once a second on average (a list and the watch that follows it may come together), and after failures
-much less often. What is held stays held meanwhile: an old picture is better than none, and nothing is removed on hearsay.
+A cluster runs thousands of these, so what matters most is how they treat a server in trouble: whatever is wrong with it, one reflector
+sends at most one request a second on average (a list and the watch after it may come together), and after failures far fewer. The store
+keeps its objects meanwhile, for old facts are better than none; an object is removed only on the server's word.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import Change, KubeApi, Resource, WatchEvent
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, VersionTooLarge
-from sidecar.kube.skim import PassesBy, reads_all
+from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
 from sidecar.model.objects import Json
@@ -29,24 +29,24 @@ R = TypeVar("R")
 # Stretched by up to as much again: 1 to 2 s at first, 15 to 30 s in the end.
 _BACKOFF = Backoff(1.0, 15.0)
 _SPREAD = 1.0
-# A stream that lived this long was a good one, whatever ended it.
-_LIVED = 5.0
-# And one that brought something is asked for again at once, so often in a row.
+# A watch that lasted this long worked, whatever ended it.
+_GOOD_STREAM = 5.0
+# A shorter one that brought events is opened again soon, so many times in a row.
 _QUICK_RETURNS = 5
-# A client gives up after 15 s on a server that does not even answer "go ahead". Later than that, silence is good news.
-_ACCEPTED = 20.0
-# For this long the picture is called fresh although the watch is down: API servers take about as long to be replaced.
-_FRESH = 30.0
-# 410 comes to all nodes at once, when history was cut off, and a list is the dearest request there is.
+# The client waits 15 s for the head of an answer. A watch that is open for longer was accepted, although it may have no events to send.
+_ACCEPTED_AFTER = 20.0
+# A watch that is down for less than this does not make the store old: API servers take about as long to be replaced.
+_CALLED_FRESH = 30.0
+# A 410 reaches all nodes at once, when the server's history was compacted, and a list is the most expensive request there is.
 _RELIST_SPREAD = 5.0
-# Watches in a row that the server did not want as they were. It may be the version that it cannot go on from.
+# After so many refused watches in a row a list is due: the server may be unable to continue from this resourceVersion.
 _MOST_REFUSALS = 3
-_MOST_ODD_ONES = 1000
+_MOST_REPORTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The first list is on its way."""
+    """The first list has not arrived."""
 
     why: str = "the first list has not arrived yet"
 
@@ -60,39 +60,39 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """It does not work now; what is held is old, or nothing is held yet."""
+    """It does not work now; the store is old, or still empty."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Our role does not allow this. Retried, as rights may be granted later."""
+    """Our role does not allow it. It is tried again, since the right may be granted later."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Off:
-    """An optional resource that this server or our role does not offer: the feature is off and this reflector has ended."""
+    """An optional resource that the server does not serve or our role does not allow: the feature is off, and this reflector has ended."""
 
     why: str
     absent: bool = False
-    """The server has no such resource, so there is nothing to be known."""
+    """The server has no such resource, so no object of it exists."""
 
 
 ReflectorState = Listing | Synced | Degraded | Denied | Off
 
 
 def _nothing(*_: object) -> None:
-    """Nobody wants to know."""
+    """The callback where none was given."""
 
 
 class Reflector(Generic[R]):
-    """Keeps `store` true to one resource. `run` it as a task; it ends by cancellation, or when it is Off.
+    """Keeps `store` up to date with one resource. `run` is a task; it ends by cancellation, or when the state is Off.
 
-    `project` makes the record of an object, None when the object does not concern us. `on_change` is called after the store
-    has taken a change in, never for something that changed nothing. No callback may block.
+    `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
+    and never for an event that changed nothing. No callback may block.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Reflector(Generic[R]):
         label_selector: str = "",
         field_selector: str = "",
         optional: bool = False,
-        passes_by: PassesBy = reads_all,
+        skip: Skip = reads_all,
         page_size: int = 500,
         start_spread: float = 0.0,
         on_change: Callable[[Change[R]], None] = _nothing,
@@ -123,20 +123,20 @@ class Reflector(Generic[R]):
         self.store = store
         self.state: ReflectorState = Listing()
         self.attempts = 0
-        """Lists and watches asked for; the further pages of a list do not count."""
+        """Lists and watches requested; a list counts once, however many pages it has."""
         self.lists = 0
         """Complete lists received, the first one included."""
         self.events = 0
         """Watch events received, with bookmarks."""
         self.last_heard: float | None = None
-        """When the server last told us something, on `clock`."""
+        """When the server last sent a page or an event, on `clock`."""
         self.resource_version = ""
-        """Where the next watch goes on; empty when only a list can help."""
+        """Where the next watch continues; empty when a list must come first."""
         self._api = api
         self._project = project
         self._key_of = key_of
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
-        self._passes_by = passes_by
+        self._skip = skip
         self._optional = optional
         self._page_size = page_size
         self._start_spread = start_spread
@@ -146,28 +146,28 @@ class Reflector(Generic[R]):
         self._on_list = on_list
         self._on_event = on_event
         self._clock = clock
-        self.hears = False
-        """Whether a watch is open of which it is known that it works."""
+        self.is_watching = False
+        """Whether a watch is open and known to work."""
         self._sleep = sleep
         self._rng = rng
         self._pace = TokenBucket(1.0, 2)
         self._failures = 0
         self._refusals = 0
-        """Watches refused since one went well; at the limit a list is due, and after it 0 again."""
+        """Watches refused since one worked. At the limit a list is due, which sets it to 0."""
         self._gone = False
         """Whether the last failure was a 410."""
         self._broken_since: float | None = None
         self._synced = asyncio.Event()
         self._settled = asyncio.Event()
-        self._odd_ones: set[str] = set()
+        self._unreadable: set[str] = set()
 
     @property
     def has_synced(self) -> bool:
-        """One list has arrived whole. Stays true from then on."""
+        """Whether a list has arrived completely. Stays true from then on."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> bool:
-        """Until the store is complete: True; or until it is clear that it never will be, because the feature is off: False."""
+        """Wait until the store is complete (True), or until it never will be, because the resource is Off (False)."""
         await self._settled.wait()
         return self.has_synced
 
@@ -178,20 +178,23 @@ class Reflector(Generic[R]):
             await self._pause(await self._one_round())
 
     async def _one_round(self) -> float:
-        """List if we must, then watch until it ends. Returns for how long to stay away."""
+        """List if necessary, then watch until the watch ends. Returns the seconds until the next round."""
         try:
             if not self.resource_version:
                 await self._list()
                 if self._refusals:
-                    # Who refuses watches for another reason must not be asked twice as often for it, and a list is dear.
+                    # The list was due because watches were refused. If they are refused for another reason than the version, lists in
+                    # between must not double the requests: so the next watch waits.
                     self._refusals, before, self._failures = 0, self._failures, self._failures + 1
                     return self._back_off(before)
             return await self._watch()
         except ApiError as error:
             return self._after_failure(error)
         except Exception as error:
-            # A bug, ours or the library's. The other reflectors and the claims being served must not die of it.
-            log.exception("The reflector stumbled", extra={"fields": {"resource": str(self.resource)}})
+            # A bug. It must not end the other reflectors and the work on claims.
+            log.exception(
+                "Bug: list and watch failed unexpectedly and will be tried again", extra={"fields": {"resource": str(self.resource)}}
+            )
             return self._after_failure(ApiError(f"watch {self.resource}: {type(error).__name__}: {error}"))
 
     # --- the two requests -----------------------------------------------------------------------------------------
@@ -202,103 +205,103 @@ class Reflector(Generic[R]):
         self._on_attempt()
 
     async def _list(self) -> None:
-        """Every page is taken in as it comes; only a list that arrived whole proves that something is gone."""
+        """Apply every page as it arrives. Only a list that arrived completely proves that an object is gone."""
         await self._attempt()
         seen: set[str | None] = set()
         version, token = await self._take_page("", seen)
         while token:
             await asyncio.sleep(0)
             version, token = await self._take_page(token, seen)
-        if None not in seen:  # the nameless one might be any of those that are missed
+        if None not in seen:  # the object without a name may be any of the missing ones
             for key in self.store.missing(seen):
-                self._learn(key, None)
+                self._apply(key, None)
         self.resource_version = version
         self.lists += 1
         self._on_list()
         if not self.has_synced:
             self._synced.set()
             self._settled.set()
-            self._works()  # later on it takes a watch to prove that: a list may succeed for ever where no watch does
+            self._mark_working()  # later only a watch proves that: lists may succeed for ever where watches fail
 
     async def _take_page(self, token: str, seen: set[str | None]) -> tuple[str, str]:
-        """The list's version and the next token. What a page says is newer than what is held, even if the rest never comes."""
+        """Returns the list's version and the next token. A page is newer than the store, even if the rest of the list never arrives."""
         page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, **self._scope)
         self.last_heard = self._clock()
         for obj in page.items:
-            key = self._take(obj)
-            if key is None or key in self.store:  # what was dropped cannot be missing later, and in a big cluster that is almost everything
+            key = self._take_in(obj)
+            if key is None or key in self.store:  # others cannot be missing later, and in a big cluster nearly all are others
                 seen.add(key)
         return page.resource_version, page.continue_token
 
     async def _watch(self) -> float:
-        """Returns how long to stay away after an orderly end."""
+        """Watch until the server ends it. Returns the seconds until the next watch."""
         await self._attempt()
         started, heard = self._clock(), self.events
-        believing = asyncio.ensure_future(self._believe())
-        stream = self._api.watch(self.resource, resource_version=self.resource_version, passes_by=self._passes_by, **self._scope)
+        confirming = asyncio.ensure_future(self._confirm_when_quiet())
+        stream = self._api.watch(self.resource, resource_version=self.resource_version, skip=self._skip, **self._scope)
         try:
             async for event in stream:
-                self._hear(event)
+                self._handle(event)
         finally:
-            believing.cancel()
-            self.hears = False
+            confirming.cancel()
+            self.is_watching = False
             await _close(stream)
-            if self._clock() - started >= _LIVED:
+            if self._clock() - started >= _GOOD_STREAM:
                 self._failures = self._refusals = 0
-        if self._clock() - started >= _LIVED:
+        if self._clock() - started >= _GOOD_STREAM:
             return 0.0
         if self.events > heard and self._failures < _QUICK_RETURNS:
-            # It worked, and the server ended it all the same: it does that to those who read too slowly. Missing more makes it worse.
+            # It worked, but the server ended it, which it does to clients that read too slowly. To stay away would make that worse.
             self._failures += 1
             self._refusals = 0
             return self._rng()
         return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {self._clock() - started:.1f} s"))
 
-    async def _believe(self) -> None:
-        """A watch that nobody has refused by now is a good one, even if there is nothing to tell."""
-        await self._sleep(_ACCEPTED)
-        self._works()
+    async def _confirm_when_quiet(self) -> None:
+        """A watch that has not been refused by then works, even without events."""
+        await self._sleep(_ACCEPTED_AFTER)
+        self._mark_working()
 
     # --- what the server says -------------------------------------------------------------------------------------
 
-    def _hear(self, event: WatchEvent) -> None:
+    def _handle(self, event: WatchEvent) -> None:
         self.events += 1
         self.last_heard = self._clock()
-        self._works()
+        self._mark_working()
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._take(event.object)
+                self._take_in(event.object)
             case "DELETED":
-                key = self._named(event.object)
-                if key is None:  # what is gone cannot be told but by a new list
+                key = self._key_or_none(event.object)
+                if key is None:  # only a new list can show which object is gone
                     raise BadEvent(f"watch {self.resource}: something is gone that has no name")
-                self._learn(key, None)
+                self._apply(key, None)
             case _:  # BOOKMARK, which only carries the version
                 pass
         self.resource_version = event.resource_version
         self._on_event()
 
-    def _named(self, obj: Json) -> str | None:
-        """The object's key; None when it tells none."""
+    def _key_or_none(self, obj: Json) -> str | None:
+        """The object's key; None if it has none."""
         try:
             return self._key_of(obj)
-        except Exception as error:  # noqa: BLE001 - one odd object must not cost us all the others
-            self._report_odd("(none)", error)
+        except Exception as error:  # noqa: BLE001 - one unreadable object must not stop the others
+            self._report_unreadable("(none)", error)
             return None
 
-    def _take(self, obj: Json) -> str | None:
-        key = self._named(obj)
+    def _take_in(self, obj: Json) -> str | None:
+        key = self._key_or_none(obj)
         if key is None:
             return None
         try:
             record = self._project(obj)
-        except Exception as error:  # noqa: BLE001 - one odd object must not cost us all the others
-            self._report_odd(key, error)
+        except Exception as error:  # noqa: BLE001 - one unreadable object must not stop the others
+            self._report_unreadable(key, error)
             record = None
-        self._learn(key, record)
+        self._apply(key, record)
         return key
 
-    def _learn(self, key: str, new: R | None) -> None:
+    def _apply(self, key: str, new: R | None) -> None:
         change = Change(key, self.store.get(key), new)
         if not self.store.apply(change):
             return
@@ -307,28 +310,28 @@ class Reflector(Generic[R]):
         except Exception:
             log.exception("Handling a change failed", extra={"fields": {"resource": str(self.resource), "key": key}})
 
-    def _report_odd(self, key: str, error: Exception) -> None:
-        if key in self._odd_ones or len(self._odd_ones) >= _MOST_ODD_ONES:
+    def _report_unreadable(self, key: str, error: Exception) -> None:
+        if key in self._unreadable or len(self._unreadable) >= _MOST_REPORTED:
             return
-        self._odd_ones.add(key)
+        self._unreadable.add(key)
         fields = {"resource": str(self.resource), "key": key, "error": f"{type(error).__name__}: {error}"}
-        log.error("An object that cannot be understood is ignored", extra={"fields": fields})
+        log.error("An object cannot be read and is ignored", extra={"fields": fields})
 
     # --- how it goes ----------------------------------------------------------------------------------------------
 
-    def _works(self) -> None:
-        self.hears = True
+    def _mark_working(self) -> None:
+        self.is_watching = True
         self._broken_since = None
-        self._enter(Synced())
+        self._set_state(Synced())
 
     def _after_failure(self, error: ApiError) -> float:
-        """Take note, and say for how long to stay away."""
+        """Note the failure. Returns the seconds until the next attempt."""
         if self._optional and not self.has_synced and isinstance(error, Forbidden | NotFound):
             return self._give_up(error)
         before, self._failures = self._failures, self._failures + 1
         delay = self._back_off(before)
         if isinstance(error, Gone):
-            # A server that says so works; only one that goes on saying so is to be left alone.
+            # A server that answers 410 works, so a list may follow soon. Only one that answers the list with 410 is backed off from.
             again, self.resource_version = not self.resource_version or self._gone, ""
             delay = _RELIST_SPREAD * self._rng() + (delay if again else 0.0)
             self._failures = self._failures if again else 1
@@ -341,9 +344,9 @@ class Reflector(Generic[R]):
         elif isinstance(error, TooManyRequests):
             delay = max(delay, jittered(error.retry_after, self._rng, spread=_SPREAD))
         self._gone = isinstance(error, Gone)
-        self._broken(error, delay)
+        self._mark_broken(error, delay)
         fields = {"resource": str(self.resource), "error": str(error), "failures": self._failures, "delay": round(delay, 1)}
-        # One failure after a good time is everyday life: servers are replaced, and idle connections cut.
+        # A single failure is normal and no warning: servers are replaced, and idle connections are cut.
         level = logging.INFO if self.has_synced and not before else logging.WARNING
         log.log(level, "List and watch will be tried again", extra={"fields": fields})
         return delay
@@ -351,24 +354,24 @@ class Reflector(Generic[R]):
     def _back_off(self, failures: int) -> float:
         return jittered(_BACKOFF.delay(failures), self._rng, spread=_SPREAD)
 
-    def _broken(self, error: ApiError, delay: float) -> None:
+    def _mark_broken(self, error: ApiError, delay: float) -> None:
         now = self._clock()
         if self._broken_since is None:
             self._broken_since = now
-        if self.has_synced and max(now - self._broken_since, delay) < _FRESH:
+        if self.has_synced and max(now - self._broken_since, delay) < _CALLED_FRESH:
             return
-        self._enter(Denied(str(error)) if isinstance(error, Forbidden) else Degraded(str(error)))
+        self._set_state(Denied(str(error)) if isinstance(error, Forbidden) else Degraded(str(error)))
 
     def _give_up(self, error: ApiError) -> float:
         log.warning(
-            "An optional resource is not to be had, and what needs it is off",
+            "An optional resource is unavailable: the feature that needs it is disabled",
             extra={"fields": {"resource": str(self.resource), "verb": "list", "error": str(error)}},
         )
-        self._enter(Off(str(error), absent=isinstance(error, NotFound)))
+        self._set_state(Off(str(error), absent=isinstance(error, NotFound)))
         self._settled.set()
         return 0.0
 
-    def _enter(self, state: ReflectorState) -> None:
+    def _set_state(self, state: ReflectorState) -> None:
         if state != self.state:
             self.state = state
             try:
@@ -382,12 +385,12 @@ class Reflector(Generic[R]):
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """The server's own answer to a watch, which it may give to this version for ever. To be busy or unwell is none."""
+    """Whether the server refused this very watch, which it may do for ever at this version. Being busy or unavailable is no refusal."""
     return isinstance(error, BadEvent | VersionTooLarge) or (0 < error.status < 500 and not isinstance(error, TooManyRequests))
 
 
 async def _close(stream: AsyncIterator[Any]) -> None:
-    """Now, and not when the garbage collector comes by: an open watch holds a connection here and a goroutine there."""
+    """Close it now and not when it is garbage-collected: an open watch holds a connection here and a goroutine in the server."""
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
         await aclose()

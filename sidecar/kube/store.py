@@ -1,4 +1,4 @@
-"""An indexed cache of slim records. Nothing here awaits, so whatever is read in one go is one consistent picture."""
+"""An indexed cache of small records. Nothing here awaits, so reads without an await between them are consistent."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ Indexer = Callable[[R], Iterable[str]]
 
 
 def by_uid(obj: Json) -> str:
-    """One name, deleted and made again, is two keys: nothing known about the first is taken for the second."""
+    """An object that was deleted and created again under its name has another key: what was known of the first is not used for it."""
     return str(obj["metadata"]["uid"])
 
 
@@ -24,7 +24,7 @@ def by_name(obj: Json) -> str:
 
 
 class Store(Generic[R]):
-    """Records by key, and by what the indexes say of each. A record may stand under any number of values of an index."""
+    """Records by key, and by the values that each index gives for a record, of which there may be any number."""
 
     def __init__(self, indexes: Mapping[str, Indexer[R]] = MappingProxyType({})) -> None:
         self._indexers = dict(indexes)
@@ -33,14 +33,14 @@ class Store(Generic[R]):
         self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
 
     def apply(self, change: Change[R]) -> frozenset[str]:
-        """The keys whose record is now another one: the change's key, or none when it taught nothing new.
+        """Returns the keys whose record has changed: the change's key, or none.
 
-        What is held decides, not `change.old`. An equal record still replaces the held one, since records may carry
-        something that does not count in their comparison.
+        It compares with the held record, not with `change.old`. An equal record replaces the held one too, since records may have fields
+        that their comparison leaves out.
         """
         key, new = change.key, change.new
         old = self._records.get(key)
-        # Everything that may raise comes before the first thing that is changed.
+        # Whatever may raise comes before the first change, so that an error leaves the store as it was.
         places = {} if new is None else {name: list(indexer(new)) for name, indexer in self._indexers.items()}
         if old is not None:
             self._unlist(key, old)
@@ -52,14 +52,14 @@ class Store(Generic[R]):
         return frozenset() if old == new else frozenset({key})
 
     def missing(self, seen: Collection[str | None]) -> list[str]:
-        """The keys held here that a complete list did not show."""
+        """The held keys that a complete list did not have."""
         return [key for key in self._records if key not in seen]
 
     def get(self, key: str) -> R | None:
         return self._records.get(key)
 
     def by_index(self, name: str, value: str) -> list[R]:
-        """The records that stand under this value. A name that is no index is a bug, and a KeyError."""
+        """The records with this value in the index. A name without an index is a bug and raises KeyError."""
         return [self._records[key] for key in self._indexes[name].get(value, ())]
 
     def keys(self) -> list[str]:
@@ -71,7 +71,7 @@ class Store(Generic[R]):
     def __len__(self) -> int:
         return len(self._records)
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._records
 
     def __iter__(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`KubeApi` as requests to a `Transport`: which verb is which method, path, query and body. Knows HTTP only by name."""
+"""`KubeClient` makes each call of `KubeApi` a request: its method, path, query and body. Sending it is `transport`'s part."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from sidecar.kube import wire
 from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import NotFound
-from sidecar.kube.skim import PassesBy, reads_all, skim
+from sidecar.kube.event_prefix import Skip, read_prefix, reads_all
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
 
@@ -14,7 +14,7 @@ _DISCOVERY_LASTS = 600.0
 
 
 class Kinds:
-    """What discovery said, per api version, for a while: kinds come and go with their definitions."""
+    """Answers of discovery, by API version. They are kept for a while only, since CustomResourceDefinitions come and go."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -29,13 +29,13 @@ class Kinds:
         kinds = {
             entry["kind"]: Resource(group, version, entry["name"], entry["kind"], bool(entry.get("namespaced")))
             for entry in _entries(answer.get("resources"))
-            if "/" not in entry["name"]  # pods/eviction and the like are no kinds of their own
+            if "/" not in entry["name"]  # a subresource, such as pods/eviction
         }
         self._known[api_version] = self._clock() + _DISCOVERY_LASTS, kinds
 
 
 def _entries(resources: object) -> list[Json]:
-    """Those that can be understood."""
+    """The entries that have a name and a kind."""
     entries = resources if isinstance(resources, list) else []
     return [each for each in entries if isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("kind"), str)]
 
@@ -93,7 +93,7 @@ class KubeClient:
             continue_token=continue_token,
             resource_version=resource_version,
         )
-        # A page for a token would make a restart in a big cluster take many seconds. Pages come one after another anyway.
+        # If each page took a token of the limiter, a restart in a big cluster would take many seconds longer.
         request = _request("list", "GET", resource, namespace=namespace, query=query, goes_on=bool(continue_token))
         return wire.page(await self._transport.send(request, self._limiter), what=request.what, after=continue_token)
 
@@ -105,7 +105,7 @@ class KubeClient:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        passes_by: PassesBy = reads_all,
+        skip: Skip = reads_all,
     ) -> AsyncGenerator[WatchEvent, None]:
         query = wire.query_of(
             watch="true",
@@ -119,9 +119,9 @@ class KubeClient:
         stream = self._transport.lines(request, self._limiter)
         try:
             async for line in stream:
-                skimmed = None if passes_by is reads_all else skim(line)
-                if skimmed is not None and passes_by(skimmed, line):
-                    yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": skimmed.version}})
+                prefix = None if skip is reads_all else read_prefix(line)
+                if prefix is not None and skip(prefix, line):
+                    yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": prefix.version}})
                 else:
                     yield wire.watch_event(line, what=request.what)
         finally:
@@ -139,9 +139,11 @@ class KubeClient:
         name: str,
         namespace: str = "",
         subresource: str = "",
-        still: Callable[[], bool] = always,
+        is_current: Callable[[], bool] = always,
     ) -> Json:
-        return await self._ask("update", "PUT", resource, name=name, namespace=namespace, subresource=subresource, body=body, still=still)
+        return await self._ask(
+            "update", "PUT", resource, name=name, namespace=namespace, subresource=subresource, body=body, is_current=is_current
+        )
 
     async def patch(
         self,
@@ -216,9 +218,9 @@ def _request(
     body: Mapping[str, Any] | list[Any] | bytes | None = None,
     content_type: str = wire.JSON,
     goes_on: bool = False,
-    still: Callable[[], bool] = always,
+    is_current: Callable[[], bool] = always,
 ) -> Request:
-    """`named` is the object a POST to its collection is about: for people, not for the path."""
+    """`named` is the object that a POST to a collection creates. Messages name it; the path does not."""
     return Request(
         method=method,
         path=wire.path_of(resource, namespace=namespace, name=name, subresource=subresource),
@@ -229,6 +231,6 @@ def _request(
         body=None if body is None else wire.encode(body),
         content_type=content_type,
         goes_on=goes_on,
-        still=still,
-        aside=resource == EVENTS,  # to tell what is done must not delay what is done
+        is_current=is_current,
+        low_priority=resource == EVENTS,  # writing Events must not delay the work they tell about
     )

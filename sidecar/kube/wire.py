@@ -1,4 +1,4 @@
-"""What a request and an answer look like on the wire: paths, bodies, Retry-After, one line of a watch. Decided without a socket."""
+"""Reads and writes the contents of requests and answers: paths, bodies, Retry-After, one line of a watch. Pure."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,20 +12,20 @@ from sidecar.model.objects import Json
 
 JSON = "application/json"
 
-# A page of HTML from a proxy is no use in a log; its first words are.
+# The first words of a proxy's HTML page help in a log; all of it does not.
 _LONGEST_QUOTE = 200
 
 
 def group_path(api_version: str) -> str:
-    """`v1` lives under /api, everything with a group under /apis."""
+    """`v1` is under /api, everything with a group under /apis."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def path_of(resource: Resource, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Without a name the collection; of a namespaced resource without a namespace, that of all namespaces."""
+    """The path of an object; without a name that of the collection, and without a namespace that of all namespaces."""
     for part in (namespace, name):
         if part in (".", ".."):
-            raise BadRequest(f"{part!r} names no object: it would lead to another address")
+            raise BadRequest(f"{part!r} cannot be an object's name: it would lead to another path")
     parts = [group_path(resource.api_version)]
     if resource.namespaced and namespace:
         parts += ["namespaces", quote(namespace, safe="")]
@@ -38,14 +38,14 @@ def path_of(resource: Resource, *, namespace: str = "", name: str = "", subresou
 
 
 def request_text(verb: str, resource: Resource | str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """How a request is named in exceptions and logs: `get persistentvolumeclaims ns/name`."""
+    """The name of a request in exceptions and logs: `get persistentvolumeclaims ns/name`."""
     what = f"{resource}/{subresource}" if subresource else str(resource)
     whom = "/".join(part for part in (namespace, name) if part)
     return f"{verb} {what} {whom}".rstrip()
 
 
 def query_of(**wanted: str | int) -> dict[str, str]:
-    """Query parameters that say something; snake_case becomes the API's camelCase. `continue_token` is `continue`."""
+    """The query parameters that are set; snake_case becomes the API's camelCase, and `continue_token` is `continue`."""
     return {_camel(name): str(value) for name, value in wanted.items() if value not in ("", 0)}
 
 
@@ -57,12 +57,12 @@ def _camel(name: str) -> str:
 
 
 def encode(body: Mapping[str, Any] | list[Any] | bytes) -> bytes:
-    """Bytes are JSON already and are sent as they are."""
+    """JSON. Bytes are JSON already, and are sent unchanged."""
     return body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
 
 
 def decode(raw: bytes, *, what: str) -> Json:
-    """An answer that is not a JSON object did not come from an API server: whatever stands in its place is not available."""
+    """An answer that is not a JSON object did not come from an API server but from something in between: Unavailable."""
     answer = _object(raw)
     if answer is None:
         raise Unavailable(f"{what}: the answer is not a JSON object: {_shown(raw, what)}")
@@ -70,7 +70,7 @@ def decode(raw: bytes, *, what: str) -> Json:
 
 
 def page(raw: bytes, *, what: str, after: str) -> Page:
-    """A page of a list, asked for by the token `after`. What is none must not be taken for an empty one: all that is held would go."""
+    """The page of a list that the token `after` asked for. Anything else must not pass for an empty page: that would empty the store."""
     answer = decode(raw, what=what)
     meta, items = answer.get("metadata"), answer.get("items") or []
     version, token = (meta.get("resourceVersion"), meta.get("continue") or "") if isinstance(meta, dict) else (None, "")
@@ -92,12 +92,12 @@ def status_body(raw: bytes) -> Json:
 
 
 def is_disruption_budget(raw: bytes) -> bool:
-    """A 429 of an eviction speaks about that pod's budget and says nothing about how busy the server is."""
+    """Whether a 429 is about a PodDisruptionBudget, and so says nothing about how busy the server is."""
     return "DisruptionBudget" in causes_of(status_body(raw))
 
 
 def retry_after_seconds(header: str | None, *, wall: Callable[[], float]) -> float | None:
-    """Seconds or an HTTP date, within reason; None when there is none or it cannot be understood."""
+    """Seconds from a number or an HTTP date, at most `LONGEST_QUIET`; None if there is none or it cannot be read."""
     if not header:
         return None
     try:
@@ -111,7 +111,7 @@ def retry_after_seconds(header: str | None, *, wall: Callable[[], float]) -> flo
 
 
 def watch_event(line: bytes, *, what: str) -> WatchEvent:
-    """One line of a watch. An ERROR event is raised as the exception it carries; garbage is BadEvent."""
+    """The event of one line of a watch. An ERROR event is raised as its exception; anything else that cannot be read as BadEvent."""
     event = _object(line)
     kind, obj = (event.get("type"), event.get("object")) if event is not None else (None, None)
     if not isinstance(kind, str) or not isinstance(obj, dict):
@@ -127,13 +127,13 @@ def watch_event(line: bytes, *, what: str) -> WatchEvent:
 
 
 def _code_of(status: Mapping[str, Any]) -> int:
-    """A Status without a usable code is a server that is unwell."""
+    """The code of a Status; 500 if it has none that can be used."""
     code = status.get("code")
     return code if isinstance(code, int) and code >= 400 else 500
 
 
 def _object(raw: bytes) -> Json | None:
-    """None for what is no JSON object, or one nested deeper than Python can follow."""
+    """The JSON object; None for anything else, and for one nested deeper than Python can read."""
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def _object(raw: bytes) -> Json | None:
 
 
 def _shown(raw: bytes, what: str) -> str:
-    """Half an answer about a Secret is half a secret."""
+    """The answer for an error's text, but not if it is about Secrets: a part of it may be a part of a secret."""
     return "not shown here, for it may be secret" if f" {SECRETS} " in f"{what} " else _quoted(raw)
 
 

@@ -1,8 +1,41 @@
-"""Every label, annotation, finalizer, event reason and derived name, once. A string that another program can see is born here."""
+"""Every string that other programs see: labels, annotations, finalizers, taints, event reasons, kinds, API groups and derived names.
+
+They stand nowhere else (a test looks), so that a name can be looked up, and never differs between two files.
+"""
 
 from typing import Final
 
 GROUP: Final = "csi-node-sidecar.io"
+
+# groups of the API
+STORAGE_GROUP: Final = "storage.k8s.io"
+SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
+GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
+POLICY_GROUP: Final = "policy"
+APPS_GROUP: Final = "apps"
+COORDINATION_GROUP: Final = "coordination.k8s.io"
+
+# kinds, as references, events and messages name them
+CLAIM: Final = "PersistentVolumeClaim"
+VOLUME: Final = "PersistentVolume"
+STORAGE_CLASS: Final = "StorageClass"
+ATTRIBUTES_CLASS: Final = "VolumeAttributesClass"
+CAPACITY: Final = "CSIStorageCapacity"
+ATTACHMENT: Final = "VolumeAttachment"
+CSI_NODE: Final = "CSINode"
+SNAPSHOT: Final = "VolumeSnapshot"
+SNAPSHOT_CONTENT: Final = "VolumeSnapshotContent"
+REFERENCE_GRANT: Final = "ReferenceGrant"
+POD: Final = "Pod"
+NODE: Final = "Node"
+NAMESPACE: Final = "Namespace"
+SECRET: Final = "Secret"
+CONFIG_MAP: Final = "ConfigMap"
+EVENT: Final = "Event"
+LEASE: Final = "Lease"
+DEPLOYMENT: Final = "Deployment"
+DAEMON_SET: Final = "DaemonSet"
+DISRUPTION_BUDGET: Final = "PodDisruptionBudget"
 
 # labels of nodes
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -12,14 +45,12 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
 STORAGE_CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
-MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 # finalizers of what volumes are filled from
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
 SNAPSHOT_FINALIZER: Final = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 
 # on snapshots
-SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 ALLOW_MODE_CHANGE: Final = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 CONTENT_MANAGED_BY: Final = "snapshot.storage.kubernetes.io/managed-by"
 
@@ -46,7 +77,7 @@ CAPACITY_MANAGER_LABEL: Final = "csi.storage.k8s.io/managed-by"
 CAPACITY_NAME_PREFIX: Final = "csisc-"
 STALE_SINCE: Final = f"{GROUP}/stale-since"
 
-# what people write on nodes, volumes, claims, classes and namespaces about drains: meant for every driver's sidecar
+# what people write about drains on nodes, volumes, claims, classes and namespaces; every driver's sidecar reads it
 EVACUATE_TAINT: Final = f"{GROUP}/evacuate"
 DRAIN_INTENT: Final = f"{GROUP}/drain-intent"
 NODE_DRAIN_POLICY: Final = f"{GROUP}/node-drain-policy"
@@ -55,11 +86,15 @@ DRAIN_POLICY: Final = f"{GROUP}/drain-policy"
 HANDED_BACK: Final = f"{GROUP}/handed-back"
 ACKNOWLEDGED: Final = f"{GROUP}/ack"
 
-# on capacity objects: which physical pool a figure is of, where somebody knows
+# on capacity objects: the physical pool that a figure is about, if somebody has written it there
 POOL: Final = f"{GROUP}/pool"
 
-# nodes, as Kubernetes itself and those who drain mark them
-CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+# on nodes: marks of Kubernetes and of programs that drain
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+NODE_TAINTS: Final = "node.kubernetes.io/"
+"""Taints that Kubernetes sets for a node's own state begin with this."""
+CORDON_TAINT: Final = f"{NODE_TAINTS}unschedulable"
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
@@ -75,12 +110,14 @@ SPENT_OVERRIDE: Final = "spent-override"
 DRAIN_SUMMARY: Final = "drain-summary"
 AUTOSCALER_MARKER: Final = "autoscaler-annotations"
 
-# labels of what holds drainers back (by the node's uid, and the driver it is for), and of the leases that nodes take turns by (by driver)
+# labels of a gate's objects (the node's uid, and the driver) and of the leases by which nodes take turns (the driver)
 GUARDED_NODE: Final = f"{GROUP}/guarded-node"
 GUARDED_FOR: Final = f"{GROUP}/guarded-for"
 SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
 
-# reasons of events
+# types and reasons of events
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
 PROVISIONING: Final = "Provisioning"
 PROVISIONING_SUCCEEDED: Final = "ProvisioningSucceeded"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
@@ -104,7 +141,7 @@ NODE_MARKS_WRONG: Final = "NodeMarksWrong"
 BLOCKS_NODE_DRAIN: Final = "BlocksNodeDrain"
 NO_LONGER_BLOCKS_NODE_DRAIN: Final = "NoLongerBlocksNodeDrain"
 
-# the report on a node, and the types of its conditions; the Node's own bear the driver's name (`condition`)
+# the report on a node, and the types of its conditions; on the Node itself these bear the driver's name (`condition`)
 REPORT_VERSION: Final = f"{GROUP}/v1alpha1"
 REPORT_KIND: Final = "NodeDrainReport"
 DRAIN_READY: Final = "DrainReady"
@@ -122,7 +159,7 @@ def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
 def capacity_manager(node: str, base: str = _MANAGER) -> str:
     """The managed-by label of this node's capacity objects: upstream's value, so that each program adopts the other's objects.
 
-    A label value holds 63 characters; a long node name keeps its own characters and the base is shortened to a hash.
+    A label value has at most 63 characters, so with a long node name the base is shortened to a hash, as upstream does.
     """
     full = f"{base}-{node}" if base else node
     if len(full) <= _LABEL_LIMIT:
@@ -134,12 +171,12 @@ def capacity_manager(node: str, base: str = _MANAGER) -> str:
 
 
 def of_driver(driver: str, name: str) -> str:
-    """A label or annotation that this driver's sidecar alone writes on nodes: two drivers' sidecars share a node."""
+    """A label or annotation on nodes that only this driver's sidecar writes: several drivers' sidecars share a node."""
     return f"{driver.lower()}.{GROUP}/{name}"
 
 
 def condition(driver: str, kind: str) -> str:
-    """The type of a Node's condition that this driver's sidecar alone writes."""
+    """The type of a condition on Nodes that only this driver's sidecar writes."""
     return f"{driver.lower()}/{kind}"
 
 
@@ -149,12 +186,12 @@ def drain_report(node: str, driver: str) -> str:
 
 
 def evacuation_slot(index: int, driver: str) -> str:
-    """The name of one of the leases that say which nodes are being evacuated: each driver's nodes have their own."""
+    """The name of one of the leases that limit how many nodes are evacuated at a time. Each driver has its own."""
     return f"evacuation-slot-{index}.{driver.lower()}"
 
 
 def guard(node_uid: str, driver: str) -> str:
-    """The name of what holds drainers of one node back for one driver: another machine under the node's name gets another one."""
+    """The name of a gate's objects. By the node's uid: another machine under the same node name must not get an old gate."""
     return f"drain-guard-{_fnv1a(driver)}-{node_uid}"
 
 

@@ -6,14 +6,12 @@ Only drain decisions read them, and only a sidecar that makes such decisions kee
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from sidecar.model import names
 from sidecar.model.objects import Notes, Owner, controller_of, notes_of
 from sidecar.model.topology import Requirement, Term, terms_of
 
-NO_SCHEDULE: Final = "NoSchedule"
-NO_EXECUTE: Final = "NoExecute"
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
@@ -35,7 +33,7 @@ class Toleration:
     effect: str
 
     def covers(self, taint: Taint) -> bool:
-        """As the scheduler sees it: an empty key with Exists covers every key, an empty effect every effect."""
+        """As the scheduler reads it: an empty key with Exists covers all keys, an empty effect all effects."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -47,7 +45,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node. Its annotations are those of our own group and the few that other programs set when they drain."""
+    """A Node, with the annotations of our own group and the few that other programs set when they drain."""
 
     name: str
     uid: str
@@ -55,12 +53,12 @@ class Node:
     taints: tuple[Taint, ...]
     unschedulable: bool
     ready: str
-    """True, False or Unknown; Unknown too where no such condition is."""
+    """True, False or Unknown; Unknown also if there is no such condition."""
     ready_since: str
     deleting: bool
     annotations: Mapping[str, str]
     version: int = field(default=0, compare=False)
-    """Of two states of one Node the later has the larger; 0 where the server's version is no number."""
+    """The later of two states of one Node has the larger one; 0 if the server's version is not a number."""
 
     @property
     def cordoned(self) -> bool:
@@ -98,7 +96,7 @@ def _concerns_drains(key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, with what decides where it can run and which volumes of ours it has."""
+    """A pod, with what decides where it can run and which volumes it uses."""
 
     uid: str
     namespace: str
@@ -106,20 +104,20 @@ class Pod:
     node: str
     phase: str
     deleting_since: str
-    """When it was asked to end (its deletion timestamp less its grace period is not known, so this is the deadline it was given)."""
+    """Its deletion timestamp, which is the end of its grace period: when it was asked to end is not stored."""
     ready: bool
     labels: Mapping[str, str]
     owner: Owner | None
     claims: tuple[str, ...]
-    """Names of the claims it mounts, those of generic ephemeral volumes included."""
+    """Names of the claims it mounts, including those of generic ephemeral volumes."""
     inline: tuple[str, ...]
     """Drivers of its CSI inline volumes."""
     local: tuple[str, ...]
-    """Kinds of its node-local volumes that no driver made: emptyDir, hostPath."""
+    """Kinds of its volumes that lie on the node without a driver: emptyDir, hostPath."""
     tolerations: tuple[Toleration, ...]
     node_selector: Mapping[str, str]
     affinity: tuple[Term, ...] | None
-    """Required node affinity; None where there is none. A term that asks for node fields (as a DaemonSet's pods do) matches no labels."""
+    """Required node affinity; None if there is none. A term with node fields, as a DaemonSet's pods have, matches no labels."""
     static: bool
 
     @property
@@ -132,12 +130,12 @@ class Pod:
 
     @property
     def of_daemon_set(self) -> bool:
-        """Others have kinds of that name, and whoever drains a node evicts their pods."""
-        return self.owner is not None and self.owner.kind == "DaemonSet" and self.owner.api_version.startswith("apps/")
+        """Of Kubernetes' own DaemonSet: other groups have kinds of that name, whose pods are evicted by whoever drains a node."""
+        return self.owner is not None and self.owner.kind == names.DAEMON_SET and self.owner.api_version.startswith(f"{names.APPS_GROUP}/")
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
-        """None of those that keep pods out."""
-        keeping_out = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+        """No taint among these keeps it out."""
+        keeping_out = (taint for taint in taints if taint.effect in (names.NO_SCHEDULE, names.NO_EXECUTE))
         return all(any(toleration.covers(taint) for toleration in self.tolerations) for taint in keeping_out)
 
     @classmethod
@@ -183,13 +181,13 @@ class Budget:
     labels: Mapping[str, str]
     expressions: tuple[Requirement, ...]
     selects: bool
-    """False for one without any selector, which selects nothing."""
+    """False if it has no selector at all; then it selects nothing."""
     allowed: int
-    """How many more of its pods may be disrupted now, as the server counts them."""
+    """How many more of its pods may be disrupted now, as the server has counted."""
     observed: bool
-    """Whether the server has counted since it was last changed; what it allows is not known before."""
+    """Whether the server has counted since the last change; before that, what it allows is not known."""
     frees_unready: bool
-    """Pods that are not ready may go whatever it allows, counted or not, and take nothing from it."""
+    """Pods that are not ready may be evicted whatever it allows, and do not count against it."""
 
     @property
     def full_name(self) -> str:
@@ -226,25 +224,25 @@ def _frees_unready(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
             return True
         case None | "" | "IfHealthyBudget":
             return 0 < _whole(status.get("desiredHealthy")) <= _whole(status.get("currentHealthy"))
-        case _:  # the API asks its clients to take a policy they do not know for one that frees nothing
+        case _:  # the API asks clients to treat a policy that they do not know as one that frees no pod
             return False
 
 
 def _whole(value: object) -> int:
-    """Garbage is 0, the strictest: a budget that raised would be overlooked."""
+    """Anything else counts as 0, the strictest: if this raised, the whole budget would be overlooked."""
     return value if isinstance(value, int) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotContent:
-    """A VolumeSnapshotContent: data that lies where its source lay."""
+    """A VolumeSnapshotContent. Its data lies on the node where its source lies."""
 
     name: str
     uid: str
     driver: str
     source_handle: str
     managed_by: str
-    """The node whose snapshotter has it, where snapshots are managed node by node."""
+    """The node whose snapshotter manages it, if there is one snapshotter for each node."""
     size: int
     notes: Notes = ()
 

@@ -25,7 +25,7 @@ IMMEDIATE = "Immediate"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a claim wants to be filled from: a snapshot, another claim, or something a populator knows."""
+    """What a volume is to be filled from: a snapshot, another claim, or something that a populator knows."""
 
     kind: str
     group: str
@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim of our driver that is not bound yet."""
+    """A PersistentVolumeClaim of our driver."""
 
     uid: str
     namespace: str
@@ -47,18 +47,18 @@ class Claim:
     volume_name: str
     deleting: bool
     requested: int | None
-    """Whole bytes; None when the object carries something that is no quantity."""
+    """Whole bytes; None if the object has something that is not a quantity."""
     volume_mode: str
     access_modes: tuple[str, ...]
     has_selector: bool
     source: Source | None
     attributes_class: str
     is_source: bool = False
-    """It bears the finalizer that keeps it while another claim is cloned from it."""
+    """It has the finalizer that keeps it while another claim is cloned from it."""
     notes: Notes = ()
-    """What our own annotations say."""
+    """Our own annotations."""
     owner: "Owner | None" = None
-    """Who controls it: a Pod, if the claim is that of a generic ephemeral volume."""
+    """What controls it: a Pod, if the claim is for a generic ephemeral volume."""
     whole: bytes = field(default=b"", repr=False, compare=False)
 
     @property
@@ -97,13 +97,13 @@ class Claim:
 
 
 def claim_provisioner(obj: Mapping[str, Any]) -> str:
-    """Who is asked to provision this claim: the annotation, or where that is absent its beta form."""
+    """Which driver is asked to provision this claim: the annotation, or if that is absent its beta form."""
     notes = obj["metadata"].get("annotations") or {}
     return str(notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, "")))
 
 
 def selected_node(obj: Mapping[str, Any]) -> str:
-    """The node that has the claim; empty for none."""
+    """The node that the claim was given to; empty for none."""
     return str((obj["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, ""))
 
 
@@ -123,7 +123,7 @@ class Class:
     parameters: Mapping[str, str]
     reclaim_policy: str
     binding_mode: str
-    """Empty when the object has none: that counts as late for capacity and as not Immediate for ownership, as upstream."""
+    """Empty if the object has none, which counts as late for capacity and as not Immediate for ownership, as upstream has it."""
     mount_options: tuple[str, ...]
     allowed: tuple[Mapping[str, tuple[str, ...]], ...]
     notes: Notes = ()
@@ -172,14 +172,14 @@ class Volume:
     finalizers: tuple[str, ...]
     claim: ClaimRef | None
     provisioned_by: str | None
-    """None where nobody says."""
+    """None if the annotation is absent."""
     affinity: tuple[Term, ...] | None
     """None when the volume has no node affinity at all, which is not the same as one that matches nothing."""
     deletion_secret: tuple[str, str] | None
     """(namespace, name) from the annotations; ("", "") when they say there is none; None when they are absent."""
     identity: str
     size: int
-    """Whole bytes; 0 where it says none that can be read."""
+    """Whole bytes; 0 if there is none that can be read."""
     notes: Notes = ()
 
     @classmethod
@@ -208,13 +208,13 @@ class Volume:
 
 
 def affinity_of(volume: Mapping[str, Any]) -> tuple[Term, ...] | None:
-    """Of a PersistentVolume as JSON: where it lies."""
+    """The node affinity of a PersistentVolume in JSON."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     return None if required is None else terms_of(required)
 
 
 def identity_of(volume: Mapping[str, Any]) -> str:
-    """Of a PersistentVolume as JSON: which process made it."""
+    """Which process created a PersistentVolume, given in JSON."""
     csi = (volume.get("spec") or {}).get("csi") or {}
     return str((csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""))
 
@@ -243,7 +243,7 @@ class Owner:
     uid: str
     controller: bool = False
     blocks: bool = False
-    """blockOwnerDeletion: a deletion of the owner in the foreground waits for the object."""
+    """blockOwnerDeletion: deleting the owner in the foreground waits for this object."""
 
     @classmethod
     def of(cls, ref: Mapping[str, Any]) -> "Owner":
@@ -263,12 +263,12 @@ class Owner:
 
 
 def controller_of(meta: Mapping[str, Any]) -> Owner | None:
-    """Of an object's metadata: the owner that controls it."""
+    """The controlling owner in an object's metadata."""
     return next((Owner.of(ref) for ref in meta.get("ownerReferences") or () if ref.get("controller")), None)
 
 
 def notes_of(annotations: Mapping[str, str] | None) -> Notes:
-    """Those of our own group."""
+    """The annotations of our own group."""
     prefix = f"{names.GROUP}/"
     return tuple(sorted((key, str(value)) for key, value in (annotations or {}).items() if key.startswith(prefix)))
 
@@ -285,7 +285,7 @@ class CapacityRecord:
     owners: tuple[Owner, ...]
     class_name: str
     node_topology: Mapping[str, str] | None
-    """matchLabels of the selector; None where it has expressions besides, which this program never writes, or is missing: nowhere."""
+    """matchLabels of the selector; None if there is no selector, or it has expressions, which this program never writes."""
     capacity: int | None
     maximum: int | None
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -294,7 +294,7 @@ class CapacityRecord:
 
     @property
     def stale_since(self) -> str:
-        """Since when the figure could not be renewed, as it is written there; empty when it is fresh."""
+        """The annotation that says since when the figure is old; empty if it is not."""
         return self.annotations.get(names.STALE_SINCE, "")
 
     @classmethod
@@ -352,6 +352,6 @@ def _deletion_secret(notes: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _compact(obj: Mapping[str, Any]) -> bytes:
-    """The object as it must be sent back in a PUT. The server keeps the managed fields of a write that has none."""
+    """The object as a PUT has to send it, without the managed fields: the server keeps those, and they are large."""
     meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return json.dumps({**obj, "metadata": meta}, separators=(",", ":")).encode()

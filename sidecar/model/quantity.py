@@ -1,4 +1,4 @@
-"""Kubernetes quantities: "10Gi" to bytes and back. Rounding is always up to whole bytes, so nobody gets less than asked."""
+"""Kubernetes quantities: "10Gi" to bytes and back. Rounded up to whole bytes, so that nobody gets less than they asked for."""
 
 import re
 from decimal import ROUND_CEILING, Decimal
@@ -16,7 +16,7 @@ _BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
 class BadQuantity(ValueError):
-    """The text is no quantity."""
+    """The text is not a quantity."""
 
 
 def parse_bytes(text: str | int | float) -> int:
@@ -26,7 +26,7 @@ def parse_bytes(text: str | int | float) -> int:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> int:
-    """Thousands of volumes have one of a few sizes."""
+    """Cached, because thousands of volumes have one of a few sizes."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise BadQuantity(f"{text!r} is not a quantity such as 10Gi, 500M or 1073741824")
@@ -36,7 +36,7 @@ def _parsed(text: str) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """The canonical form the API server gives a quantity in binary notation: the largest suffix that divides evenly."""
+    """The largest suffix that divides evenly: the canonical form of the API server, so that what is read back is equal."""
     for suffix in _BINARY:
         unit = int(_SUFFIXES[suffix])
         if count and count % unit == 0:

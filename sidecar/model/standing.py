@@ -1,4 +1,4 @@
-"""Standing: may this node take volumes now, and why not. One value that all rooms read and none of them computes."""
+"""Standing: whether this node takes volumes now, and if not, why. Drain decisions make it; all other rooms only read it."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,17 @@ from sidecar.model.nodes import Taint
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Made where drain decisions are made. The default is that of a node nobody wants to empty."""
+    """The default is that of a node which nobody drains."""
 
     closed: bool = False
-    """The node takes no new volumes: it does not bid, and gives back claims that were put on it from now on, once each."""
+    """The node takes no new volumes: it does not bid, and hands claims that are put on it from now on back to the scheduler, once each."""
     publishes_zero: bool = False
-    """No free capacity is shown, so that the scheduler leaves the node out."""
+    """A capacity of 0 is published, so that the scheduler sends no pods with new claims."""
     why: str = ""
     since: str = ""
-    """Which closing this is; another value for each time the node is closed, the same after a restart."""
+    """Identifies this closing: another value each time the node is closed, the same one after a restart."""
     taints: tuple[Taint, ...] = ()
-    """What keeps pods off while it is closed: a pod that tolerates all of it comes here all the same."""
+    """What keeps pods off while it is closed. A pod that tolerates all of these comes here regardless."""
 
 
 OPEN = Standing()

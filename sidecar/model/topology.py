@@ -1,4 +1,4 @@
-"""Segment: where a volume can be reached from, as sorted pairs. Two segments with equal pairs are equal, whatever order they came in."""
+"""Where a volume can be reached from: segments, as drivers report them, and the terms of node selectors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """Sorted (key, value) pairs. An empty one is no topology at all and matches nothing."""
+    """Sorted (key, value) pairs, so that two with the same pairs are equal. An empty one means no topology, and matches nothing."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 
@@ -60,38 +60,38 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Requirements that must all hold. A term without any, or one that asks for node fields, matches no node known by labels alone."""
+    """Requirements that must all hold. A term without any matches no node; nor can one that asks for node fields match by labels alone."""
 
     requirements: tuple[Requirement, ...]
     has_fields: bool = False
     fields: tuple[Requirement, ...] = ()
-    """Those it asks for; none where they were not kept."""
+    """The requirements on node fields; empty where they were not kept."""
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         return bool(self.requirements) and not self.has_fields and all(item.holds(labels) for item in self.requirements)
 
     def matches(self, node: str, labels: Mapping[str, str]) -> bool:
-        """The same of a node whose name is known too."""
+        """Like `holds`, for a node whose name is known too."""
         if not self.has_fields:
             return self.holds(labels)
         return bool(self.fields) and self._names(node) and all(item.holds(labels) for item in self.requirements)
 
     def may_hold(self, labels: Mapping[str, str]) -> bool:
-        """Nothing that is known speaks against it: of keys that are not among these nothing is known."""
+        """Nothing in these labels contradicts it. Keys that are not among them may have any value."""
         return all(item.holds(labels) for item in self.requirements if item.key in labels)
 
     def may_match(self, node: str, labels: Mapping[str, str]) -> bool:
         return bool(self.requirements or self.has_fields) and self._names(node) and self.may_hold(labels)
 
     def names_values(self, labels: Mapping[str, str]) -> bool:
-        """It says of one of these keys which values there may be."""
+        """It lists allowed values for one of these keys."""
         return any(item.key in labels and item.operator == "In" for item in self.requirements)
 
     def _names(self, node: str) -> bool:
         return all(item.holds({_NAME: node}) for item in self.fields)
 
     def names_only(self, node: str, places: Iterable["Segment"]) -> bool:
-        """It asks for this very node, or for all of one of these places and no other value of them."""
+        """It matches this node alone by name, or all pairs of one of these segments with no other values."""
         if any(item == Requirement(_NAME, "In", (node,)) for item in self.fields):
             return True
         return any(place and all(Requirement(key, "In", (value,)) in self.requirements for key, value in place.pairs) for place in places)
@@ -103,13 +103,13 @@ def terms_of(selector: Mapping[str, Any] | None) -> tuple[Term, ...]:
 
 
 def accessible(terms: Iterable[Term], segment: Segment) -> bool:
-    """Terms are alternatives: one that holds is enough, none at all is never enough."""
+    """Terms are alternatives, so one that holds is enough. Without any term nothing is accessible."""
     labels = segment.labels()
     return any(term.holds(labels) for term in terms)
 
 
 def allows(allowed: Iterable[Mapping[str, tuple[str, ...]]], segment: Segment) -> bool:
-    """A class's allowedTopologies against one node: some term whose every key has one of the node's values."""
+    """A class's allowedTopologies: some term allows the segment's value for each of its keys."""
     labels = segment.labels()
     return any(term and all(labels.get(key) in values for key, values in term.items()) for term in allowed)
 

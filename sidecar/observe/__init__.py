@@ -1,7 +1,8 @@
-"""What the program shows of itself: metrics, logs, the health and debug pages, and the last decisions.
+"""What the program shows of itself: metrics, logs, the health and debug pages, and the latest decisions.
 
-Here belongs how something is shown. What is shown is measured and decided elsewhere and handed in: no file here asks the
-driver or the API server anything, and nothing here is needed for a claim to become a volume.
+How something is shown belongs here; what is shown is measured and decided elsewhere and passed in. No file here calls the driver or the API
+server, and provisioning works without any of them.
 
-`plain` and `decisions` are pure. `metrics` is the only importer of prometheus_client, `server` the only file that listens.
+`sanitize`, `decisions` and `pages` are pure. `metrics` is the only importer of prometheus_client, `server` the only
+file that listens.
 """

@@ -1,56 +1,51 @@
-"""The last few hundred decisions, for whoever asks "why did it do that?" a minute later.
+"""Keeps the latest few hundred decisions, for people who ask a minute later why the program did something.
 
-A ring of the decisions themselves, made readable when somebody reads them: few do, and every node decides about every claim.
-A decision that is made again unchanged for the same key is counted up and moves to the end, so that one busy key cannot push
-the history of all others out.
+It keeps the decisions themselves and makes text of them only when they are read, for every node decides about every claim and few people
+read. An equal decision for the same key is counted and moves to the end, so that one busy key does not displace the history of the others.
 """
 
 import dataclasses
 from collections import OrderedDict
 from typing import NamedTuple
 
-from sidecar.observe.plain import Limits, Plain, clipped, plain
+from sidecar.observe.sanitize import Limits, Plain, clipped, plain
 
 CAPACITY = 400
 
-# A row is read by a person; the whole of a long error text is in the log.
+# A row is short, for people; the complete text of a long error is in the log.
 _LIMITS = Limits(text=500, items=20, depth=3)
 
 
-class Told(NamedTuple):
-    """What a decision says of itself."""
+class Shown(NamedTuple):
+    """A decision as a page shows it."""
 
     decision: str
     why: str
     fields: dict[str, Plain]
 
 
-class Said(NamedTuple):
-    """The least that a decision says: its name and its reason."""
+class Summary(NamedTuple):
+    """A decision's name and reason."""
 
     decision: str
     why: str
 
 
-def _is_again(decision: object, before: object) -> bool:
-    return type(decision) is type(before) and decision == before
+_SHOWN_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-_SHOWN: dict[type, tuple[str, ...]] = {}
-
-
-def _shown(kind: type) -> tuple[str, ...]:
-    """Every decision of a kind shows the same fields, and most of a node's work is to decide that there is nothing to do."""
-    if kind not in _SHOWN:
+def _shown_fields(kind: type) -> tuple[str, ...]:
+    """The fields of this kind of decision. They are kept, for most of a node's work is deciding that there is nothing to do."""
+    if kind not in _SHOWN_FIELDS:
         items = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-        _SHOWN[kind] = tuple(item.name for item in items if item.repr and item.name != "why")
-    return _SHOWN[kind]
+        _SHOWN_FIELDS[kind] = tuple(item.name for item in items if item.repr and item.name != "why")
+    return _SHOWN_FIELDS[kind]
 
 
-def told(decision: object) -> Told:
-    """Class name, `why`, and the other fields: the metric label, the reason and the effect of a decision, whatever its union."""
-    fields = {name: plain(getattr(decision, name), _LIMITS) for name in _shown(type(decision))}
-    return Told(type(decision).__name__, _why(decision), fields)
+def shown(decision: object) -> Shown:
+    """Class name, `why` and the other fields, which are a decision's metric label, reason and effect."""
+    fields = {name: plain(getattr(decision, name), _LIMITS) for name in _shown_fields(type(decision))}
+    return Shown(type(decision).__name__, _why(decision), fields)
 
 
 def _why(decision: object) -> str:
@@ -59,7 +54,7 @@ def _why(decision: object) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One decision, made `count` times in a row for its key. Times are wall-clock seconds."""
+    """One decision, made `count` times in a row for its key. Times are seconds of the wall clock."""
 
     room: str
     key: str
@@ -70,7 +65,7 @@ class Entry:
     count: int = 1
 
     def row(self) -> dict[str, Plain]:
-        said = told(self.decision)
+        text = shown(self.decision)
         return {
             "time": self.last,
             "since": self.first,
@@ -78,36 +73,38 @@ class Entry:
             "room": self.room,
             "key": self.key,
             "name": self.name,
-            "decision": said.decision,
-            "why": said.why,
-            "fields": said.fields,
+            "decision": text.decision,
+            "why": text.why,
+            "fields": text.fields,
         }
 
 
 class Decisions:
-    """`note` from any room; `rows` for the debug page. On the event loop's thread only."""
+    """All rooms call `note`, the debug page calls `rows`. To be called on the event loop's thread only."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         if capacity < 1:
-            raise ValueError(f"a memory of {capacity} decisions would remember none")
+            raise ValueError(f"with room for {capacity} decisions none would be kept")
         self._capacity = capacity
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._newest: dict[tuple[str, str], int] = {}
         self._number = 0
 
-    def note(self, decision: object, *, at: float, room: str, key: object, name: str = "") -> Said:
-        """Remember it. Returns what it says of itself, which is also what a log line about it should say."""
+    def note(self, decision: object, *, at: float, room: str, key: object, name: str = "") -> Summary:
+        """Keep it. Returns its name and reason for the log line about it."""
         place = (room, str(key))
         number = self._newest.get(place)
-        if number is not None and _is_again(decision, (known := self._entries[number]).decision):
+        known = None if number is None else self._entries[number]
+        # Types too: decisions of two kinds may compare as equal.
+        if number is not None and known is not None and type(decision) is type(known.decision) and decision == known.decision:
             self._entries[number] = dataclasses.replace(known, name=name, last=at, count=known.count + 1)
             self._entries.move_to_end(number)
         else:
             self._add(place, Entry(room, place[1], name, decision, first=at, last=at))
-        return Said(type(decision).__name__, _why(decision))
+        return Summary(type(decision).__name__, _why(decision))
 
     def rows(self, key: str | None = None) -> list[dict[str, Plain]]:
-        """The latest last, as in a log. `key` is matched against both the key and the object's name."""
+        """The rows, the latest last as in a log. `key` selects those with this key or object name."""
         return [entry.row() for entry in self._entries.values() if key is None or key in (entry.key, entry.name)]
 
     def __len__(self) -> int:

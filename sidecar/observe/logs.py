@@ -1,10 +1,10 @@
-"""Log lines as klog writes them, as text or as JSON, on stderr.
+"""Writes log lines to stderr as klog does, as text or as JSON.
 
 The convention for all rooms: `logging.getLogger("sidecar.<room>")`, a constant message, and everything that varies in
-`extra={"fields": {...}}`. klog's V(n) is the level `V(n)`; V(0) is INFO. One record is one line, whatever its values hold;
-only a traceback adds lines, each indented so that none of them can pass for a record.
+`extra={"fields": {...}}`. klog's V(n) is the level `V(n)`; V(0) is INFO. One record is one line, whatever its values contain; only a
+traceback adds lines, each indented so that none can be taken for a record.
 
-A traceback is shown for bugs. An exception of the `errors` tree was foreseen, and its text says all there is to say.
+A traceback is written for bugs only. The text of an expected failure (`sidecar.errors`) is enough.
 
     I1121 08:23:28.564675       1 controller.py:137] "Volume created" claim="default/data" seconds=0.21
     {"ts":1763713408564.675,"caller":"controller.py:137","msg":"Volume created","v":0,"claim":"default/data","seconds":0.21}
@@ -15,13 +15,11 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
-from pathlib import PurePath
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TextIO
 
 from sidecar.errors import SidecarError
-from sidecar.observe.plain import Plain, clipped, plain, quoted, to_json, visible
+from sidecar.observe.sanitize import Plain, clipped, plain, quoted, to_json, visible
 
 Format = Literal["text", "json"]
 Wall = Callable[[], float]
@@ -29,14 +27,14 @@ Wall = Callable[[], float]
 OUR_ROOT: Final = "sidecar"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
-# kubelet keeps no more of one container's termination message.
+# kubelet keeps no more of a container's termination message.
 _TERMINATION_LIMIT: Final = 4096
 _MOST_VERBOSE: Final = 19
 
-# What a JSON line says of itself.
+# The keys of a JSON line that are not fields.
 _RESERVED: Final = frozenset({"ts", "caller", "msg", "v", "severity", "stacktrace"})
 
-# What a LogRecord has of its own; anything else on it came in through `extra`.
+# The attributes that every LogRecord has; all others came by `extra`.
 _OWN_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "fields"}
 
 
@@ -49,31 +47,28 @@ def setup(
     format: Format = "text",
     verbosity: int = 0,
     *,
-    vmodule: Iterable[tuple[str, int]] = (),
     stream: TextIO | None = None,
     wall: Wall | None = None,
 ) -> None:
     """Send all records of the process to one stream. A second call replaces what the first one set up.
 
-    `vmodule` gives single files a higher verbosity: the pattern is matched against the file's stem, or with a slash in it
-    against room/stem, since several rooms have a `controller`. `wall` replaces the records' own time, for a simulation.
+    `wall` replaces the time of the records, for a simulation.
     """
     teardown()
-    modules = tuple(vmodule)
     formatter = JsonFormatter(wall) if format == "json" else TextFormatter(wall)
     handler = _Handler(sys.stderr if stream is None else stream)
     handler.setFormatter(formatter)
-    handler.addFilter(_Verbosity(verbosity, modules))
+    handler.setLevel(V(verbosity))
     root = logging.getLogger()
     root.addHandler(handler)
-    # Libraries narrate at INFO what is of use to their authors only.
+    # What libraries log at INFO helps only their authors.
     root.setLevel(logging.WARNING)
-    logging.getLogger(OUR_ROOT).setLevel(V(max([verbosity, *(level for _, level in modules)])))
+    logging.getLogger(OUR_ROOT).setLevel(V(verbosity))
     logging.captureWarnings(True)
 
 
 def teardown() -> None:
-    """Undo `setup`; nothing happens if there was none."""
+    """Undo `setup`, if it was called."""
     root = logging.getLogger()
     ours = [handler for handler in root.handlers if isinstance(handler, _Handler)]
     for handler in ours:
@@ -84,22 +79,11 @@ def teardown() -> None:
         logging.captureWarnings(False)
 
 
-def parse_vmodule(text: str) -> tuple[tuple[str, int], ...]:
-    """`reflector=5,capacity/*=4` as pairs; ValueError says which part is malformed."""
-    pairs = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        pattern, _, level = part.partition("=")
-        if not pattern or not (level.isascii() and level.isdigit()):
-            raise ValueError(f"{part!r} is not of the form pattern=N")
-        pairs.append((pattern.removesuffix(".py"), int(level)))
-    return tuple(pairs)
-
-
 def write_termination_log(text: str, path: str = TERMINATION_LOG) -> None:
-    """Leave the text where `kubectl describe pod` shows it. Best effort: the process is ending and must not trip over this."""
+    """Write the text where `kubectl describe pod` shows it. Failures are ignored, since the process is ending anyway."""
     cut = text.encode(errors="replace")[:_TERMINATION_LIMIT].decode(errors="ignore").encode()
     try:
-        # Without O_CREAT: kubelet has put the file there, and where there is no kubelet nobody would read it.
+        # Without O_CREAT: kubelet has created the file, and without kubelet nobody would read it.
         descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
         try:
             os.write(descriptor, cut)
@@ -119,7 +103,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = _fields(record)
         if record.levelno >= logging.ERROR and "err" in fields:
-            fields = {"err": fields["err"]} | fields  # where klog has it
+            fields = {"err": fields["err"]} | fields  # as klog orders them
         shown = "".join(f" {_key(key)}={_text(value)}" for key, value in fields.items())
         return f"{self._header(record)}] {quoted(_message(record))}{shown}{_indented(_traceback(record))}"
 
@@ -130,9 +114,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """klog's keys: ts in Unix milliseconds, caller, msg, v. Errors have no v, which is how klog's readers tell them.
+    """klog's keys: ts in Unix milliseconds, caller, msg, v. Errors have no v, by which readers of klog recognise them.
 
-    klog cannot mark a warning in JSON at all; here it has a `severity` as well.
+    klog's JSON cannot show that a line is a warning; here such a line has a `severity`.
     """
 
     def __init__(self, wall: Wall | None = None) -> None:
@@ -150,7 +134,7 @@ class JsonFormatter(logging.Formatter):
             if record.levelno >= logging.WARNING:
                 line["severity"] = "warning"
         for key, value in _fields(record).items():
-            # A field must not be able to change what the line says of itself.
+            # A field must not replace one of the line's own keys.
             line[f"{key}_" if key in _RESERVED else key] = plain(value)
         if trace := _traceback(record):
             line["stacktrace"] = clipped(trace)
@@ -161,31 +145,11 @@ class _Handler(logging.StreamHandler[TextIO]):
     """The stream handler that `setup` recognises as its own."""
 
 
-class _Verbosity(logging.Filter):
-    """Lets through what `-v` or `--vmodule` asks for. As in klog, vmodule can only show more, and the first match counts."""
-
-    def __init__(self, verbosity: int, modules: tuple[tuple[str, int], ...]) -> None:
-        super().__init__()
-        self._verbosity = verbosity
-        self._modules = modules
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= V(self._verbosity) or record.levelno >= V(self._module_level(record.pathname))
-
-    def _module_level(self, pathname: str) -> int:
-        path = PurePath(pathname)
-        for pattern, level in self._modules:
-            subject = f"{path.parent.name}/{path.stem}" if "/" in pattern else path.stem
-            if fnmatchcase(subject, pattern):
-                return level
-        return 0
-
-
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """What varies: `fields`, or for those who do not keep the convention, whatever `extra` has put on the record."""
+    """`fields`, and for code that does not follow the convention, whatever `extra` put on the record."""
     shown: dict[str, object] = {}
     if not _is_ours(record):
-        shown["logger"] = record.name  # base_events.py:1771 alone does not say who is talking
+        shown["logger"] = record.name  # base_events.py:1771 alone does not show which library it is
     else:
         shown |= {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
     given = getattr(record, "fields", None)
@@ -217,7 +181,7 @@ def _traceback(record: logging.LogRecord) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001  a library's arguments that do not fit its message must not cost the line
+    except Exception:  # noqa: BLE001  a library's arguments may not fit its message, and the line must not be lost
         return str(plain(record.msg))
 
 
@@ -238,7 +202,7 @@ def _letter(level: int) -> str:
 
 
 def _key(key: str) -> str:
-    """A key bare, unless that would let it pass for something else."""
+    """The key, quoted if it could be taken for something else."""
     return key if key and key.isprintable() and not set(key) & set(' ="') else quoted(key)
 
 

@@ -1,11 +1,10 @@
-"""Every metric, declared here only.
+"""Declares all metrics and serves their values; rooms call named methods and never see a metric.
 
-Names, labels, types and buckets of the first part are upstream's, so dashboards and alerts carry over; what is ours as well
-begins with `csi_node_sidecar_`. Rooms call small named methods and never see a metric. What can be read at the moment of the
-scrape is read then (`watch_…`), because a gauge that is set on the side drifts from what it counts.
+The first part has upstream's names, labels, types and buckets, so that its dashboards and alerts work; the names of all others begin with
+`csi_node_sidecar_`. Values that can be read at a scrape are read then (`watch_…`), because a gauge that is set elsewhere may be wrong.
 
-Upstream counts claims and volumes that belong to other nodes as well; here the callers count only what this node attempted.
-All calls are made on the event loop's thread.
+Upstream also counts claims and volumes of other nodes; here callers count only what this node attempted.
+All methods are called on the event loop's thread.
 """
 
 import itertools
@@ -30,9 +29,9 @@ UNKNOWN_DRIVER: Final = "unknown-driver"
 UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
 
 CSI_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
-# The Go client's defaults. The Python client's have more bounds, which would not line up with upstream's series.
+# The Go client's defaults. The Python client's have other bounds, and upstream's series could not be compared.
 GO_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-# 10 ns to 10 s, with the rounding errors of multiplying step by step that client-go's `le` labels show.
+# 10 ns to 10 s, with the rounding errors that client-go's `le` labels have.
 QUEUE_BUCKETS: Final = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
 
 CAPACITY_GAUGES: Final = {
@@ -49,7 +48,7 @@ M = TypeVar("M", Counter, Gauge)
 
 @dataclass(frozen=True, slots=True)
 class DrainNumbers:
-    """What drain decisions come to, as it is counted: what is not known has no number."""
+    """The numbers of drain decisions. None means not known."""
 
     ready: Mapping[str, bool | None]
     """By intent, `reboot` or `retire`; None: not known."""
@@ -63,7 +62,7 @@ class DrainNumbers:
 
 
 class QueueNumbers(Protocol):
-    """What a queue is asked at a scrape; `engine.loop.Loop` answers it."""
+    """What is read of a queue at a scrape; `engine.loop.Loop` has it."""
 
     def counts(self) -> Counts: ...
 
@@ -72,9 +71,10 @@ class QueueNumbers(Protocol):
 
 
 class QueueObserver:
-    """Hears one queue for its `workqueue_…` series. Two loops may share a name, and with it this observer.
+    """Observes the loops over one queue for its `workqueue_…` series. Two loops may share a name, and then this observer.
 
-    It hears of every look at every claim of the cluster, for which the library's counters are slow; so it keeps plain numbers.
+    It is called for every key that is handled, every claim of the cluster among them. The library's counters are slow for that, so it keeps
+    plain numbers.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class QueueObserver:
         self.sources: list[QueueNumbers] = []
 
     def watch(self, source: QueueNumbers) -> None:
-        """Read this queue at every scrape. The loop wants its observer first, so this comes as a second step."""
+        """Read this queue at every scrape. A second step, since the loop is made after its observer."""
         self.sources.append(source)
 
     def added(self, key: object) -> None:
@@ -98,7 +98,7 @@ class QueueObserver:
 
 
 class Timings:
-    """How often something took how long."""
+    """A histogram of durations."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(QUEUE_BUCKETS) + 1)
@@ -109,7 +109,7 @@ class Timings:
         self.seconds += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """For each bound, how often it took no longer."""
+        """For each bound, the number of durations up to it."""
         bounds = map(floatToGoString, (*QUEUE_BUCKETS, math.inf))
         return list(zip(bounds, itertools.accumulate(self._counts), strict=True))
 
@@ -136,7 +136,7 @@ class Metrics:
     # -- what upstream has too ----------------------------------------------------------------------------------------
 
     def driver_name(self, name: str) -> None:
-        """From now on calls carry this name; those made before keep `unknown-driver`, as upstream's do."""
+        """Sets the label for calls from now on. Earlier ones keep `unknown-driver`, as upstream's do."""
         self._driver = name
 
     def csi_call(self, method: str, code: str, seconds: float) -> None:
@@ -159,21 +159,21 @@ class Metrics:
         self._delete_failed.labels(class_).inc()
 
     def enable_capacity_metrics(self) -> None:
-        """Upstream registers these only with the capacity feature; where it is off, they are absent rather than 0."""
+        """As upstream, these exist only if the capacity feature is on; otherwise they are absent and not 0."""
         if not self._capacity:
             for name, text in CAPACITY_GAUGES.items():
                 self._capacity[name] = Gauge(f"csistoragecapacities_{name}", text, registry=self._registry)
 
     def capacities(self, *, goal: int, current: int, obsolete: int, stale: int) -> None:
-        """How many objects there should be, how many of these there are, how many of ours there should not be; and how many of
-        those that are there carry a figure the driver has not renewed."""
+        """Objects that should exist; those of them that do; ours that should not exist; and those with a figure that the driver has not
+        renewed."""
         self.enable_capacity_metrics()
         self._stale.set(stale)
         for gauge, count in zip(self._capacity.values(), (goal, current, obsolete), strict=True):
             gauge.set(count)
 
     def queue(self, name: str) -> QueueObserver:
-        """The observer for a loop over the queue of this name; the same one for the same name."""
+        """The observer for loops over the queue of this name."""
         if name not in self._queues:
             self._queues[name] = QueueObserver()
         return self._queues[name]
@@ -185,18 +185,18 @@ class Metrics:
         self._of(self._decisions, room, name).inc()
 
     def race_bid(self) -> None:
-        """This node wrote itself, or tried to, as the owner of an Immediate claim."""
+        """This node wrote itself into an Immediate claim as its owner, or tried to."""
         self._race_bids.inc()
 
     def race_lost(self) -> None:
         self._race_lost.inc()
 
     def insufficient_capacity(self) -> None:
-        """A claim was left to others because this node has no room for it."""
+        """A claim was left to other nodes because this one has too little free space for it."""
         self._insufficient.inc()
 
     def leak_suspected(self) -> None:
-        """A volume may be left on the node that this program cannot find."""
+        """A volume may be left on the node that this program does not know of."""
         self._suspected.inc()
 
     def driver_connected(self, connected: bool) -> None:
@@ -209,18 +209,18 @@ class Metrics:
         self._unsaved.set_function(count)
 
     def watch_health(self, rows: Callable[[], Iterable[Row]]) -> None:
-        """One series for each scope that gates readiness, so that their minimum is what /readyz says."""
+        """One series for each scope that gates readiness: their minimum is the answer of /readyz."""
         self._registry.register(_Ready(rows))
 
     def watch_drain(self, numbers: Callable[[], DrainNumbers | None]) -> None:
-        """None as long as nothing was judged."""
+        """`numbers` returns None until the node has been judged once."""
         self._registry.register(_Drain(numbers))
 
     def watch_cache(self, resource: str, count: Callable[[], int]) -> None:
         self._cache_objects.labels(resource).set_function(count)
 
     def reflector_attempt(self, resource: str) -> None:
-        """A list or a watch was asked for. Attempts that grow faster than relists and the usual ends of watches are failures."""
+        """A list or a watch was requested. Attempts beyond relists and the usual ends of watches are failures."""
         self._reflector_attempts.labels(resource).inc()
 
     def reflector_relist(self, resource: str) -> None:
@@ -229,12 +229,12 @@ class Metrics:
         self._reflector_heard[resource] = self._wall()
 
     def reflector_event(self, resource: str) -> None:
-        """A watch event arrived; bookmarks count too, they prove that the cache is fresh."""
+        """A watch event arrived. Bookmarks count too, since they prove that the cache is up to date."""
         self._reflector_events[resource] = self._reflector_events.get(resource, 0) + 1
         self._reflector_heard[resource] = self._wall()
 
     def api_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
-        """`resource` is the plural, never an object's name; status 0 is no answer, for which client-go says `<error>`."""
+        """`resource` is the plural and never an object's name. Status 0 means no answer, which client-go labels `<error>`."""
         self._api_requests.labels(verb, resource, str(status) if status else "<error>").inc()
         self._api_seconds.labels(verb, resource).observe(seconds)
 
@@ -243,7 +243,7 @@ class Metrics:
         self._api_throttled.inc(seconds)
 
     def _of(self, metric: M, *labels: str) -> M:
-        """The series of these labels. The library looks one up in five times the time, and these are asked for at every event."""
+        """The series of these labels, for metrics that count every event: the library's own lookup takes five times as long."""
         key = (metric, labels)
         found = self._series.get(key)
         if found is None:
@@ -253,7 +253,7 @@ class Metrics:
     # -- the page -----------------------------------------------------------------------------------------------------
 
     def render(self) -> tuple[bytes, str]:
-        """The exposition and its content type. Counts itself as promhttp does: this scrape shows in the next."""
+        """The exposition and its content type. As in promhttp, a scrape is counted in the next one's result."""
         self._scrapes_in_flight.inc()
         try:
             page = generate_latest(_AsGoWritesIt(self._registry))
@@ -327,7 +327,7 @@ class Metrics:
 
 
 class _Queues(Collector):
-    """What the queues say when they are asked. A name without a queue says 0: its series exist from the start."""
+    """The numbers of all queues, read at a scrape. A name without a loop has 0, so that its series exist from the start."""
 
     def __init__(self, queues: dict[str, QueueObserver]) -> None:
         self._queues = queues
@@ -353,7 +353,7 @@ class _Queues(Collector):
 
 
 class _Watches(Collector):
-    """What was counted at every event, by resource."""
+    """What is counted at every watch event, by resource."""
 
     def __init__(self, events: dict[str, int], heard: dict[str, float]) -> None:
         self._events = events
@@ -413,10 +413,9 @@ class _Drain(Collector):
 
 
 class _AsGoWritesIt(Collector):
-    """The registry in the dialect of Go's client: `le="1"` and not `le="1.0"`, no `_created` series, no family without any.
+    """The registry's metrics as Go's client writes them: `le="1"` and not `le="1.0"`, no `_created` series, no family without a series.
 
-    A dashboard that asks for `le="1"` finds nothing under `le="1.0"`. The Python client can leave out `_created` too, but
-    only for the whole process.
+    A dashboard's query for `le="1"` does not match `le="1.0"`. The Python client can omit `_created` too, but only for the whole process.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -1,4 +1,4 @@
-"""Tells one decision to everyone who counts or keeps decisions, in the same words: metric, log line, debug page."""
+"""Reports each decision by the same name in three places: the metric, the log and the debug page."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class Narrator:
-    """`note` is called by every room for every decision, also for the decision to do nothing."""
+    """Every room calls `note` for every decision, also for one to do nothing."""
 
     def __init__(self, decisions: Decisions, metrics: Metrics, wall: Callable[[], float]) -> None:
         self._decisions = decisions
@@ -19,8 +19,8 @@ class Narrator:
         self._wall = wall
 
     def note(self, room: str, key: str, name: str, decision: object) -> None:
-        told = self._decisions.note(decision, at=self._wall(), room=room, key=key, name=name)
-        self._metrics.decision(room, told.decision)
+        summary = self._decisions.note(decision, at=self._wall(), room=room, key=key, name=name)
+        self._metrics.decision(room, summary.decision)
         if log.isEnabledFor(V(4)):
-            fields = {"room": room, "key": key, "object": name, "decision": told.decision, "why": told.why}
+            fields = {"room": room, "key": key, "object": name, "decision": summary.decision, "why": summary.why}
             log.log(V(4), "Decided", extra={"fields": fields})

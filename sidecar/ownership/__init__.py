@@ -1,2 +1,2 @@
-"""Who takes an Immediate claim. Here belong the race between nodes and the guarded write that ends it; what is done with
-the claim afterwards does not."""
+"""Decides which node takes an Immediate claim: the race between the nodes, and the guarded write that ends it. What a node does with a
+claim that it has taken belongs in `provisioning`."""

@@ -1,7 +1,7 @@
-"""Learns who may bid: the only file of this room that asks the API server.
+"""Lists the nodes that may bid for a claim, and the free space that they publish.
 
-By lists and never by a watch: a watch of N nodes by N nodes is N² events for every change, and a list that is minutes old costs
-a step or a conflict now and then. Not knowing is no failure: without the right to list, the race is the random one.
+It lists them now and then and never watches them. If N nodes watched N nodes, one change of each node would mean N² events; a list that
+is minutes old only costs a step of delay or a write conflict now and then. Without the right to list, nodes wait for a random time.
 """
 
 import asyncio
@@ -11,49 +11,49 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sidecar.engine.backoff import jittered
-from sidecar.kube.api import CAPACITIES, CSI_NODES, KubeApi, every
+from sidecar.kube.api import CAPACITIES, CSI_NODES, every
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.model.objects import CapacityRecord, Class, Json
 from sidecar.ownership.roster import Roster
+from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-# Pauses between two lists: the usual one, and the shortest when claims show that the order is wrong. If such a list teaches
-# nothing, the next one waits twice as long.
+# Pauses between two lists, in seconds: the usual one, and the shortest one when claims show that the order is wrong. A list that
+# brings nothing new doubles the pause before the next one, so that a doubt that no list can settle does not load the API server.
 _USUAL: Final = 600.0
 _SOONEST: Final = 60.0
-# When a whole DaemonSet starts, the lists come one after the other.
+# The first list waits for a random part of this time, so that the nodes do not all list at once when a whole DaemonSet starts.
 _START_SPREAD: Final = 5.0
 
 
 class Contenders:
-    """`roster` is what is known; `run` keeps it up to date; `doubt` says that a claim came here that others should have taken.
+    """`roster` returns what is known. `run` keeps it up to date. `doubt` reports that a claim came here that others should have taken.
 
-    `on_known` is called when somebody is known after nobody was: claims that came before that wait by chance and not by order.
+    `on_known` is called when contenders become known after none were known: the turns of earlier claims were drawn at random and have
+    to be set anew by the order.
     """
 
     def __init__(
         self,
+        tools: Tools,
         *,
-        kube: KubeApi,
         driver: str,
         namespace: str,
         classes: Callable[[], Mapping[str, Class]],
-        clock: Callable[[], float],
-        rng: Callable[[], float],
         on_known: Callable[[], None] = lambda: None,
     ) -> None:
-        self._kube = kube
+        self._kube = tools.kube
         self._driver = driver
         self._namespace = namespace
         self._classes = classes
-        self._clock = clock
-        self._rng = rng
+        self._clock = tools.clock
+        self._rng = tools.rng
         self._on_known = on_known
         self._nodes: frozenset[str] = frozenset()
         self._free: dict[str, dict[str, int]] = {}
-        """By class, by the label of its publisher: bytes."""
+        """Free bytes by class, then by the label that names the publisher."""
         self._rosters: dict[str, Roster] = {}
         self._doubted = asyncio.Event()
         self._listed_at = -math.inf
@@ -61,7 +61,7 @@ class Contenders:
         self._told = ""
 
     def roster(self, class_name: str) -> Roster | None:
-        """None: nobody is known."""
+        """The contenders for claims of this class; None while no contender is known."""
         if not self._nodes:
             return None
         if class_name not in self._rosters:
@@ -72,14 +72,14 @@ class Contenders:
         self._doubted.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Lists until it is cancelled."""
         await asyncio.sleep(_START_SPREAD * self._rng())
         while True:
             await self._learn()
             await self._pause()
 
     async def _pause(self) -> None:
-        """The usual pause, or a shorter one once the order is doubted."""
+        """Waits for the usual pause, or for a shorter one when the order is doubted."""
         try:
             async with asyncio.timeout(jittered(_USUAL, self._rng, spread=0.2)):
                 await self._doubted.wait()
@@ -109,7 +109,8 @@ class Contenders:
             self._on_known()
 
     def _tell(self, error: ApiError) -> None:
-        """Once for each reason."""
+        """Logs each kind of error once, not at every list."""
+        # Without the right to list, the list would only grow older; after an outage it is read again, so it is kept until then.
         if isinstance(error, Forbidden):
             self._nodes, self._rosters = frozenset(), {}
         kind = type(error).__name__
@@ -119,7 +120,8 @@ class Contenders:
         self._told = kind
 
     async def _published(self) -> dict[str, dict[str, int]]:
-        """Empty where this driver publishes no capacity, or it may not be listed: then all have equal shares."""
+        """The free space that other nodes publish. It is empty if this driver publishes no capacity or it cannot be listed: then all nodes
+        have equal shares, and the race goes on."""
         free: dict[str, dict[str, int]] = {}
         if not self._namespace:
             return free
@@ -135,7 +137,7 @@ class Contenders:
         return free
 
     def _free_of(self, class_name: str) -> dict[str, int]:
-        """By node. A class that is not published, as Immediate ones mostly are not, is taken for one with the same parameters."""
+        """Free bytes by node. Capacity of Immediate classes is mostly not published; then a class with equal parameters stands in."""
         published = self._free.get(class_name) or self._free.get(self._twin(class_name)) or {}
         by_manager = {names.capacity_manager(node): node for node in self._nodes}
         return {by_manager[manager]: free for manager, free in published.items() if manager in by_manager}

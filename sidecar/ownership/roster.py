@@ -1,8 +1,8 @@
-"""Who may bid for a claim, and in which order: every node derives the same order from the same list without talking to anyone.
+"""Computes in which order the nodes may bid for a claim. Every node derives the same order from the same list, without any messages.
 
-Weighted rendezvous hashing: each contender draws a score from the claim's uid and its own name, divided by its weight; the
-smallest score is first. A node that one list has and another has not changes the order of no others, so lists that differ
-a little cost a conflict for the few claims in question and nothing for the rest.
+It is weighted rendezvous hashing: each contender has a score, drawn from the claim's uid and the node's name and divided by its weight;
+the smallest score comes first. A node that is missing in one list does not change the order of the others. So lists that differ a little
+cost a conflict for the few claims that the missing node would have taken, and nothing for the rest.
 """
 
 import math
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-# Steps per doubling of free space. Coarser ones would leave nodes of 300 and 400 GiB with equal shares; finer ones gain nothing,
-# because two lists taken at different times differ by as much as was written between them, in whatever steps it is counted.
+# Free space is rounded down to steps, this many per doubling. Coarser steps would give nodes with 300 and 400 GiB equal shares. Finer
+# steps gain nothing: two lists of different times differ by whatever was written between them, however fine the steps are.
 _STEPS: Final = 8
-# Somebody for whom five times as many are expected before it is not among the first few but once in millions of claims.
+# A node is only counted as far behind if this many times as many as asked for are expected before it. Then it is among the first few
+# only once in millions of claims, and nothing has to be counted.
 _SURELY: Final = 5
 
 
@@ -25,12 +26,12 @@ class Contender:
 
     node: str
     free: int | None = None
-    """Bytes it publishes for the class in question; None when that is not known."""
+    """Bytes it publishes for the class in question; None if they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The contenders for claims of one class, as they were last listed. Lists that are equal by value give equal orders."""
+    """The contenders for claims of one class, as last listed. Equal lists give equal orders."""
 
     contenders: tuple[Contender, ...]
     _rows: dict[str, "_Row"] = field(init=False, repr=False, compare=False)
@@ -39,7 +40,7 @@ class Roster:
     def __post_init__(self) -> None:
         known = [item.free for item in self.contenders if item.free]
         usual = sum(known) // len(known) if known else 1
-        # In the order of a hash: who counts the ones before its own then finds them early, whatever the names are.
+        # Sorted by a hash, not by name: `rank` stops when it has counted enough, and it finds them early whatever the names are.
         ordered = sorted(self.contenders, key=lambda item: draw("", item.node))
         object.__setattr__(self, "_rows", {item.node: _row(item.free, usual) for item in ordered})
         object.__setattr__(self, "_groups", Counter(self._rows.values()))
@@ -55,10 +56,10 @@ class Roster:
         return node in self._rows
 
     def rank(self, node: str, uid: str, needed: int, *, exact: int) -> int:
-        """How many contenders come before this node for a claim of that many bytes: counted below `exact`, estimated from there.
+        """How many contenders come before this node for a claim of `needed` bytes: counted below `exact`, estimated from there on.
 
-        Who publishes less than is needed comes after all others. A node that is not listed comes last. Counting costs a hash
-        for each contender; for a node that comes far behind, which most are, its own score tells about how far.
+        A contender that publishes less than is needed comes after all others. A node that is not listed comes last. Counting costs a hash
+        per contender. Most nodes are far behind, and for them their own score is enough to estimate how far.
         """
         mine = self._rows.get(node)
         if mine is None:
@@ -75,21 +76,21 @@ class Roster:
         return before
 
     def order(self, uid: str, needed: int) -> list[str]:
-        """All of them, first to last."""
+        """All contenders, first to last."""
         return sorted(self._rows, key=lambda node: _key(uid, node, needed, self._rows[node]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What counts about a contender. Many are alike, so that the few kinds of them can be reckoned with instead of all."""
+    """What the order depends on, besides the name. Many contenders are alike, so an estimate goes through the few kinds only."""
 
     weight: float
     room: int
-    """In the same steps as the weight: what is surely there."""
+    """Free bytes, rounded down to the same steps as the weight: this much is certainly there."""
 
 
 def _row(free: int | None, usual: int) -> _Row:
-    """Without a figure it has room for anything, and the share of a usual one."""
+    """A node that publishes nothing counts as one with room for any claim, and gets the share of an average node."""
     if free is None:
         return _Row(_in_steps(usual), 1 << 63)
     return _Row(_in_steps(free), free if free < 1 else int(_in_steps(free)))
@@ -104,13 +105,13 @@ def _key(uid: str, node: str, needed: int, row: _Row) -> tuple[bool, float, str]
 
 
 def _share_before(key: tuple[bool, float, str], row: _Row, needed: int) -> float:
-    """The chance that a contender of that kind comes before whoever has this key."""
+    """The probability that a contender of this kind comes before the one with this key."""
     late, score, _ = key
     lacks = row.room < needed
     return -math.expm1(-score * row.weight) if lacks == late else float(late)
 
 
 def draw(uid: str, node: str) -> float:
-    """From (0, 1), the same everywhere and for ever."""
+    """A number in (0, 1), the same on every node and at every time. Python's own `hash` would differ from process to process."""
     digest = blake2b(f"{uid}/{node}".encode(), digest_size=7).digest()
     return (int.from_bytes(digest, "big") + 0.5) / (1 << 56)

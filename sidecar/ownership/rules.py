@@ -1,7 +1,7 @@
-"""Who takes an Immediate claim: one look at the race, one decision. Waiting is an answer here, never a sleeping worker.
+"""Decides what this node does about an Immediate claim that no node has yet: each look at the race gives one decision.
 
-The race itself is a value, `Race`, which the caller keeps per claim and hands back: a decision that changes it carries the
-new one. Whoever loses learns it from the watch, which brings the claim here again.
+To wait is a decision too, so no worker ever sleeps on a claim. The caller keeps the state of the race, a `Race`, per claim and passes it
+in; a decision that changes it carries the new one. A node that loses learns so from the watch, which brings the claim here again.
 """
 
 import math
@@ -13,13 +13,14 @@ from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import IMMEDIATE, Claim, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment, allows
-from sidecar.ownership import tales
+from sidecar.ownership import user_notice
 from sidecar.ownership.placement import SINGLE_STEPS, Placement, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 
-# A node without room looks again after 1, 2, 4 … seconds at the earliest, however short the delays of the race are.
+# A node without room looks again after 1, 2, 4 … seconds at the earliest; this is the most that this floor grows to. Without a floor, a
+# full node would ask its driver again and again without a pause if the delays of the race are zero.
 _LONGEST_RECHECK: Final = 60.0
-# Late or not, a claim that nobody has taken for so long needs somebody.
+# However far a node lags behind, it bids after this many seconds of putting off: a conflict is better than a claim without a node.
 _LONGEST_PUT_OFF: Final = 60.0
 
 
@@ -29,28 +30,28 @@ class Race:
 
     attempt: int
     bid_at: float
-    """Infinity for a node that may not bid, now or at all."""
+    """Infinity for a node that may not bid, for now or ever."""
     hindered_since: float | None = None
-    """Since when it could not bid although the claim was open; None when nothing has hindered it yet."""
+    """Since when this node could not bid although the claim was open; None if nothing has hindered it yet."""
     why: str = ""
-    """What hindered it."""
+    """What hindered this node."""
     told: bool = False
-    """Somebody has told the claim's user."""
+    """The claim's user has been told."""
     beaten: str = ""
-    """The claim's resourceVersion when a bid for it came too late: with that one no other can succeed."""
+    """The claim's resourceVersion with which a bid met a conflict: no other bid with this version can succeed."""
     asks: bool = False
-    """What changed the claim then has not been heard of: before the next bid the API server is asked."""
+    """The change behind that conflict has not been seen: before the next bid the API server is asked."""
     shaken: bool = False
-    """The driver may have gone when it was asked last."""
+    """The driver's last answer left open whether it is still there. After a second such answer this node bids all the same."""
     put_off: float = 0.0
-    """For how many seconds its turn was put off, because all things were late."""
+    """For how many seconds in all this node's turn was postponed because it lags behind."""
     blind: bool = False
-    """Its delay was drawn while the contenders were not known, and may be far longer than their order would have it."""
+    """The delay was drawn while the contenders were not known; it may be far longer than one by their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipView:
-    """All that the rule looks at."""
+    """Everything that the rule looks at."""
 
     now: float
     node: str
@@ -65,30 +66,30 @@ class OwnershipView:
     class_: Class | None
     race: Race | None
     free: CapacityAnswer | Unmeasured | None
-    """None: not asked yet in this look."""
+    """None: the driver was not asked yet in this look."""
     promised: int = 0
-    """Bytes of that space that claims this node has taken, or is bidding for, are yet to take."""
+    """Bytes of that space that will go to other claims, which this node has taken or is bidding for."""
     roster: Roster | None = None
-    """Who may bid besides; None when that is not known."""
-    lag: float = 0.0
-    """How late things are on this node."""
-    deaf: bool = False
-    """The watch of claims is down: whether somebody has the claim by now is not known."""
+    """The nodes that may bid; None if they are not known."""
+    local_delay: float = 0.0
+    """Seconds by which this node lags behind: how late its writes or its turns lately were."""
+    watch_down: bool = False
+    """The watch of claims is down, so another node may have the claim by now."""
     source_here: bool = True
-    """False: what the volume is to be cloned from lies on another node, which alone can do it."""
+    """False: the volume to be cloned lies on another node, and only that node can clone it."""
     standing: Standing = OPEN
 
 
 @dataclass(frozen=True, slots=True)
 class NotForUs:
-    """This node has no part in the claim as it is now."""
+    """This node does nothing about the claim as it is now."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class LostTo:
-    """Another node has it."""
+    """Another node has the claim."""
 
     node: str
 
@@ -115,7 +116,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Ask the driver how much is free, then decide again."""
+    """Ask the driver for free space, then decide again."""
 
     why: str = "the delay is over; is there room?"
 
@@ -126,12 +127,12 @@ class Bid:
 
     why: str
     out_of_turn: bool = False
-    """Another node most likely has the claim by now: the API server is asked before it is written to."""
+    """Another node probably has the claim by now: read it from the API server before writing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Nobody has taken the claim for so long that its user must hear of it, and it is this node's turn to say so. The race goes on."""
+    """Tell the claim's user that no node has taken the claim for a while: it is this node's turn to say so. The race goes on."""
 
     race: Race
     why: str
@@ -141,25 +142,27 @@ Decision = NotForUs | LostTo | Ours | Wait | Measure | Bid | Tell
 
 
 def decide(view: OwnershipView) -> Decision:
-    """The claim's provisioner is this driver and it is not bound; everything else is judged here."""
+    """Expects an unbound claim whose provisioner is this driver; everything else is checked here."""
+    # A selected node counts whatever the class or this node says: whoever wrote it has decided.
     if view.claim.selected_node:
         return Ours() if view.claim.selected_node == view.node else LostTo(view.claim.selected_node)
     return _excluded(view) or _race(view)
 
 
 def after_conflict(view: OwnershipView) -> Wait:
-    """The claim changed between look and write. The next delay is longer; the watch most likely ends it early with a winner."""
+    """The claim changed between look and write. The next delay is longer; most likely the watch ends it early by showing a winner."""
     wait = _again(view, _drawn(view), "the claim changed while this node was bidding")
     return replace(wait, race=replace(wait.race, beaten=view.claim.resource_version))
 
 
 def step_back(view: OwnershipView) -> Race:
-    """This node had the claim and could not create it for lack of room: the others come first now."""
+    """This node had the claim and lacked the room to create its volume: the other nodes come first now. Otherwise the node that is first in
+    the order could take the claim again at once."""
     return Race(_attempt(view), _due(view, _after_the_others(view, floor=0.0)), blind=_is_blind(view))
 
 
 def room_grew(race: Race, now: float) -> Race:
-    """Something was deleted here: whoever found no room need not wait for the end of its delay."""
+    """Ends the delay of a race that found no room: a volume was deleted here."""
     return race if race.hindered_since is None else replace(race, bid_at=min(race.bid_at, now))
 
 
@@ -172,7 +175,7 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
     if not view.bids:
         return NotForUs("no node is selected and --node-deployment-immediate-binding=false leaves that to others")
     if view.with_topology and not view.segment:
-        return _left_out(view, f"the driver of node {view.node} reports no topology, so no volume of it could be told to lie there")
+        return _left_out(view, f"the driver of node {view.node} reports no topology, so a volume of it could not be tied to that node")
     if class_.allowed and view.with_topology and not allows(class_.allowed, view.segment):
         return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
     if not view.source_here:
@@ -183,9 +186,9 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
 
 
 def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
-    """This node does not bid for it. Should nobody else, then somebody has to say why: after those that may bid have had their say."""
+    """This node must not bid. If no other node does, one of them has to tell the user why; those that may bid get time to do so first."""
     before = view.race or Race(0, math.inf)
-    since = view.now + tales.PATIENCE if before.hindered_since is None else before.hindered_since
+    since = view.now + user_notice.PATIENCE if before.hindered_since is None else before.hindered_since
     race = Race(before.attempt, math.inf, since, why, told=before.told)
     turn = _turn_to_tell(view, race)
     if race.told or turn is None:
@@ -196,9 +199,10 @@ def _left_out(view: OwnershipView, why: str) -> NotForUs | Wait | Tell:
 def _race(view: OwnershipView) -> Decision:
     race = view.race
     if race is None or math.isinf(race.bid_at):
-        # Whoever was left out until now begins as if the claim were new.
+        # A node that was left out until now begins as if the claim were new.
         race = Race(0, _due(view, _first_delay(view)), told=race is not None and race.told, blind=_is_blind(view))
     elif race.blind and not _is_blind(view):
+        # The random delay may be far longer than the one by order, so the earlier of the two counts.
         race = replace(race, bid_at=min(race.bid_at, _due(view, _first_delay(view))), blind=False)
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
@@ -207,6 +211,7 @@ def _race(view: OwnershipView) -> Decision:
         until = race.bid_at if turn is None else min(race.bid_at, turn)
         return Wait(until, race, race.why or "the claim is open to every node; this node's delay runs")
     if race.beaten and race.beaten == view.claim.resource_version:
+        # The cache still holds the version that met a conflict. A write with it would only meet the next one.
         wait = _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
         return replace(wait, race=replace(wait.race, beaten="", asks=True))
     return _put_off(view, race) or _judge_room(view)
@@ -217,22 +222,26 @@ def _is_blind(view: OwnershipView) -> bool:
 
 
 def _put_off(view: OwnershipView, race: Race) -> Wait | None:
-    """Whoever is not first steps in because the first has had its time. Where all things are late, it has not."""
+    """Postpones the bid of a node that is not first, if it lags behind or its watch of claims is down.
+
+    Such a node bids because those before it have had time to bid. While writes are slow, or their result cannot be seen, they may not
+    have had that time. The first node never waits: it bids against nobody.
+    """
     if view.free is not None or race.put_off >= _LONGEST_PUT_OFF or not isinstance(view.placement, Ranked) or not _rank(view):
         return None
-    late = max(view.lag, view.placement.step if view.deaf else 0.0)
+    late = max(view.local_delay, view.placement.step if view.watch_down else 0.0)
     if 2.0 * late < view.placement.step:
         return None
     delay = (1.0 + view.chance) * max(2.0 * late, view.placement.step)
     moved = replace(race, bid_at=_due(view, delay), put_off=race.put_off + delay)
-    why = "the watch of claims is down" if view.deaf else f"things are {view.lag:.1f} s late here, so the first may be late too"
+    why = "the watch of claims is down" if view.watch_down else f"this node lags {view.local_delay:.1f} s; bid postponed"
     return Wait(moved.bid_at, moved, why)
 
 
 def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
     if race.told or race.hindered_since is None:
         return None
-    turn = tales.turn(view.node, view.claim.uid, len(view.roster) if view.roster else None)
+    turn = user_notice.turn(view.node, view.claim.uid, len(view.roster) if view.roster else None)
     return None if turn is None else race.hindered_since + turn
 
 
@@ -244,6 +253,7 @@ def _judge_room(view: OwnershipView) -> Decision:
         case None:
             return Measure()
         case Unmeasured(why, away=True):
+            # A driver that is away could not create the volume either.
             return _hindered(view, max(_drawn(view), 1.0), f"the driver of node {view.node} is away ({why})")
         case Unmeasured(why, perhaps=True) if view.race is None or not view.race.shaken:
             wait = _again(view, max(_drawn(view), 1.0), f"the driver of node {view.node} may have gone ({why})")
@@ -251,7 +261,7 @@ def _judge_room(view: OwnershipView) -> Decision:
         case Unmeasured(why) if isinstance(view.placement, Ranked) and view.roster and _attempt(view) == 1:
             return _again(view, _after_the_others(view, floor=0.0), f"free space is not known ({why}), so the others come first")
         case Unmeasured(why):
-            # Somebody must own the claim so that its user sees the failure.
+            # Some node must own the claim, so that a creation is tried and its user sees the failure.
             return _bid(view, f"free space is not known ({why})")
         case CapacityAnswer() as answer if _lacks_room(answer, needed, view.promised):
             floor = min(2.0 ** min(_attempt(view) - 1, 6), _LONGEST_RECHECK)
@@ -266,12 +276,12 @@ def _bid(view: OwnershipView, why: str) -> Bid:
 
 
 def _comes_later(view: OwnershipView) -> bool:
-    """Behind another node, by the order that all derive."""
+    """Whether another node comes before this one in the order."""
     return isinstance(view.placement, Ranked) and bool(_rank(view))
 
 
 def _lacks_room(answer: CapacityAnswer, needed: int, promised: int) -> bool:
-    # A negative largest volume is none: so it is published, too.
+    # A negative maximum means that there is none. The published capacity treats it in the same way.
     return needed > answer.available - promised or (answer.maximum is not None and 0 <= answer.maximum < needed)
 
 
@@ -301,7 +311,7 @@ def _rank(view: OwnershipView) -> int | None:
 
 
 def _drawn(view: OwnershipView) -> float:
-    """The next delay, with nothing known but that this one did not lead to an owner."""
+    """The next delay if all that is known is that the last one did not lead to an owner."""
     match view.placement:
         case RandomDelay() as random:
             return random.delay(_attempt(view), view.chance)
@@ -311,10 +321,10 @@ def _drawn(view: OwnershipView) -> float:
 
 
 def _after_the_others(view: OwnershipView, *, floor: float) -> float:
-    """The next delay of a node that is better passed over for now."""
+    """The next delay of a node that should let all others have their turn first."""
     match view.placement:
         case Ranked() as ranked if view.roster:
-            # The order is kept, so that nodes that are passed over together do not come back together.
+            # Each keeps its rank, so that nodes that are passed over together do not all come back at the same moment.
             turn = ranked.delay(_rank(view) or 0, view.chance)
             return max(ranked.after_all(len(view.roster), view.chance), floor) + turn
         case _:

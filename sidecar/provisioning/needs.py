@@ -1,6 +1,7 @@
-"""What a decision still has to know: objects to be fetched, what was found, and how to read that. Nothing here fetches.
+"""Describes what a decision still has to know: the objects to fetch, and what was found. `lookups` fetches them.
 
-What was found is plain JSON that others wrote: `part`, `text` and `items` read it without trusting its shape.
+What was found is plain JSON that others wrote, so `part`, `text` and `items` read it without trusting its shape: a malformed object must
+not break the look at a claim.
 """
 
 from collections.abc import Mapping
@@ -8,27 +9,30 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.kube import api
+from sidecar.model import names
+
 Json = dict[str, Any]
 
-SNAPSHOT, CONTENT, GRANTS = "VolumeSnapshot", "VolumeSnapshotContent", "ReferenceGrants"
-CLAIM, VOLUME, ATTRIBUTES_CLASS = "PersistentVolumeClaim", "PersistentVolume", "VolumeAttributesClass"
+SNAPSHOT, CONTENT, GRANTS = names.SNAPSHOT, names.SNAPSHOT_CONTENT, "ReferenceGrants"
+CLAIM, VOLUME, ATTRIBUTES_CLASS = names.CLAIM, names.VOLUME, names.ATTRIBUTES_CLASS
 PODS, CLAIMS = "Pods", "PersistentVolumeClaims"
 
 _RESOURCES: Final[Mapping[str, str]] = {
-    SNAPSHOT: "volumesnapshots.snapshot.storage.k8s.io",
-    CONTENT: "volumesnapshotcontents.snapshot.storage.k8s.io",
-    GRANTS: "referencegrants.gateway.networking.k8s.io",
-    CLAIM: "persistentvolumeclaims",
-    VOLUME: "persistentvolumes",
-    ATTRIBUTES_CLASS: "volumeattributesclasses.storage.k8s.io",
-    PODS: "pods",
-    CLAIMS: "persistentvolumeclaims",
+    SNAPSHOT: str(api.SNAPSHOTS),
+    CONTENT: str(api.SNAPSHOT_CONTENTS),
+    GRANTS: str(api.REFERENCE_GRANTS),
+    CLAIM: str(api.CLAIMS),
+    VOLUME: str(api.VOLUMES),
+    ATTRIBUTES_CLASS: str(api.ATTRIBUTES_CLASSES),
+    PODS: str(api.PODS),
+    CLAIMS: str(api.CLAIMS),
 }
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """One object; for grants, pods and claims in the plural, all of a namespace, as a list object with `items`."""
+    """One object. If the name is empty: all objects of the kind in a namespace, as one list object with `items`."""
 
     kind: str
     name: str
@@ -42,14 +46,14 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """It could not be had; `why` is the API server's word."""
+    """The object could not be read; `why` is the API server's answer."""
 
     why: str
     exists: bool | None = None
-    """False: there is none. None: not known, e.g. because reading it is forbidden."""
+    """False: there is no such object. None: that is not known, for example because reading it is forbidden."""
 
     def said_of(self, ref: Ref) -> str:
-        """For whoever has to mend it: that there is none, or what may keep this program from reading it."""
+        """A sentence for the person who has to mend it: the object does not exist, or which right this program may lack to read it."""
         if self.exists is False:
             return f"{ref} does not exist" if ref.name else f"this cluster knows no {ref.kind}"
         right = f"{'get' if ref.name else 'list'} on {_RESOURCES.get(ref.kind, ref.kind)}"
@@ -58,7 +62,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Fetch these and ask again."""
+    """Fetch these objects, then decide again."""
 
     refs: frozenset[Ref]
 
@@ -68,19 +72,19 @@ NO_FACTS: Facts = MappingProxyType({})
 
 
 def part(obj: Any, *path: str) -> Any:
-    """What lies at the end of that way; None where it leads nowhere."""
+    """The value at that path; None if the path leads nowhere."""
     for step in path:
         obj = obj.get(step) if isinstance(obj, Mapping) else None
     return obj
 
 
 def text(obj: Any, *path: str) -> str:
-    """The text there; empty where there is none."""
+    """The text at that path; empty if there is none."""
     value = part(obj, *path)
     return value if isinstance(value, str) else ""
 
 
 def items(obj: Any, *path: str) -> list[Any]:
-    """The list there; empty where there is none."""
+    """The list at that path; empty if there is none."""
     value = part(obj, *path)
     return value if isinstance(value, list) else []

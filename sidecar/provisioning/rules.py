@@ -1,7 +1,7 @@
-"""What to do with a claim or a volume next: one look, one decision; and what to conclude from how it went.
+"""Decides what to do with a claim next, and what the driver's answer to CreateVolume means.
 
-A decision is a value. Its class name is the metric label, its `why` is what log, event and `explain` say, its other fields
-are the effect, which `controller` performs. Waiting for anything is a decision too; it holds no worker.
+A decision is a value. Its class name is the metric label; its `why` is the text in the log, the event and `explain`; its other fields say
+what to do, and `controller` has it done. To wait is a decision too: it occupies no worker.
 """
 
 import json
@@ -10,22 +10,24 @@ from typing import Final
 
 from sidecar.csi.api import NOTHING, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
+from sidecar.local.here import Here
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Claim, Class, Json
 from sidecar.ownership import rules as ownership
-from sidecar.ownership.claim_write import closing, handed_back, with_selected_node, without_selected_node
 from sidecar.ownership.rules import Race
-from sidecar.provisioning import request as requests
-from sidecar.provisioning import sources
-from sidecar.provisioning import volume as volumes
-from sidecar.provisioning.begun import Begun
-from sidecar.provisioning.consumers import why_here
+from sidecar.ownership.selected_node_body import closing, handed_back, with_selected_node, without_selected_node
+from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.needs import Need, Ref
-from sidecar.provisioning.request import Unfit
-from sidecar.provisioning.secrets import NO_SECRETS, SecretRef, SecretRefs, secret_refs
-from sidecar.provisioning.sources import Content, Elsewhere, LeftToPopulator
-from sidecar.provisioning.view import ClaimView, Here
-from sidecar.provisioning.volume import Unusable
+from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Stored, Unsaved, created_for
+from sidecar.provisioning.requests import request as requests
+from sidecar.provisioning.requests import sources
+from sidecar.provisioning.requests import volume as volumes
+from sidecar.provisioning.requests.consumers import why_here
+from sidecar.provisioning.requests.request import Unfit
+from sidecar.provisioning.requests.secrets import NO_SECRETS, SecretRef, SecretRefs, secret_refs
+from sidecar.provisioning.requests.sources import Content, Elsewhere, LeftToPopulator
+from sidecar.provisioning.requests.volume import Unusable
+from sidecar.provisioning.view import ClaimView
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,15 @@ class Wait:
 
     until: float
     race: Race | None = field(repr=False)
-    """Where this node stands in the race for the claim; None where there is none."""
+    """Where this node stands in the race for the claim; None if there is no race."""
     why: str
-    stands_by: bool = False
-    """That is this node's next turn to release the claim in place of the one that has its volume."""
+    release_turn: bool = False
+    """`until` is this node's next turn to release the claim in place of the node that has its volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Tell the claim's user why nobody takes it; the race goes on."""
+    """Tell the claim's user why no node takes the claim; the race goes on."""
 
     claim: Claim
     race: Race
@@ -72,7 +74,7 @@ class Protect:
     source: Ref
     body: Json = field(repr=False)
     optional: bool
-    """Go on without where it may not be written."""
+    """Go on without the finalizer if the API server forbids to write it."""
     why: str
 
 
@@ -87,7 +89,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Somebody else fills the volume of this claim; its user is told so."""
+    """Leave the claim to somebody else, who fills its volume, and tell its user so."""
 
     claim: Claim
     why: str
@@ -95,7 +97,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Ask the driver for free space and decide again with the answer."""
+    """Ask the driver for free space, and decide again with the answer."""
 
     query: CapacityQuery
     why: str
@@ -109,7 +111,7 @@ class Bid:
     body: bytes = field(repr=False)
     why: str
     out_of_turn: bool = False
-    """Only if the API server itself says that nobody has it."""
+    """Write only if the API server itself says that no node has the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +121,14 @@ class Refuse:
     claim: Claim
     why: str
     settles: bool = False
-    """It may come right in a moment by itself: its user is told only if it does not."""
+    """The cause may go away by itself in a moment; the user is told only if it does not."""
     rarely: bool = False
-    """Nothing that happens here can mend it, so it is looked at again as seldom as may be."""
+    """Nothing on this node can remove the cause, so the claim is looked at again as seldom as possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Call the driver."""
+    """Call CreateVolume of the driver."""
 
     claim: Claim
     class_: Class = field(repr=False)
@@ -137,9 +139,9 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """A volume may have been made for a claim that has no use for it any more: find it and delete it."""
+    """A volume may have been created for a claim that no longer needs it: find it and delete it."""
 
-    begun: Begun = field(repr=False)
+    record: CreationRecord = field(repr=False)
     why: str
 
 
@@ -154,19 +156,19 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The driver made a volume that nobody can use: delete it, then try again."""
+    """The driver created a volume that nobody can use: delete it, then try again."""
 
     claim: Claim
     volume_id: str
     secret: SecretRef | None
     why: str
     elsewhere: bool = False
-    """The driver says that it is on another node."""
+    """The driver says that the volume is on another node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Nothing is running and nothing was made: try again with back-off."""
+    """Nothing is running and nothing was created: try again with back-off."""
 
     claim: Claim
     why: str
@@ -175,7 +177,8 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """The creation may still be running: keep asking, even if the claim is deleted meanwhile."""
+    """The creation may still be running: keep asking the driver, even if the claim is deleted meanwhile. Otherwise a volume that it creates
+    late would belong to nobody."""
 
     claim: Claim
     why: str
@@ -189,20 +192,21 @@ class Reschedule:
     body: bytes = field(repr=False)
     why: str
     closed: bool = False
-    """Nothing has failed: the node takes no volumes."""
+    """Nothing has failed: the node is closed and takes no volumes."""
 
 
-# A clone that ends wakes nobody: it may be of another name, or only be deleted.
+# In seconds. The end of a cloning wakes nobody here: the clone is another claim, and it may end by just being deleted.
 _CLONES_RECHECK: Final = 15.0
-# Those that no cache has are asked for by listing a namespace, and may wait for their consumers for days.
+# In seconds. Clones that are in no cache are found by listing a namespace. That costs more, and they may wait for their consumers for days.
 _CLONES_ASKED: Final = 120.0
-# The node that has the volume releases its claim in seconds; a reboot takes it minutes. Where no node has it any other may, and the
-# turns of thousands lie so far apart that few of them ask before all have heard that it is done.
+# In seconds. The node that has the volume releases the claim within seconds, or within minutes if it reboots; so it has this long to do it.
+# If no node has the volume, any other may release the claim. The turns of thousands of nodes are spread so far that few of them ask before
+# all have seen that it is done.
 _FIRST_TURN: Final = 300.0
 _TURNS: Final = 1800.0
 _NEXT_TURN: Final = 43_200.0
 
-# A server that has just started may forbid everything for a moment.
+# One refusal proves nothing: a server that has just started may forbid everything for a moment.
 _ENOUGH_REFUSALS: Final = 3
 
 ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp
@@ -212,55 +216,62 @@ Conclusion = Store | Undo | Retry | Remember | Reschedule
 def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
     claim = view.claim
-    if claim is not None and view.unsaved is not None:
-        if view.gone and view.refusals >= _ENOUGH_REFUSALS and view.begun is not None:
-            return CleanUp(view.begun, f"the claim is gone, and its PersistentVolume was refused {view.refusals} times")
-        return Store(claim, view.unsaved, "the volume exists and its PersistentVolume is not stored yet")
+    progress = view.progress
+    if claim is not None and isinstance(progress, Unsaved):
+        if view.gone and progress.refusals >= _ENOUGH_REFUSALS and view.record is not None:
+            return CleanUp(view.record, f"the claim is gone, and its PersistentVolume was refused {progress.refusals} times")
+        return Store(claim, progress.body, "the volume exists and its PersistentVolume is not stored yet")
     if claim is None or _is_elsewhere(view, claim):
         return _after_all(view, claim)
     if claim.deleting and claim.is_source and claim.volume_name:
         return _release(view, claim)
     if done := _done(view, claim):
         return _cleared_up_if_gone(view, done)
-    if view.returning and view.returning == claim.resource_version and claim.selected_node == view.here.node:
-        # To create now could make a second volume: the write may land yet and send the claim elsewhere.
+    if isinstance(progress, HandedBack) and (progress.resource_version, view.here.node) == (claim.resource_version, claim.selected_node):
+        # The write may still succeed and send the claim to another node. If this node created a volume now, there could be two.
         return _give_back(view, claim, "whether the claim was given back is not known: it is done again")
-    if view.remembered and claim.selected_node == view.here.node:
+    if created_for(progress) is not None and claim.selected_node == view.here.node:
         return _cleared_up_if_gone(view, _create(view, claim, "an earlier attempt may still be running in the driver"))
     return _by_owner(view, claim)
 
 
 def _cleared_up_if_gone(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
-    """A claim that is gone can be told nothing, and given to nobody."""
-    if view.gone and view.begun is not None and isinstance(decision, Refuse | Leave | Reschedule):
-        return CleanUp(view.begun, f"the claim is gone, and cannot be created any more: {decision.why}")
+    """A claim that is gone has no user to tell and cannot be given to another node: only its volume can be cleaned up."""
+    if view.gone and view.record is not None and isinstance(decision, Refuse | Leave | Reschedule):
+        return CleanUp(view.record, f"the claim is gone, and its volume cannot be created any more: {decision.why}")
     return decision
 
 
-def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> Conclusion:
-    """What the driver's answer to CreateVolume means."""
+def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progress, Conclusion]:
+    """What the driver's answer to CreateVolume means: how far the claim has come, and what to do next.
+
+    `view` is the view on which the creation was decided. It says whether an earlier creation may still be running.
+    """
     claim = attempt.claim
     match outcome:
-        case NeverSent(why):
-            return Remember(claim, why) if view.remembered else Retry(claim, why)
+        case NeverSent(why) if created_for(view.progress) is None:
+            return NOT_BEGUN, Retry(claim, why)
+        # That this call never reached the driver says nothing about an earlier one, which may still be running.
+        case NeverSent(why) | MaybeRunning(why):
+            return Creating(claim), Remember(claim, why)
         case Done(created):
-            return _judge(view, attempt, created)
-        case MaybeRunning(why):
-            return Remember(claim, why)
+            effect = _judge(view, attempt, created)
+            return Unsaved(claim, effect.body) if isinstance(effect, Store) else NOT_BEGUN, effect
         case NoSpaceHere(why):
-            return Reschedule(claim, without_selected_node(claim.whole), why)
+            return NOT_BEGUN, Reschedule(claim, without_selected_node(claim.whole), why)
         case Refused(why, infeasible):
-            return Retry(claim, why, infeasible=infeasible)
+            return NOT_BEGUN, Retry(claim, why, infeasible=infeasible)
 
 
 def _release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
-    """What the API server says counts: a claim that waits for its first consumer has no provisioner yet, and is in no cache."""
+    """Whether our finalizer may come off a source of clones. The API server's answer decides and not the cache, because a clone that waits
+    for its first consumer has no provisioner yet and is in no cache."""
     body = sources.without_finalizer(json.loads(claim.whole), names.CLONE_FINALIZER) if claim.whole else None
     if body is None:
         return Ignore("nothing protects it any more")
     if view.volume_here is None:
         if view.here.options.cross_namespace_sources:
-            return Ignore(f"bound to volume {claim.volume_name}, whose node alone hears of clones in other namespaces")
+            return Ignore(f"bound to volume {claim.volume_name}: only the node of that volume looks for clones in other namespaces")
         if turn := _turn(view, claim):
             return turn
     match view.clones or sources.clones_of(claim, view.facts):
@@ -275,38 +286,40 @@ def _release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
 
 
 def _turn(view: ClaimView, claim: Claim) -> Wait | None:
-    """None once this node's turn has come."""
-    if view.stands_by is not None and view.stands_by <= view.now:
+    """Waits for this node's turn; None once it has come."""
+    turn = view.findings.release_turn
+    if turn is not None and turn <= view.now:
         return None
     drawn = view.now + _FIRST_TURN + _TURNS * view.chance
-    why = f"it is being deleted; it is for the node that has volume {claim.volume_name} to release it, and for this one only if none does"
-    return Wait(drawn if view.stands_by is None else view.stands_by, None, why, stands_by=True)
+    why = f"it is being deleted; the node that has volume {claim.volume_name} releases it, this one only if no other does"
+    return Wait(drawn if turn is None else turn, None, why, release_turn=True)
 
 
 def next_turn(view: ClaimView) -> float:
-    """A turn that came to nothing is for hours: thousands of nodes would ask again and again."""
+    """When this node's turn comes again after one that led to nothing. It takes hours, or thousands of nodes would ask again and again."""
     return view.now + _NEXT_TURN * (0.5 + view.chance)
 
 
 def _hold(view: ClaimView, why: str) -> Wait:
     if view.volume_here is None:
-        return Wait(next_turn(view), None, why, stands_by=True)
+        return Wait(next_turn(view), None, why, release_turn=True)
     return Wait(view.now + (_CLONES_RECHECK if view.clones else _CLONES_ASKED), None, why)
 
 
 def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:
-    """Whether a creation that was begun here has lost its use: the claim is bound, or was given to nobody or to another node."""
-    return view.begun is not None and (bool(claim.volume_name) or claim.selected_node != view.here.node)
+    """Whether a creation that was begun here is no longer needed: the claim is bound, or it names no node or another node."""
+    return view.record is not None and (bool(claim.volume_name) or claim.selected_node != view.here.node)
 
 
 def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp:
-    """What is left to do where nothing is to be created."""
+    """What is left to do if nothing is to be created: a volume may exist that no PersistentVolume leads to."""
     whose = "the claim is gone, bound, or another node's" if claim is None else f"the claim is {_whereabouts(claim)}"
-    if view.begun is None:
+    if view.record is None:
         return Ignore(whose)
-    if view.stored or (view.volume is not None and view.volume.claim is not None and view.volume.claim.uid == view.begun.uid):
-        return Ignore(f"volume {view.begun.request.name} exists for it")
-    return CleanUp(view.begun, f"{whose}, and a volume may have been made for it here")
+    volume = view.volume
+    if isinstance(view.progress, Stored) or (volume is not None and volume.claim is not None and volume.claim.uid == view.record.uid):
+        return Ignore(f"volume {view.record.request.name} exists for it")
+    return CleanUp(view.record, f"{whose}, and a volume may have been made for it here")
 
 
 def _whereabouts(claim: Claim) -> str:
@@ -316,13 +329,13 @@ def _whereabouts(claim: Claim) -> str:
 def _done(view: ClaimView, claim: Claim) -> Ignore | Refuse | None:
     if claim.volume_name:
         return Ignore(f"bound to volume {claim.volume_name}")
-    if view.stored:
-        return Ignore("its PersistentVolume is stored; binding it is the volume controller's work")
+    if isinstance(view.progress, Stored):
+        return Ignore("its PersistentVolume is stored; the volume controller binds it")
     if view.volume is None or view.volume.claim is None:
         return None
     if view.volume.claim.uid == claim.uid:
         return Ignore(f"volume {view.volume.name} exists for it")
-    # Drivers are idempotent by name: asked for this one they would hand over the other claim's volume.
+    # Drivers are idempotent by name: asked for a volume of this name, they would return the other claim's volume.
     return Refuse(claim, f"PersistentVolume {view.volume.name} is another claim's; a longer --volume-name-uuid-length avoids this")
 
 
@@ -345,12 +358,13 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
 
 
 def _unless_closed(view: ClaimView, claim: Claim, decision: ClaimDecision) -> ClaimDecision:
-    """A closed node gives the claim back before it begins anything for it, but only where that leads somewhere."""
+    """A closed node gives the claim back before it begins anything for it, but not if the claim would only come back, and not if a volume
+    of it may already exist here."""
     if not view.standing.closed or not isinstance(decision, Create | Fetch | Protect):
         return decision
     closed = f"node {view.here.node} takes no volumes: {view.standing.why}"
-    begun = "a creation of it was begun here before" if view.begun else ""
-    match begun or view.kept or why_here(view.here.node, view.standing, claim, view.facts):
+    earlier = "a creation of it was begun here before" if view.record else ""
+    match earlier or view.findings.hand_back_refused or why_here(view.here.node, view.standing, claim, view.facts):
         case Need(wanted):
             return Fetch(wanted, f"{closed}, but a pod that uses the claim may come here all the same")
         case "":
@@ -366,7 +380,8 @@ def _give_back(view: ClaimView, claim: Claim, why: str) -> Reschedule:
 
 
 def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
-    """A claim that cannot be asked about is taken all the same: somebody must own it to tell its user what is wrong."""
+    """Asks for free space, or bids at once if no such question can be built for the claim: some node must own the claim to tell its user
+    what is wrong."""
     request = requests.build(view.here, claim, view.class_) if view.class_ else Unfit(f"StorageClass {claim.class_name!r} does not exist")
     if isinstance(request, Unfit):
         return Bid(claim, with_selected_node(claim.whole, view.here.node), request.why)
@@ -376,14 +391,19 @@ def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
 def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     class_, here = view.class_, view.here
     if class_ is None:
-        # Claims and classes come over two watches: one made right before its claim may be heard of right after it.
+        # Claims and classes come over two watches: a class that was created right before its claim may be seen right after it.
         return Refuse(claim, f"StorageClass {claim.class_name!r} does not exist, or is not for driver {here.driver.name}", settles=True)
-    if view.infeasible is not None and view.infeasible.class_uid == class_.uid and view.now < view.infeasible.until:
-        return Wait(view.infeasible.until, None, "the driver has said that it can never be made with these arguments")
+    infeasible = view.findings.infeasible
+    if infeasible is not None and infeasible.class_uid == class_.uid and view.now < infeasible.until:
+        return Wait(
+            infeasible.until,
+            None,
+            "the driver refused these arguments as invalid; it is asked again later, or when the StorageClass is replaced",
+        )
     content = _content(view, claim)
     if isinstance(content, Leave):
         return content
-    # What needs nothing but claim and class comes before what must be fetched: a claim that is wrong anyway costs no request.
+    # Checks that need only the claim and the class come before those that need a fetch: a claim that is wrong anyway costs no request.
     if isinstance(unfit := requests.build(here, claim, class_), Unfit):
         return Refuse(claim, unfit.why)
     refs = _secret_refs(here, claim, class_)
@@ -404,7 +424,7 @@ def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
 
 
 def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protect | Leave | Reschedule:
-    """What the volume is filled from, an empty content for nothing; or what comes before."""
+    """What the volume is filled from (an empty `Content` if from nothing), or the decision that has to come first."""
     options = view.here.options
     found = sources.content_of(
         view.here, claim, view.facts, cross_namespace=options.cross_namespace_sources, keep_mode=options.keeps_volume_mode
@@ -424,7 +444,7 @@ def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protec
             return Leave(claim, why)
         case Content(protect=None):
             return found
-        case Content(protect=source) if source is not None and not (view.unprotected and found.protection_optional):
+        case Content(protect=source) if source is not None and not (view.findings.source.forbidden and found.protection_optional):
             body = view.facts[source]
             assert isinstance(body, dict)
             return Protect(claim, source, body, found.protection_optional, f"{source} must not go while the volume is filled from it")
@@ -445,7 +465,8 @@ def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | 
     body = volumes.build(here, claim, attempt.class_, attempt.request, created, refs=attempt.refs)
     if isinstance(body, Unusable):
         return Undo(claim, created.volume_id, attempt.refs.provisioner, body.why, body.elsewhere)
+    # A driver that does not support sources may ignore them and create an empty volume; only the answer shows it.
     if sources.wants_source(claim, cross_namespace=here.options.cross_namespace_sources) and not created.has_source:
-        why = f"CSI driver {here.driver.name} created volume {created.volume_id!r} without a word of what it was to be filled from"
+        why = f"CSI driver {here.driver.name} created volume {created.volume_id!r} and did not confirm what it was filled from"
         return Undo(claim, created.volume_id, attempt.refs.provisioner, f"{why}, so it may be empty")
     return Store(claim, body, f"the driver created volume {created.volume_id!r}")

@@ -1,8 +1,9 @@
-"""Takes our finalizer off snapshots that nothing is restored from any more: after a crash between setting and removing it, or when
-a claim was deleted while it was being filled.
+"""Removes our finalizer from snapshots that no claim is restored from any more.
 
-Only where this node has a stake: for snapshots that it has protected itself, and once after its start for those that a process
-before it may have. Which claims still need one, the API server is asked: claims of other nodes are not in this one's cache.
+Such snapshots remain after a crash between setting and removing the finalizer, or when a claim is deleted while its volume is being
+filled. A node sweeps only when it may have left one: once after its start, because the process before may have protected a snapshot,
+and again after it has protected one itself. The API server is asked which claims still need a snapshot, because this node's cache
+does not hold the claims of other nodes.
 """
 
 import asyncio
@@ -10,12 +11,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, KubeApi, every, find
+from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, every, find
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model.names import SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Json
-from sidecar.provisioning import sources
 from sidecar.provisioning.needs import SNAPSHOT, items, part, text
+from sidecar.provisioning.requests import sources
+from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
@@ -23,37 +25,38 @@ _OPEN_PHASES: Final = ("", "Pending")
 
 
 class SnapshotSweep:
-    """`run` as a task; `protected` tells it that there is something to come back to. `able`: whether the driver knows snapshots."""
+    """Run `run` as a task, and call `protected` when a snapshot gets our finalizer. `able` says whether the driver knows snapshots."""
 
-    def __init__(
-        self, *, kube: KubeApi, driver: str, interval: float, rng: Callable[[], float], able: Callable[[], bool] = lambda: True
-    ) -> None:
-        self._kube = kube
+    def __init__(self, tools: Tools, *, driver: str, interval: float, able: Callable[[], bool] = lambda: True) -> None:
+        self._kube = tools.kube
         self._driver = driver
         self._interval = interval
-        self._rng = rng
+        self._rng = tools.rng
         self._able = able
         self._stake = True
         self._own = False
-        """This process has protected one. Only then does it come back for what nobody can judge, or all nodes would for ever."""
+        """This process has protected a snapshot itself.
+
+        Only then does it come back for snapshots that cannot be judged; otherwise every node would ask for them for ever.
+        """
 
     def protected(self) -> None:
         self._stake = self._own = True
 
     async def run(self) -> None:
-        """Until cancelled."""
-        # A DaemonSet starts on all nodes at once; what is to be found is the same for all of them.
+        """Sweeps at each interval while there is a stake, until cancelled."""
+        # A DaemonSet starts on all nodes at once, and all would find the same snapshots: the random delay spreads their sweeps.
         await asyncio.sleep(self._interval * self._rng())
         able = False
         while True:
-            able = able or self._able()  # a driver may learn it when it is updated under us
+            able = able or self._able()  # the driver may be updated while we run, and support snapshots from then on
             try:
                 if able and self._stake:
-                    self._stake = False  # whatever is protected from here on is for the next one
+                    self._stake = False  # cleared before the sweep: a snapshot protected during it sets it again, for the next sweep
                     if await self._sweep():
                         self._stake = True
             except (NotFound, Forbidden) as error:
-                # No such kind, or no right to it. That has changed when one is protected all the same.
+                # The kind is unknown, or we may not read it. The stake stays cleared: if a snapshot gets protected, that has changed.
                 log.info("Snapshots are not swept", extra={"fields": {"err": str(error)}})
             except ApiError as error:
                 self._stake = True
@@ -61,7 +64,7 @@ class SnapshotSweep:
             await asyncio.sleep(self._interval)
 
     async def _sweep(self) -> bool:
-        """Whether any is left that is still needed, so that it has to be looked at again."""
+        """Releases what is no longer needed. True when a snapshot remains that must be looked at again."""
         needed = False
         wanted: set[tuple[str, str]] | None = None
         async for snapshot in every(self._kube, SNAPSHOTS, cached=True):
@@ -69,10 +72,11 @@ class SnapshotSweep:
                 continue
             driver = await self._driver_of(snapshot)
             if driver is None and not text(snapshot, "metadata", "deletionTimestamp"):
-                needed |= self._own  # whose it is shows when it gets one, or leaves without
+                needed |= self._own  # its driver is known once it gets a content; without one it is released when it is deleted
                 continue
             if driver not in (None, self._driver):
                 continue
+            # All claims of the cluster are listed, so only once in a sweep, and only when a snapshot needs it.
             if wanted is None:
                 wanted = await self._restored_from()
             where = (text(snapshot, "metadata", "namespace"), text(snapshot, "metadata", "name"))
@@ -80,18 +84,22 @@ class SnapshotSweep:
         return needed
 
     async def _driver_of(self, snapshot: Json) -> str | None:
-        """A snapshot of another driver is protected by that driver's sidecar. None: it has no content, so nobody can restore it now."""
+        """The driver of the snapshot, because a snapshot of another driver is left to that driver's sidecar.
+
+        None: it has no content, so nobody can restore it now.
+        """
         bound = text(snapshot, "status", "boundVolumeSnapshotContentName")
         content = await find(self._kube, SNAPSHOT_CONTENTS, bound) if bound else None
         return None if content is None else text(content, "spec", "driver")
 
     async def _restored_from(self) -> set[tuple[str, str]]:
-        """Namespace and name of each snapshot that some claim is still to be filled from."""
+        """Namespace and name of each snapshot from which a claim is still to be filled."""
         wanted = set()
         async for claim in every(self._kube, CLAIMS, cached=True):
             spec = part(claim, "spec") or {}
             if text(claim, "status", "phase") not in _OPEN_PHASES:
                 continue
+            # Either field counts, even if they disagree: a snapshot that is kept too long does no harm.
             for ref in (part(spec, "dataSource"), part(spec, "dataSourceRef")):
                 if ref is not None and text(ref, "kind") == SNAPSHOT and text(ref, "apiGroup") in ("", SNAPSHOT_GROUP):
                     wanted.add((text(ref, "namespace") or text(claim, "metadata", "namespace"), text(ref, "name")))

@@ -1,26 +1,27 @@
-"""What to do with a volume next: one look, one decision, as for claims. What is done on its word is `removal`'s."""
+"""Decides what to do with a volume next: each look gives one decision, as for claims. `removal` carries it out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sidecar.local.here import Here
+from sidecar.local.volume_location import lies_here
 from sidecar.model import names
-from sidecar.model.objects import Json, Volume, affinity_of, identity_of
-from sidecar.model.topology import Term
-from sidecar.provisioning.request import Unfit, missing_capability
-from sidecar.provisioning.secrets import SecretRef, deletion_secret
-from sidecar.provisioning.view import Here, Leaving, VolumeView
+from sidecar.model.objects import Volume
+from sidecar.provisioning.progress import RemovalStep
+from sidecar.provisioning.requests.request import Unfit, missing_capability
+from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
+from sidecar.provisioning.view import VolumeView
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to do, now or later; the next change of the object asks again."""
+    """Nothing to do, now or later, until the object changes."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The volume must not go yet. Tried again with back-off."""
+    """The volume must not be deleted yet; it is tried again with back-off."""
 
     volume: Volume
     why: str
@@ -28,7 +29,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Have the driver delete what is behind the volume."""
+    """Have the driver delete its volume. The PersistentVolume stays until that has succeeded: without it nobody would know of the data."""
 
     volume: Volume
     secret: SecretRef | None
@@ -37,7 +38,7 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete the PersistentVolume: nothing is behind it any more."""
+    """Delete the PersistentVolume: the driver's volume is gone."""
 
     volume: Volume
     why: str
@@ -45,7 +46,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Unfinalize:
-    """Take our finalizer off, so that the PersistentVolume can go."""
+    """Take our finalizer off the PersistentVolume."""
 
     volume: Volume
     why: str
@@ -53,7 +54,7 @@ class Unfinalize:
 
 @dataclass(frozen=True, slots=True)
 class Finalize:
-    """Put our finalizer on, so that the PersistentVolume does not go before what is behind it."""
+    """Put our finalizer on, so that the PersistentVolume cannot go before the driver's volume."""
 
     volume: Volume
     why: str
@@ -69,7 +70,7 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
         return Rest("the volume is gone or another node's")
     if excluded := _not_ours(view.here, volume) or _upkeep(volume) or _not_deletable(volume):
         return excluded
-    if view.progress is not Leaving.NOT_YET:
+    if view.progress is not RemovalStep.NOT_YET:
         return _leave(view.progress, volume)
     if blocked := _blocked(view, volume):
         return blocked
@@ -89,12 +90,12 @@ def _not_ours(here: Here, volume: Volume) -> Rest | None:
 
 
 def _upkeep(volume: Volume) -> Finalize | Unfinalize | None:
-    """Our finalizer is on volumes that this program will empty, and on no others."""
+    """Keeps our finalizer on the volumes whose data this program will delete, and on no others. A reclaim policy may change at any time."""
     has_it = names.VOLUME_FINALIZER in volume.finalizers
     if volume.reclaim_policy in ("Retain", "Recycle") and has_it:
-        return Unfinalize(volume, f"reclaim policy {volume.reclaim_policy}: what is behind it is not deleted by this program")
+        return Unfinalize(volume, f"reclaim policy {volume.reclaim_policy}: this program does not delete the driver's volume")
     if volume.reclaim_policy == "Delete" and volume.phase == "Bound" and not volume.deleting and not has_it:
-        return Finalize(volume, "reclaim policy Delete: what is behind it goes first")
+        return Finalize(volume, "reclaim policy Delete: the driver's volume is to be deleted before its PersistentVolume")
     return None
 
 
@@ -106,55 +107,6 @@ def _not_deletable(volume: Volume) -> Rest | None:
     if volume.reclaim_policy != "Delete":
         return Rest(f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete")
     return None
-
-
-def lies_here(here: Here, volume: Volume) -> bool:
-    """Whether this node's driver has it."""
-    return _lies_here(here, volume.affinity, volume.identity)
-
-
-def lies_elsewhere(here: Here, volume: Volume) -> bool:
-    """Something speaks against this node. Neither this nor `lies_here` holds for what asks for labels that this driver does not report."""
-    if volume.affinity is not None and here.with_topology:
-        return not any(term.may_match(here.node, here.segment.labels()) for term in volume.affinity)
-    return not lies_here(here, volume)
-
-
-def concerns_us(here: Here, obj: Json) -> bool:
-    """The same of a PersistentVolume as it comes: of the volumes of all the other nodes not even a record is made."""
-    driver = ((obj.get("spec") or {}).get("csi") or {}).get("driver")
-    return driver == here.driver.name and _lies_here(here, affinity_of(obj), identity_of(obj))
-
-
-def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
-    """Of a PersistentVolume as it comes: it is this driver's, and nothing that is known at once speaks against this node.
-
-    Volumes that people made may ask for labels of nodes that no driver reports, of which its hostname is the usual one.
-    """
-    if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
-        return False
-    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.segment.labels()}
-    return any(term.may_match(here.node, known) for term in affinity_of(obj) or ())
-
-
-def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> bool:
-    """Drivers answer OK when asked to delete a volume they do not know, so only the node that has it may ask.
-
-    Without node affinity, or where that also asks for what this driver does not report, the identity says who made it:
-    `<time>-<random>-<driver>-<node>`.
-    """
-    made_here = identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
-    if affinity is None or not here.with_topology:
-        return made_here
-    labels = here.segment.labels()
-    return any(_places_here(here, term, labels, made_here=made_here) for term in affinity)
-
-
-def _places_here(here: Here, term: Term, labels: Mapping[str, str], *, made_here: bool) -> bool:
-    """What names no place of this driver, or only excludes others, is true of many nodes."""
-    if not term.names_values(labels):
-        return made_here and term.holds(labels)
-    return term.holds(labels) or (made_here and term.may_match(here.node, {names.HOSTNAME: here.node, **labels}))
 
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
@@ -169,12 +121,13 @@ def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
     return None
 
 
-def _leave(progress: Leaving, volume: Volume) -> Remove | Unfinalize | Rest:
-    if progress is Leaving.UNFINALIZED or (progress is Leaving.REMOVED and not volume.deleting):
+def _leave(progress: RemovalStep, volume: Volume) -> Remove | Unfinalize | Rest:
+    """The rest of the removal, once the driver has deleted its volume."""
+    if progress is RemovalStep.UNFINALIZED or (progress is RemovalStep.REMOVED and not volume.deleting):
         return Rest("all is done; only the watch has to show it")
     if volume.deleting:
-        return Unfinalize(volume, "the driver has deleted what was behind it")
-    return Remove(volume, "the driver has deleted what was behind it")
+        return Unfinalize(volume, "the driver has deleted its volume")
+    return Remove(volume, "the driver has deleted its volume")
 
 
 def _claim_of(volume: Volume) -> str:

@@ -1,4 +1,16 @@
-"""simulation: the world around the sidecar, for the demo and the tests. Nothing in here runs on a node, and nobody's data may live in it.
+"""The world around the sidecar, for the demo and the tests: an API server, CSI drivers, a control plane, and networks that fail.
 
-Production code never imports this room. What is simulated is honest or refuses: finite space, one topology, answers that can be lost.
+Nothing in here runs on a node. Nobody's data may live in it, and production code never imports it. What is simulated behaves like the
+real thing or refuses: space is finite, a volume has one topology, answers can be lost.
+
+From the bottom up (pyproject.toml guards the order):
+
+    clock       virtual time: an event loop whose clock jumps to the next timer
+    cluster     the API server, in the process or behind HTTP
+    driver      a CSI driver with finite space, in the process or behind a socket
+    stand_ins   the other programs of a control plane: binder, scheduler, kubelets, ...
+    world       nodes with the real rooms, a plan of what goes wrong, and the invariants that must hold afterwards
+    notebook    a world led by hand, command by command; its transcripts are tests (tests/scenarios)
+    swarm       `simulate race`: thousands of nodes that compete for claims
+    demo        hack/demo: the real program as three processes, beside served drivers
 """

@@ -6,18 +6,23 @@ import argparse
 
 import pytest
 
-from tests.e2e.conftest import from_hack
+from hack.benchmarks import drain, late
+from hack.benchmarks.capacity import command as capacity
+from hack.benchmarks.memory import command as memory
+from hack.benchmarks.race import command as race
+from hack.benchmarks.scale import command as scale
+from hack.parities import command as parity
 
-BENCHMARKS = ("memory", "capacity", "race", "late", "scale", "drain")
+BENCHMARKS = {"memory": memory, "capacity": capacity, "race": race, "late": late, "scale": scale, "drain": drain}
 
 
 @pytest.fixture(scope="module")
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack")
     commands = parser.add_subparsers(required=True)
-    for name in BENCHMARKS:
-        from_hack(f"benchmarks.{name}").add_to(commands)
-    from_hack("parities.command").add_to(commands.add_parser("parity"))
+    for benchmark in BENCHMARKS.values():
+        benchmark.add_to(commands)
+    parity.add_to(commands.add_parser("parity"))
     return parser
 
 

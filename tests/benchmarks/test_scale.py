@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import from_hack
+from hack.benchmarks.race import judge, load, stage, turn
+from hack.benchmarks.scale import command, plot, report
 
-PARTS = ("race_judge", "race_load", "race_stage", "race_turn", "scale", "scale_plot", "scale_report")
 NODES = 100
 PHASES = ("steady", "burst", "late")
 
 
 @pytest.fixture(scope="module")
 def bench() -> SimpleNamespace:
-    """The parts of hack/benchmarks, which no test finds by itself."""
-    return SimpleNamespace(**{part: from_hack(f"benchmarks.{part}") for part in PARTS})
+    """The modules that `hack/bench scale` is made of."""
+    return SimpleNamespace(
+        race_judge=judge, race_load=load, race_stage=stage, race_turn=turn, scale=command, scale_plot=plot, scale_report=report
+    )
 
 
 @pytest.fixture

@@ -9,18 +9,15 @@ from sidecar.capacity.controller import CapacityPublisher
 from sidecar.capacity.view import Publisher
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import Change
 from sidecar.kube.errors import Conflict, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model.objects import CapacityRecord, Class
-from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
-from sidecar.observe.narrator import Narrator
-from sidecar.ownership.space import Promise, Space
-from tests import samples
-from tests.capacity.test_rules import PUBLISHER, record
-from tests.doors import ScriptedDriver, ScriptedKube
+from sidecar.ownership.reserved_space import Promise, ReservedSpace
+from tests.harness import samples
+from tests.harness.capacity import PUBLISHER, record
+from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
 
 EPOCH = 1_767_225_600.0
 
@@ -42,19 +39,19 @@ class Bench:
         self.records: Store[CapacityRecord] = Store({"class": lambda item: (item.class_name,)})
         self.classes.apply(Change("fake-class", None, samples.class_()))
         self.room = CapacityPublisher(
+            tools(
+                self.kube,
+                self.driver,
+                metrics=self.metrics,
+                clock=lambda: self.now,
+                wall=lambda: EPOCH + self.now,
+                dry_run=self.dry_run,
+            ),
             publisher=self.publisher,
             namespace="ns",
-            kube=self.kube,  # type: ignore[arg-type]
-            driver=self.driver,
             classes=self.classes,
             records=self.records,
-            metrics=self.metrics,
-            narrator=Narrator(Decisions(), self.metrics, lambda: 0.0),
-            retry=Backoff(1.0, 300.0),
-            clock=lambda: self.now,
-            wall=lambda: EPOCH + self.now,
-            space=Space(classes=lambda: {item.name: item for item in self.classes.values()}, promises=lambda: self.promises),
-            dry_run=self.dry_run,
+            space=ReservedSpace(classes=lambda: {item.name: item for item in self.classes.values()}, promises=lambda: self.promises),
         )
 
     def see(self, *records: CapacityRecord) -> "Bench":
@@ -271,7 +268,9 @@ def test_a_driver_that_keeps_failing_is_asked_at_least_at_every_poll_and_told_of
         until = bench.look()
         assert until is not None and until <= bench.now + 60.0
         bench.now = until
-    assert [item.message for item in caplog.records].count("The driver does not say how much is free") == 1
+    assert [item.message for item in caplog.records].count(
+        "The driver does not say how much space is free; the published figure stays"
+    ) == 1
 
 
 def test_a_figure_that_cannot_be_renewed_is_marked_and_the_mark_goes_with_the_next_answer() -> None:

@@ -52,9 +52,9 @@ def test_a_node_that_takes_nothing_publishes_zero_and_no_maximum_that_would_coun
 
 def test_every_oddity_has_a_name() -> None:
     why = figure_of(CapacityAnswer(-5, maximum=-1), promised=0, reserve=True).why
-    assert "negative answer counts as 0" in why and "largest volume of -1 is left out" in why
+    assert "negative answer is published as 0" in why and "negative largest volume (-1) is left out" in why
     why = figure_of(CapacityAnswer(5, minimum=9), promised=1, reserve=True).why
-    assert "1 of them promised" in why and "no volume fits, for the smallest has 9" in why
+    assert "1 of them reserved" in why and "published as 0, since the smallest volume has 9" in why
 
 
 sizes = st.integers(-5, 2**63 - 1)

@@ -7,7 +7,7 @@ import pytest
 from sidecar.capacity.owner import find_owner
 from sidecar.errors import Fatal
 from sidecar.model.objects import Owner
-from tests.doors import ScriptedKube
+from tests.harness.doors import ScriptedKube
 
 SET_REF = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "set-uid", "controller": True, "blockOwnerDeletion": True}
 DEPLOYMENT_REF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "dep", "uid": "dep-uid", "controller": True}

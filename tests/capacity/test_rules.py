@@ -7,29 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, is_managed, selector
-from sidecar.capacity.view import CapacityView, Publisher
+from sidecar.capacity.view import CapacityView
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Owner
 from sidecar.model.standing import Standing
 from sidecar.model.topology import Segment
-from tests import samples
-
-SEGMENT = Segment.of({samples.KEY: "foo"})
-POD = Owner("v1", "Pod", "pod-1", "pod-uid", controller=True)
-PUBLISHER = Publisher(
-    driver=samples.DRIVER,
-    manager="external-provisioner-foo",
-    owner=POD,
-    for_immediate=False,
-    poll_interval=60.0,
-)
-LABELS = {"csi.storage.k8s.io/drivername": samples.DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner-foo"}
-
-
-def record(name: str = "csisc-1", *, capacity: int | None = 2**30, maximum: int | None = None, **changes: Any) -> CapacityRecord:
-    base = CapacityRecord("ns", name, f"uid-{name}", "5", LABELS, (POD,), "fake-class", SEGMENT.labels(), capacity, maximum)
-    return replace(base, **changes)
+from tests.harness import samples
+from tests.harness.capacity import LABELS, POD, PUBLISHER, SEGMENT, record
 
 
 def view(*records: CapacityRecord, answer: CapacityAnswer | Unmeasured | None = None, **changes: Any) -> CapacityView:

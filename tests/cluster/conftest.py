@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from hack.lib.control_plane import REPOSITORY
 from tests.cluster.aging import Aging, grow_old
 from tests.cluster.scenes import IMAGES, Installation, image_archives
 from tests.e2e.conftest import from_hack
-from tests.e2e.controlplane import REPOSITORY
 
 kubelets: ModuleType = from_hack("kubelets.cluster")
 errors: ModuleType = from_hack("kubelets.errors")

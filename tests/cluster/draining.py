@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
+from hack.lib.control_plane import REPOSITORY, until
 from sidecar.model import names
 from tests.cluster.scenes import DAEMON_SET, DRIVER, EXAMPLE, NAMESPACE, SIDECAR, STATEFUL_SET, Installation, Json, container
-from tests.e2e.controlplane import REPOSITORY, until
 
 OVERLAY = REPOSITORY / "deploy" / "overlays" / "drained"
 # The sandbox of every pod: it is on each node, and does nothing.

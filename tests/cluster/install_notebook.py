@@ -1,4 +1,4 @@
-"""The README's installation, command by command, and what a new user sees.
+"""The installation in deploy/base/README.md, command by command, and what a new user sees.
 
 `python -m tests.cluster.install_notebook --rewrite` writes it anew; the difference is then read by a person.
 
@@ -14,11 +14,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.e2e.controlplane import REPOSITORY
+from hack.lib.control_plane import REPOSITORY
 
+README = REPOSITORY / "deploy" / "base" / "README.md"
 NOTEBOOK = Path(__file__).with_name("install.txt")
 HEAD = """\
-# The README's section Install, word by word, on a cluster of two real kubelets. In capitals stands what differs from run to run.
+# The section Install of deploy/base/README.md, word by word, on two real kubelets. What differs from run to run stands in capitals.
 # Written by python -m tests.cluster.install_notebook --rewrite.
 """
 SEPARATOR = "----"
@@ -40,8 +41,8 @@ PASSING = re.compile(r"^Waiting for |condition met$|^$")
 
 def commands_of_readme() -> list[str]:
     """The indented lines of its code blocks, in their order."""
-    text = (REPOSITORY / "README.md").read_text()
-    (section,) = re.findall(r"^### Install\n(.*?)^##", text, re.MULTILINE | re.DOTALL)
+    text = README.read_text()
+    (section,) = re.findall(r"^## Install\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     blocks = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 

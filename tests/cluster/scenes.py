@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
+from hack.lib.control_plane import REPOSITORY, until
 from tests.e2e.conftest import from_hack
-from tests.e2e.controlplane import REPOSITORY, until
 
 Json = dict[str, Any]
 ClusterError: Any = from_hack("kubelets.errors").ClusterError

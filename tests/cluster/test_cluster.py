@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from hack.lib.control_plane import REPOSITORY, until
 from tests.cluster.conftest import errors, hack_cluster, kubelets, pod, refuse
 from tests.cluster.leftovers import carriers, family, survivors, traces
 from tests.e2e.conftest import from_hack
-from tests.e2e.controlplane import REPOSITORY, until
 
 Json = dict[str, Any]
 FOREVER = ("sh", "-c", "sleep 3600")
@@ -333,7 +333,7 @@ def test_up_clears_up_when_it_is_told_to_end(machine: None, folder: Path) -> Non
 def test_a_leashed_cluster_ends_with_its_maker_and_is_swept_up_later(machine: None, folder: Path) -> None:
     before = traces("second")
     script = (
-        "import sys; sys.path.insert(0, 'hack'); from pathlib import Path; from kubelets.cluster import Cluster;"
+        "import sys; sys.path.insert(0, '.'); from pathlib import Path; from hack.kubelets.cluster import Cluster;"
         f"Cluster.up(nodes=1, name='second', folder=Path({str(folder)!r}), leashed=True); print('up', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -414,7 +414,7 @@ def test_each_lack_is_named_with_what_to_do(fact: str) -> None:
 def test_without_privileges_nothing_is_begun() -> None:
     # By one who becomes nobody late: a developer's Python may be where nobody may look, and so are the folders of tests.
     script = (
-        "import os, sys; sys.path.insert(0, 'hack'); from pathlib import Path; from kubelets.cluster import Cluster;"
+        "import os, sys; sys.path.insert(0, '.'); from pathlib import Path; from hack.kubelets.cluster import Cluster;"
         "os.setuid(65534); Cluster.up(folder=Path(sys.argv[1], 'state'))"
     )
     with tempfile.TemporaryDirectory() as open_to_all:

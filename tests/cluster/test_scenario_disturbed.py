@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 
+from hack.lib.control_plane import until
 from tests.cluster.scenes import BESIDE, DAEMON_SET, NAMESPACE, SIDECAR, ClusterError, Installation, claim, times_of, under_load
-from tests.e2e.controlplane import until
 
 
 def test_a_rolling_update_under_load(installed: Installation) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.lib.control_plane import until
 from sidecar.model import names
 from tests.cluster.draining import (
     CLOSED,
@@ -25,7 +26,6 @@ from tests.cluster.draining import (
     why_pending,
 )
 from tests.cluster.scenes import DRIVER, EXAMPLE, NAMESPACE, Installation, Json, lines_of
-from tests.e2e.controlplane import until
 
 # kubectl asks again every five seconds; a look of the sidecar, the end of the guard and its own poll come on top.
 LET_GO_WITHIN = 5.0 + 5.0

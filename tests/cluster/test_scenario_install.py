@@ -1,4 +1,4 @@
-"""What the README tells a new user to type, typed."""
+"""What deploy/base/README.md tells a new user to type, typed."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hack.lib.control_plane import until
 from tests.cluster.scenes import BASE, DRIVER, EXAMPLE, PLUGIN, STATEFUL_SET, VOLUMES, Installation, claim, lines_of, pod
-from tests.e2e.controlplane import until
 
 
 def test_installed_with_one_command_and_uninstalled_without_a_trace(loaded: Installation) -> None:

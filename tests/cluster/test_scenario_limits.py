@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from hack.lib.control_plane import until
 from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
 from tests.cluster.scenes import DAEMON_SET, IMAGES, NAMESPACE, SIDECAR, Installation, claim, image_archives
 from tests.e2e.conftest import from_hack
-from tests.e2e.controlplane import until
 
 FOREIGN = 10_000
 LIMIT = 128

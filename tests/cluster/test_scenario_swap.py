@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hack.lib.control_plane import until
 from tests.cluster.scenes import (
     DAEMON_SET,
     EXAMPLE,
@@ -18,7 +19,6 @@ from tests.cluster.scenes import (
     container,
     lines_of,
 )
-from tests.e2e.controlplane import until
 
 # What a driver's manifest for nodes has; nothing of it is ours.
 UPSTREAMS = [

@@ -19,11 +19,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from hack.lib.control_plane import ControlPlane, binaries
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
-from sidecar.simulation.cluster import Cluster, access
-from sidecar.simulation.serve_cluster import Served, self_signed, serving_cluster
-from tests.e2e.controlplane import ControlPlane, binaries
+from sidecar.simulation.cluster import Cluster
+from sidecar.simulation.cluster.http import access
+from sidecar.simulation.cluster.serve import Served, self_signed, serving_cluster
 
 Connect = Callable[..., KubeClient]
 _numbers = itertools.count(1)

@@ -7,7 +7,7 @@ import pytest
 from sidecar.kube.api import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, STRATEGIC_MERGE_PATCH, VOLUMES
 from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import Forbidden, Invalid, NotFound, TooManyRequests, Unauthorized
-from sidecar.kube.recorder import EventRecorder, ObjectRef
+from sidecar.kube.events.recorder import EventRecorder, ObjectRef
 from tests.contract.conftest import Connect, Server
 from tests.contract.objects import BUDGETS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Json, budget, config_map, event, pod
 

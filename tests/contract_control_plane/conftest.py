@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, binaries
 from sidecar.kube.client import open_client
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Eyes, Kubelet, Scheduler
+from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Kubelet, Scheduler, StandInBase
 from tests.contract_control_plane.land import Land
-from tests.e2e.controlplane import ALL_COMPONENTS, ControlPlane, binaries
 
 Story = Callable[[Land], Coroutine[Any, Any, None]]
 _numbers = itertools.count(1)
@@ -39,10 +39,10 @@ class StandIns:
             loop = asyncio.get_running_loop()
             cluster = Cluster(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
             api = InProcessApi(cluster)
-            eyes = Eyes(api, clock=loop.time, rng=random.Random(2))
+            base = StandInBase(api, clock=loop.time, rng=random.Random(2))
             for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
-                stand_in(eyes)
-            at_work = asyncio.create_task(eyes.run())
+                stand_in(base)
+            at_work = asyncio.create_task(base.run())
             await story(Land(api, number=1))
             at_work.cancel()
             await asyncio.gather(at_work, return_exceptions=True)

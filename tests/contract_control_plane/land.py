@@ -21,7 +21,7 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
 from sidecar.model import names
-from sidecar.simulation.cluster.kinds import CSI_DRIVERS, DAEMON_SETS
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS
 
 Json = dict[str, Any]
 SECONDS = 30.0
@@ -183,3 +183,19 @@ class Land:
             await self.api.delete(resource, meta["name"], namespace=namespace, **options)
         except ApiError:
             pass  # gone meanwhile
+
+
+IMMEDIATE, LATE = "Immediate", "WaitForFirstConsumer"
+
+
+async def bound(land: Land, name: str = "data", *, finalizer: str = "") -> tuple[Json, str]:
+    """A claim that is bound to a volume, which a provisioner made; both."""
+    await land.storage_class("now", IMMEDIATE)
+    claim = await land.claim(name, "now")
+    volume = await land.volume(claim, finalizer=finalizer)
+    await land.until(lambda: is_bound(land, name), "the claim is bound")
+    return claim, volume
+
+
+async def is_bound(land: Land, name: str) -> bool:
+    return await land.phase(CLAIMS, name) == "Bound"

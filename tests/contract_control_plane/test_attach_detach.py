@@ -3,8 +3,7 @@
 import hashlib
 
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, PODS
-from tests.contract_control_plane.land import Land
-from tests.contract_control_plane.test_binder import bound
+from tests.contract_control_plane.land import Land, bound
 
 
 async def attached(land: Land, nodes: set[str]) -> bool:

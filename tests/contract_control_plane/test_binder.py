@@ -2,22 +2,7 @@
 
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
-from tests.contract_control_plane.land import Json, Land
-
-IMMEDIATE, LATE = "Immediate", "WaitForFirstConsumer"
-
-
-async def bound(land: Land, name: str = "data", *, finalizer: str = "") -> tuple[Json, str]:
-    """A claim that is bound to a volume, which a provisioner made; both."""
-    await land.storage_class("now", IMMEDIATE)
-    claim = await land.claim(name, "now")
-    volume = await land.volume(claim, finalizer=finalizer)
-    await land.until(lambda: is_bound(land, name), "the claim is bound")
-    return claim, volume
-
-
-async def is_bound(land: Land, name: str) -> bool:
-    return await land.phase(CLAIMS, name) == "Bound"
+from tests.contract_control_plane.land import IMMEDIATE, LATE, Land, bound, is_bound
 
 
 async def is_going(land: Land, name: str) -> bool:

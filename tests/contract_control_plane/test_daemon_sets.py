@@ -1,7 +1,7 @@
 """Pods of DaemonSets."""
 
 from sidecar.kube.api import NODES, PODS
-from sidecar.simulation.cluster.kinds import DAEMON_SETS
+from sidecar.simulation.cluster.kinds.table import DAEMON_SETS
 from tests.contract_control_plane.land import Land
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract_driver.served import process, serve_driver
-from tests.e2e.controlplane import binaries
-from tests.simulation.mounting import Namespace, namespace, namespaces_or_skip
+from hack.lib.control_plane import binaries
+from tests.harness.driver.served import process, serve_driver
+from tests.harness.mounting import Namespace, namespace, namespaces_or_skip
 
 LIMIT_SECONDS = 120
 

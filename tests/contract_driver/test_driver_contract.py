@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from hack.lib.control_plane import binaries
 from sidecar.csi import api
 from sidecar.csi.api import Capability, CapacityQuery, CreateRequest, DriverInfo
 from sidecar.csi.driver import DriverConnection, GrpcDriver
 from sidecar.csi.outcome import Code, DriverError
-from tests.contract_driver.served import process, serve_driver
-from tests.e2e.controlplane import binaries
+from tests.harness.driver.served import process, serve_driver
 
 GIB = 2**30
 CALL_SECONDS = 5.0

@@ -12,9 +12,9 @@ import pytest
 from google.protobuf.message import Message
 
 from csi_proto import csi_pb2 as pb
-from sidecar.simulation.state import read_state
-from tests.contract_driver.served import process, serve_driver
-from tests.simulation.mounting import Namespace, namespace, namespaces_or_skip
+from sidecar.simulation.driver.state import read_state
+from tests.harness.driver.served import process, serve_driver
+from tests.harness.mounting import Namespace, namespace, namespaces_or_skip
 
 pytestmark = pytest.mark.slow
 WRITER = pb.VolumeCapability(mount=pb.VolumeCapability.MountVolume(), access_mode=pb.VolumeCapability.AccessMode(mode="SINGLE_NODE_WRITER"))

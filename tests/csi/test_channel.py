@@ -15,7 +15,7 @@ from csi_proto import csi_pb2 as pb
 from sidecar.csi import channel
 from sidecar.csi.link import Connected, ConnectFailed, Disconnected
 from sidecar.errors import Fatal
-from tests.csi.driver_in_loop import FakeDriver, run, until
+from tests.harness.driver.in_loop import FakeDriver, run, until
 
 PROBE = "/csi.v1.Identity/Probe"
 
@@ -78,7 +78,7 @@ def test_a_socket_that_does_not_speak(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
-        assert "nothing was said on one for 0.2 s" in run(refused(path, patience=0.2))
+        assert "did not answer on one for 0.2 s" in run(refused(path, patience=0.2))
 
 
 def test_a_socket_that_speaks_something_else(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sidecar.csi.link import GaveUp, Lost, Probing, Reading, Ready, Waiting
 from sidecar.csi.outcome import BadAnswer, Code, DriverError
 from sidecar.errors import Fatal
 from sidecar.model.topology import Segment
-from tests.csi.driver_in_loop import QUICK, RPC, FakeDriver, becomes, connection, run, until
+from tests.harness.driver.in_loop import QUICK, RPC, FakeDriver, becomes, connection, run, until
 
 REQUEST = CreateRequest(name="pvc-1", required_bytes=100, capabilities=())
 CANARY = "canary-19c4"

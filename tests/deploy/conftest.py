@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hack.lib.control_plane import ControlPlane, binaries, until
 from tests.deploy.manifests import NAMESPACE
-from tests.e2e.controlplane import ControlPlane, binaries, until
 
 CRDS = Path(__file__).with_name("monitoring-crds.yaml")
 SERVED = [f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}/{plural}" for plural in ("podmonitors", "prometheusrules")]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.e2e.controlplane import REPOSITORY, binaries
+from hack.lib.control_plane import REPOSITORY, binaries
 
 Json = dict[str, Any]
 
@@ -51,3 +52,31 @@ def the(kind: str, objects: list[Json], name: str = "") -> Json:
 
 def containers(daemon_set: Json) -> dict[str, Json]:
     return {item["name"]: item for item in daemon_set["spec"]["template"]["spec"]["containers"]}
+
+
+def granted(rules: Iterable[Json]) -> set[tuple[str, str, str]]:
+    assert not any(rule.keys() - {"apiGroups", "resources", "verbs"} for rule in rules)
+    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+
+
+DIGEST = "@sha256:" + "0123456789abcdef" * 4
+
+
+def foreign_daemon_set(*provisioners: Json) -> Json:
+    """The DaemonSet of somebody else's driver, with these containers between its own."""
+    others = [
+        {"name": "node-driver-registrar", "image": "registry.example/sig-storage/csi-node-driver-registrar:v2.15.0"},
+        {"name": "driver", "image": f"example.com/csi-provisioner/driver:v1{DIGEST}", "ports": [{"containerPort": 9898}]},
+        {"name": "liveness-probe", "image": "registry.example/sig-storage/livenessprobe:v2.17.0"},
+    ]
+    pod = {
+        "containers": [*others[:1], *provisioners, *others[1:]],
+        "volumes": [{"name": "socket-dir", "hostPath": {"path": "/var/lib/kubelet/plugins/x", "type": "DirectoryOrCreate"}}],
+    }
+    labels = {"app": "plugin"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "plugin", "namespace": "default", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }

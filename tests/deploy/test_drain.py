@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sidecar.config import Parsed, parse
+from sidecar.config.parse import Parsed, parse
 from sidecar.kube.api import PODS
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, NAMESPACE, Json, containers, rendered, the, written
-from tests.deploy.test_drop_in import daemon_set as foreign_daemon_set
-from tests.deploy.test_manifests import granted
+from tests.deploy.manifests import DEPLOY, NAMESPACE, Json, containers, foreign_daemon_set, granted, rendered, the, written
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
@@ -69,7 +67,7 @@ def test_a_daemon_set_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.real_api
 def test_the_readme_s_patches_are_all_that_another_account_takes(tmp_path: Path) -> None:
     """Flags aside: nothing names the base's account or namespace afterwards, and nothing else is changed."""
-    _, _, section = (DEPLOY / "README.md").read_text().partition("For another account")
+    _, _, section = DEPLOY.joinpath(*COMPONENT, "README.md").read_text().partition("For another account")
     (found, *_) = re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
     component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
     plain = {"components": [component]}

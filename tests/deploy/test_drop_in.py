@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.manifests import DEPLOY, Json, rendered, the
+from tests.deploy.manifests import DEPLOY, DIGEST, Json, foreign_daemon_set, rendered, the
 
 pytestmark = pytest.mark.real_api
 
 OURS = "csi-node-sidecar:dev"
-DIGEST = "@sha256:" + "0123456789abcdef" * 4
 UPSTREAM = "registry.example/sig-storage/csi-provisioner:v6.3.0"
 # As the distributed example of upstream's hostpath driver has it: flags, environment, and a privileged container.
 SIDECAR: Json = {
@@ -25,25 +24,6 @@ SIDECAR: Json = {
     "securityContext": {"privileged": True},
     "volumeMounts": [{"name": "socket-dir", "mountPath": "/csi"}],
 }
-
-
-def daemon_set(*provisioners: Json) -> Json:
-    others = [
-        {"name": "node-driver-registrar", "image": "registry.example/sig-storage/csi-node-driver-registrar:v2.15.0"},
-        {"name": "driver", "image": f"example.com/csi-provisioner/driver:v1{DIGEST}", "ports": [{"containerPort": 9898}]},
-        {"name": "liveness-probe", "image": "registry.example/sig-storage/livenessprobe:v2.17.0"},
-    ]
-    pod = {
-        "containers": [*others[:1], *provisioners, *others[1:]],
-        "volumes": [{"name": "socket-dir", "hostPath": {"path": "/var/lib/kubelet/plugins/x", "type": "DirectoryOrCreate"}}],
-    }
-    labels = {"app": "plugin"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "plugin", "namespace": "default", "labels": labels},
-        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
-    }
 
 
 def swapped(work: Path, item: Json, **more: object) -> Json:
@@ -71,7 +51,7 @@ def swapped(work: Path, item: Json, **more: object) -> Json:
 )
 @pytest.mark.parametrize("name", ["csi-provisioner", "provisioner", "external-provisioner"])
 def test_the_image_changes_and_nothing_else(tmp_path: Path, name: str, image: str) -> None:
-    before = daemon_set({**SIDECAR, "name": name, "image": image})
+    before = foreign_daemon_set({**SIDECAR, "name": name, "image": image})
     expected = copy.deepcopy(before)
     expected["spec"]["template"]["spec"]["containers"][1]["image"] = OURS
     assert swapped(tmp_path, before) == expected
@@ -92,19 +72,19 @@ def test_the_image_changes_and_nothing_else(tmp_path: Path, name: str, image: st
     ],
 )
 def test_another_image_stays(tmp_path: Path, image: str) -> None:
-    before = daemon_set({**SIDECAR, "image": image})
+    before = foreign_daemon_set({**SIDECAR, "image": image})
     assert swapped(tmp_path, before) == before
 
 
 def test_the_user_says_where_our_image_comes_from(tmp_path: Path) -> None:
     images = [{"name": "csi-node-sidecar", "newName": "registry.example/csi-node-sidecar", "newTag": "v1.0.0"}]
-    after = swapped(tmp_path, daemon_set(SIDECAR), images=images)
+    after = swapped(tmp_path, foreign_daemon_set(SIDECAR), images=images)
     assert after["spec"]["template"]["spec"]["containers"][1]["image"] == "registry.example/csi-node-sidecar:v1.0.0"
 
 
 def test_an_image_of_another_name_takes_a_line_of_the_user_s_own(tmp_path: Path) -> None:
     images = [{"name": "mirror.example/sig-storage-csi-provisioner", "newName": "registry.example/csi-node-sidecar", "newTag": "v1.0.0"}]
-    after = swapped(tmp_path, daemon_set({**SIDECAR, "image": "mirror.example/sig-storage-csi-provisioner:v5.0.1"}), images=images)
+    after = swapped(tmp_path, foreign_daemon_set({**SIDECAR, "image": "mirror.example/sig-storage-csi-provisioner:v5.0.1"}), images=images)
     assert after["spec"]["template"]["spec"]["containers"][1]["image"] == "registry.example/csi-node-sidecar:v1.0.0"
 
 

@@ -1,17 +1,17 @@
-"""What lies in deploy/ renders, is what a real API server takes to the letter, and asks for no more than the README says."""
+"""What lies in deploy/ renders, a real API server takes it to the letter, and it asks for no more rights than deploy/README.md says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from sidecar.config import Parsed, parse
-from sidecar.simulation.options import read_options
-from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, kustomizations, rendered, the, written
-from tests.e2e.controlplane import REPOSITORY, ControlPlane, ControlPlaneError
+from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError
+from sidecar.config.kinds import split_address
+from sidecar.config.parse import Parsed, parse
+from sidecar.simulation.driver.options import read_options
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, kustomizations, rendered, the, written
 
 UPSTREAM = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"
 DRY_RUN = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
@@ -22,7 +22,7 @@ FOLDERS = [pytest.param(folder, id=str(folder.relative_to(DEPLOY))) for folder i
 
 
 def take(plane: ControlPlane, objects: list[Json]) -> str:
-    """What the server says to a dry run. Namespaces are made: nothing can be tried in one that is not there."""
+    """What the server answers to a dry run. Namespaces are created for real, since what is in them cannot be tried without them."""
     for namespace in (item for item in objects if item["kind"] == "Namespace"):
         plane.apply(yaml.safe_dump(namespace))
     return plane.kubectl(*DRY_RUN, input=yaml.safe_dump_all(objects))
@@ -38,7 +38,7 @@ def test_the_api_server_takes_every_object(plane: ControlPlane, folder: Path) ->
 @pytest.mark.real_api
 @pytest.mark.parametrize("kind", ["DaemonSet", "CSIDriver", "StorageClass", "ClusterRole", "PodMonitor", "PrometheusRule"])
 def test_a_field_that_is_not_there_is_refused(plane: ControlPlane, kind: str) -> None:
-    """Or the test above would say nothing."""
+    """Shows that the dry run looks at fields, so that the test above proves something."""
     objects = rendered(DEPLOY / "overlays" / "monitored")
     item = next(item for item in objects if item["kind"] == kind)
     item.get("spec", item)["mispelt"] = "x"
@@ -57,18 +57,13 @@ def test_the_base_can_be_applied_twice_and_be_removed(plane: ControlPlane) -> No
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 
-def granted(rules: Iterable[Json]) -> set[tuple[str, str, str]]:
-    assert not any(rule.keys() - {"apiGroups", "resources", "verbs"} for rule in rules)
-    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
-
-
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 def test_the_rights_are_those_of_upstream_s_sample(kind: str) -> None:
     ours, upstream = written("base", "rbac.yaml"), list(yaml.safe_load_all(UPSTREAM.read_text()))
     assert granted(the(kind, ours)["rules"]) == granted(the(kind, upstream)["rules"])
 
 
-def test_they_are_given_to_the_account_the_pods_run_under() -> None:
+def test_the_rights_are_given_to_the_account_the_pods_run_under() -> None:
     ours = written("base", "rbac.yaml")
     account = {"kind": "ServiceAccount", "name": the("ServiceAccount", ours)["metadata"]["name"], "namespace": NAMESPACE}
     for kind in ("ClusterRole", "Role"):
@@ -98,7 +93,7 @@ def test_the_sidecar_takes_its_flags_without_a_warning(daemon_set: Json) -> None
     assert isinstance(parsed, Parsed)
     assert parsed.warnings == ()
     assert parsed.config.enable_capacity
-    assert parsed.config.http_listen == ("", container["ports"][0]["containerPort"])
+    assert split_address(parsed.config.http_address) == ("", container["ports"][0]["containerPort"])
     grace = daemon_set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert parsed.config.shutdown_timeout < grace
 
@@ -110,7 +105,7 @@ def test_the_driver_takes_its_flags(daemon_set: Json) -> None:
     assert options.volumes is not None and options.state.is_relative_to(options.volumes)
 
 
-def test_both_look_at_one_socket_which_is_where_the_kubelet_looks(daemon_set: Json) -> None:
+def test_driver_and_sidecar_use_one_socket_where_the_kubelet_finds_it(daemon_set: Json) -> None:
     pod = daemon_set["spec"]["template"]["spec"]
     both = containers(daemon_set)
     driver, sidecar = (

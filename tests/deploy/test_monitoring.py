@@ -18,13 +18,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from hack.lib.control_plane import REPOSITORY, ControlPlane, until
+from hack.lib.programs import LATE, OurDriver, Sidecar, claim, storage_class
 from sidecar.observe.metrics import Metrics
 from tests.deploy.manifests import DEPLOY, Json, rendered, the, written
 from tests.deploy.promql import Matcher, grouped_by, selectors
-from tests.e2e.actors import LATE, OurDriver, Sidecar, claim, storage_class
-from tests.e2e.controlplane import REPOSITORY, ControlPlane, until
 
 MONITORING = DEPLOY / "components" / "monitoring"
+README = MONITORING / "README.md"
 RULES = [
     rule for group in the("PrometheusRule", written("components", "monitoring", "alerts.yaml"))["spec"]["groups"] for rule in group["rules"]
 ]
@@ -33,10 +34,10 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # What Prometheus adds to each series: its own series of a target, and the target's labels, as the PodMonitor sets them.
 PROMETHEUS_OWN = {"up"}
 TARGET_LABELS = {"namespace", "pod", "node", "job"}
-# Of no pod, since there is none.
+# Alerts that name no pod and no node, because there is none.
 OF_NO_NODE = {"CsiNodeSidecarAbsent"}
-# Said by an API server under a load that is not to be had here; test_a_refusal_is_labelled_429 stands in.
-NOT_TO_BE_HAD = ("csi_node_sidecar_api_requests_total", Matcher("code", "=", "429"))
+# An API server answers 429 only under a load that these tests do not make; test_a_refusal_is_labelled_429 stands in.
+NEEDS_LOAD = ("csi_node_sidecar_api_requests_total", Matcher("code", "=", "429"))
 
 alerts = pytest.mark.parametrize("rule", [pytest.param(rule, id=rule["alert"]) for rule in RULES])
 panels = pytest.mark.parametrize("panel", [pytest.param(panel, id=panel["title"]) for panel in PANELS])
@@ -44,7 +45,7 @@ panels = pytest.mark.parametrize("panel", [pytest.param(panel, id=panel["title"]
 Page = dict[str, list[dict[str, str]]]
 
 
-# --- a program that has met with everything ---------------------------------------------------------------------------
+# --- a program that has created, deleted and failed -------------------------------------------------------------------
 
 CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
 NODE = "n1"
@@ -84,7 +85,7 @@ def check(page: Page, expression: str) -> None:
         assert selector.metric in page, f"{selector.metric} is not on /metrics"
         known |= set().union(*page[selector.metric])
         for matcher in selector.matchers:
-            if matcher.label in TARGET_LABELS or (selector.metric, matcher) == NOT_TO_BE_HAD:
+            if matcher.label in TARGET_LABELS or (selector.metric, matcher) == NEEDS_LOAD:
                 continue
             values = [labels[matcher.label] for labels in page[selector.metric] if matcher.label in labels]
             assert values, f"{selector.metric} has no label {matcher.label}"
@@ -107,7 +108,7 @@ def test_a_panel_asks_for_series_that_the_program_serves(page: Page, panel: Json
 
 
 @pytest.mark.real_api
-def test_the_choice_of_nodes_too(page: Page) -> None:
+def test_the_dashboards_choice_of_nodes_asks_for_series_that_the_program_serves(page: Page) -> None:
     query = next(item["query"] for item in DASHBOARD["templating"]["list"] if item["name"] == "node")
     metric, label = re.fullmatch(r"label_values\((\w+)\{[^}]*\}, (\w+)\)", query).groups()  # type: ignore[union-attr]
     assert metric in page and label in TARGET_LABELS
@@ -124,7 +125,7 @@ def test_the_choice_of_nodes_too(page: Page) -> None:
         "smu(workqueue_depth)",
     ],
 )
-def test_a_wrong_one_is_found(page: Page, expression: str) -> None:
+def test_a_wrong_expression_is_found(page: Page, expression: str) -> None:
     with pytest.raises(AssertionError):
         check(page, expression)
 
@@ -155,8 +156,7 @@ def test_the_pod_monitor_finds_the_pods_and_sets_the_labels_that_are_asked_for()
 
 @pytest.mark.real_api
 def test_without_the_base_the_user_says_where_the_objects_are_and_what_the_pods_are_called(tmp_path: Path) -> None:
-    _, _, section = (DEPLOY / "README.md").read_text().partition("\n## Monitoring\n")
-    (found, *_) = re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
+    (found, *_) = re.findall(r"^```yaml\n(.+?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     component = os.path.relpath(MONITORING, tmp_path)
     (tmp_path / "kustomization.yaml").write_text(found.replace("[components/monitoring]", f"[{component}]"))
     objects = rendered(tmp_path)
@@ -175,23 +175,23 @@ def test_an_alert_says_what_it_is_and_where_to_read_on(rule: Json) -> None:
     assert rule["labels"]["severity"] in {"warning", "critical"}
     notes = rule["annotations"]
     assert notes.keys() == {"summary", "description", "runbook_url"}
-    assert notes["runbook_url"] == f"README.md#{rule['alert'].lower()}"
+    assert notes["runbook_url"] == f"{README.relative_to(REPOSITORY)}#{rule['alert'].lower()}"
     if rule["alert"] not in OF_NO_NODE:
         assert "$labels.node" in notes["summary"] and {"namespace", "pod", "node"} <= grouped_by(rule["expr"])
     named = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
     assert named <= grouped_by(rule["expr"])
 
 
-def test_the_readme_has_a_paragraph_for_each_alert_and_for_no_other() -> None:
-    runbook = (REPOSITORY / "README.md").read_text().partition("\n## Runbook\n")[2].partition("\n## ")[0]
-    paragraphs = dict(re.findall(r"^### (\w+)\n\n(.+)$", runbook, re.MULTILINE))
-    assert sorted(paragraphs) == sorted(rule["alert"] for rule in RULES)
-    assert all(len(text) > 100 for text in paragraphs.values())
+def test_the_runbook_has_a_section_for_each_alert_and_for_no_other() -> None:
+    runbook = README.read_text().partition("\n## Runbook\n")[2].partition("\n## ")[0]
+    sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=^#|\Z)", runbook, re.MULTILINE | re.DOTALL))
+    assert sorted(sections) == sorted(rule["alert"] for rule in RULES)
+    assert all(len(text) > 100 for text in sections.values())
 
 
 @pytest.fixture(scope="module")
 def monitoring() -> ModuleType:
-    """hack/monitoring, which has no ending that an import would look for."""
+    """hack/monitoring as a module: it has no ending, so that `import` does not find it."""
     loader = SourceFileLoader("hack_monitoring", str(REPOSITORY / "hack" / "monitoring"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None

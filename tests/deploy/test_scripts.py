@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hack.lib.control_plane import REPOSITORY, until
 from tests.deploy.manifests import DEPLOY, rendered, the
-from tests.e2e.controlplane import REPOSITORY
 
 KIND, RELEASE, RENEW, TEST = (REPOSITORY / "hack" / name for name in ("kind", "release", "renew-constraints", "test"))
 SCRIPTS = (KIND, RELEASE, RENEW, TEST, REPOSITORY / "hack" / "demo", REPOSITORY / "hack" / "environment")
@@ -23,7 +24,7 @@ CONSTRAINTS = REPOSITORY / "hack" / "constraints.txt"
 IMAGE = "registry.example/team/csi-node-sidecar"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 SECONDS = 60
-# A stand-in writes down its words and where it is, one run on a line, keeps what it reads, and does what its own lines say.
+# A stand-in records its arguments and folder, one run on a line, keeps what it reads, and then runs its own lines.
 STAND_IN = """#!/usr/bin/env python3
 import json, os, sys
 from pathlib import Path
@@ -250,7 +251,7 @@ def test_constraints_are_renewed_without_arguments_only(word: str, code: int) ->
 
 # --- environment and test ---------------------------------------------------------------------------------------------
 
-# Asked for a virtual environment, it looks whether the lock is held, and makes none; for the rest it is Python.
+# Stands in for Python: asked for a virtual environment, it says whether the lock is held and creates none; else it is Python.
 ASKED_TO_INSTALL = f"""#!{sys.executable}
 import fcntl, os, sys
 if "venv" not in sys.argv:
@@ -262,10 +263,14 @@ with open(os.environ["CSI_NODE_SIDECAR_CACHE"] + "/python.lock") as lock:
         sys.exit("held")
 sys.exit("free")
 """
-# Half of the tests ends as its variable says, and the control plane too.
+# Stands in for Python: each half of the tests, and the build of the control plane, exits with the code in its variable.
 PYTHON = """#!/bin/sh
 echo "$*" >>"$STAND_INS/runs"
 case "$*" in
+    *pytest*) if [ -n "${HANGS:-}" ]; then echo $$ >>"$STAND_INS/hanging"; exec sleep 60; fi ;;
+esac
+case "$*" in
+    "-m hack.lib.links") ;;
     hack/control-plane*) exit "$PLANE" ;;
     *"not real_api"*) exit "$FIRST" ;;
     *) exit "$SECOND" ;;
@@ -345,6 +350,19 @@ def test_a_choice_of_tests_may_leave_one_half_empty_but_not_both(
 @pytest.mark.parametrize("cores", [1, 2])
 def test_without_a_choice_each_half_has_tests(tested: Path, cores: int) -> None:
     play_tests(tested, code=5, FIRST=5, CORES=cores)
+
+
+def test_ctrl_c_ends_both_halves(tested: Path) -> None:
+    """One runs in the background, where bash keeps the signal from it."""
+    settings = {"PYTHON": sys.executable, "CSI_NODE_SIDECAR_CACHE": str(tested), "CORES": "2", "PLANE": "0", "HANGS": "yes"}
+    environment = {"PATH": f"{tested / 'bin'}:/usr/bin:/bin", "HOME": "/nonexistent", "STAND_INS": str(tested), **settings}
+    with subprocess.Popen([TEST], env=environment, stdin=subprocess.DEVNULL, start_new_session=True) as run:
+        hanging = tested / "hanging"
+        until(lambda: hanging.exists() and len(hanging.read_text().split()) == 2, "both halves", seconds=SECONDS)
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(SECONDS) != 0
+    processes = [Path("/proc") / pid / "cmdline" for pid in hanging.read_text().split()]
+    assert not [file for file in processes if file.exists() and b"sleep" in file.read_bytes()]
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

@@ -1,9 +1,6 @@
 """The whole program on the embedded API server, in virtual time: a node is cordoned, tainted, emptied, and let be."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -20,118 +17,53 @@ from sidecar.kube.api import (
     NODES,
     PODS,
     VOLUMES,
-    Resource,
 )
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
-from sidecar.model.objects import LATE
 from sidecar.model.standing import OPEN, Standing
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.network import Latency
-from sidecar.simulation.node import DRIVER
-from sidecar.simulation.notebook.bench import Bench
+from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.plan import Plan
-
-Json = dict[str, Any]
-Story = Callable[[Bench], Awaitable[None]]
-
-JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
-EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
-STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
-EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
-
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.network import Latency
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain.simulated import (
+    EVACUATE,
+    EVACUATING,
+    JUDGING,
+    STARTED,
+    STATE,
+    Json,
+    all_of,
+    change,
+    node_of,
+    play,
+    report_of,
+    wait,
+    with_pod,
+)
 
 GATE = ("--drain-gate", "--drain-gate-image=pause")
 
 
-def no_one(_: Call) -> None:
-    return None
-
-
-def play(
-    story: Story,
-    *,
-    args: tuple[str, ...] = JUDGING,
-    nodes: tuple[str, ...] = ("n0", "n1"),
-    refuse: Callable[[Call], ApiError | None] = no_one,
-) -> None:
-    """`refuse` says which requests of sidecars are answered with an error."""
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            bench = Bench(group)
-
-            async def before(call: Call) -> None:
-                if error := refuse(call):
-                    raise error
-
-            bench.api = InProcessApi(bench.cluster, before=before)
-            await bench.begin(Plan(1, nodes, args=args))
-            for name in nodes:
-                ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-                await bench.you.patch(NODES, name, ready, content_type=MERGE_PATCH, subresource="status")
-            await bench.storage_class("late", LATE)
-            await wait(bench, 3)
-            try:
-                await story(bench)
-            finally:
-                bench.close()
-
-    run_virtual(main())
-
-
-async def wait(bench: Bench, seconds: float) -> None:
-    await bench.until(lambda: False, seconds)
-
-
-async def with_pod(bench: Bench, name: str, *, node: str = "n0", **spec: Any) -> None:
-    """A claim and a pod that uses it, on that node."""
-    await do(bench, f"claim {name} class=late")
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
-    meta = {"name": name, "ownerReferences": [owner]}
-    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": {"kubernetes.io/hostname": node}, **spec}
-    await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
-
-
-async def change(bench: Bench, node: str, spec: Json | None = None, **meta: Any) -> None:
-    patch = ({"spec": spec} if spec is not None else {}) | ({"metadata": meta} if meta else {})
-    await bench.you.patch(NODES, node, patch, content_type=MERGE_PATCH)
-
-
-async def node_of(bench: Bench, name: str = "n0") -> Json:
-    return await bench.you.get(NODES, name)
-
-
-async def report_of(bench: Bench, node: str = "n0") -> Json:
-    return (await bench.you.get(DRAIN_REPORTS, names.drain_report(node, DRIVER)))["status"]
-
-
-async def all_of(bench: Bench, resource: Resource) -> list[Json]:
-    return (await bench.you.list_page(resource)).items
-
-
-async def reasons(bench: Bench) -> list[str]:
+async def reasons(bench: NotebookWorld) -> list[str]:
     """One for each time it was told: what is told again only counts up in the event that is there."""
     return [event["reason"] for event in await all_of(bench, EVENTS) for _ in range(event.get("count", 1))]
 
 
-async def times(bench: Bench, reason: str) -> int:
+async def times(bench: NotebookWorld, reason: str) -> int:
     return sum(event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
-async def gone(bench: Bench, name: str) -> None:
+async def gone(bench: NotebookWorld, name: str) -> None:
     """The pod and its claim."""
     await bench.you.delete(PODS, name, namespace="default", grace_period_seconds=0)
     await bench.you.delete(CLAIMS, name, namespace="default")
 
 
-def standing_of(bench: Bench) -> Standing:
+def standing_of(bench: NotebookWorld) -> Standing:
     sidecar = bench.sidecar("n0")
-    assert sidecar is not None and sidecar._drain is not None
-    return sidecar._drain.room.standing()
+    assert sidecar is not None and sidecar.drains is not None
+    return sidecar.drains.room.standing()
 
 
 def condition(node: Json, kind: str) -> str:
@@ -139,19 +71,21 @@ def condition(node: Json, kind: str) -> str:
     return found[0] if found else ""
 
 
-def gate_by_metrics(bench: Bench) -> str:
+def gate_by_metrics(bench: NotebookWorld) -> str:
     sidecar = bench.sidecar("n0")
-    assert sidecar is not None and sidecar._drain is not None
-    numbers = sidecar._drain.room.numbers()
+    assert sidecar is not None and sidecar.drains is not None
+    numbers = sidecar.drains.room.numbers()
     return numbers.gate if numbers is not None else ""
 
 
-def phase(bench: Bench, name: str) -> str:
-    return next((item["status"].get("phase", "") for item in bench.diary.objects(CLAIMS) if item["metadata"]["name"] == name), "")
+def phase(bench: NotebookWorld, name: str) -> str:
+    return next((item["status"].get("phase", "") for item in bench.log.objects(CLAIMS) if item["metadata"]["name"] == name), "")
 
 
-def test_d1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
-    async def story(bench: Bench) -> None:
+def test_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
+    """Acceptance case D1."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
@@ -168,14 +102,16 @@ def test_d1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
     play(story)
 
 
-def test_g3_steady_state_writes_nothing_but_a_heartbeat() -> None:
-    async def story(bench: Bench) -> None:
+def test_steady_state_writes_nothing_but_a_heartbeat() -> None:
+    """Acceptance case G3."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 30)
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         await wait(bench, 890)
-        writes = [line for line in bench.diary.lines[mark:] if "patch" in line or "create" in line or "update" in line]
+        writes = [line for line in bench.log.lines[mark:] if "patch" in line or "create" in line or "update" in line]
         about_nodes = [line for line in writes if " nodes " in line]
         about_reports = [line for line in writes if "nodedrainreports" in line]
         assert len(about_nodes) <= 2 * 3, about_nodes
@@ -186,7 +122,7 @@ def test_g3_steady_state_writes_nothing_but_a_heartbeat() -> None:
 
 
 def test_in_normal_life_a_volume_that_is_being_made_is_no_news() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await wait(bench, 20)
         await with_pod(bench, "a")
         await do(bench, "until running a")
@@ -198,7 +134,7 @@ def test_in_normal_life_a_volume_that_is_being_made_is_no_news() -> None:
 
 
 def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 15)
         assert [
@@ -213,7 +149,7 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
 
 
 def test_a_node_that_an_autoscaler_removes_takes_nothing() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await do(bench, "class immediate")
         await change(bench, "n0", {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]})
         await wait(bench, 15)
@@ -227,7 +163,7 @@ def test_a_node_that_an_autoscaler_removes_takes_nothing() -> None:
 
 
 def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 30)
         assert "0" not in [item["capacity"] for item in await all_of(bench, CAPACITIES)]
@@ -238,8 +174,10 @@ def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
     play(story, args=("--node-drain-policy=Ignore", "--drain-publish-zero-capacity"), nodes=("n0",))
 
 
-def test_a1_a4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
-    async def story(bench: Bench) -> None:
+def test_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
+    """Acceptance case A1, A4."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -266,8 +204,10 @@ def test_a1_a4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> Non
     play(story, args=EVACUATING)
 
 
-def test_a3_success_is_told_once_and_only_when_nothing_is_left() -> None:
-    async def story(bench: Bench) -> None:
+def test_success_is_told_once_and_only_when_nothing_is_left() -> None:
+    """Acceptance case A3."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -287,8 +227,10 @@ def test_a3_success_is_told_once_and_only_when_nothing_is_left() -> None:
     play(story, args=EVACUATING)
 
 
-def test_b2_b5_the_deadline_counts_from_the_start_that_is_noted() -> None:
-    async def story(bench: Bench) -> None:
+def test_the_deadline_counts_from_the_start_that_is_noted() -> None:
+    """Acceptance case B2, B5."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -305,8 +247,8 @@ def test_b2_b5_the_deadline_counts_from_the_start_that_is_noted() -> None:
     play(story, args=(*EVACUATING, "--evacuation-deadline=10m"))
 
 
-def test_two_nodes_take_turns() -> None:
-    async def story(bench: Bench) -> None:
+def test_two_nodes_are_evacuated_one_after_the_other() -> None:
+    async def story(bench: NotebookWorld) -> None:
         for name, node in (("a", "n0"), ("b", "n1")):
             await with_pod(bench, name, node=node)
             await do(bench, f"until running {name}")
@@ -327,7 +269,7 @@ def test_two_nodes_take_turns() -> None:
 
 
 def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -341,14 +283,16 @@ def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
     play(story, nodes=("n0",))
 
 
-def test_b3_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() -> None:
+def test_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() -> None:
+    """Acceptance case B3."""
+
     broken: list[bool] = []
 
     def refuse(call: Call) -> ApiError | None:
         marks = call.verb == "patch" and call.resource.plural == "nodes"
         return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -362,13 +306,15 @@ def test_b3_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off()
     play(story, args=(*EVACUATING, "--evacuation-deadline=10m"), nodes=("n0",), refuse=refuse)
 
 
-def test_b3_an_override_by_the_deadline_opens_the_gate_and_is_told_once_though_it_cannot_be_noted() -> None:
+def test_an_override_by_the_deadline_opens_the_gate_and_is_told_once_though_it_cannot_be_noted() -> None:
+    """Acceptance case B3."""
+
     broken: list[bool] = []
 
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("a webhook of nodes is down") if broken and (call.verb, call.resource) == ("patch", NODES) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -393,7 +339,7 @@ def test_a_policy_that_cannot_be_read_for_a_while_closes_no_gate_and_opens_none(
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", NAMESPACES) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         async def say(word: str) -> None:
             patch = {"metadata": {"annotations": {names.DRAIN_POLICY: word}}}
             await bench.you.patch(NAMESPACES, "default", patch, content_type=MERGE_PATCH)
@@ -425,20 +371,20 @@ def test_a_policy_that_cannot_be_read_for_a_while_closes_no_gate_and_opens_none(
     play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
 
 
-def test_without_the_rights_volumes_are_made_as_ever_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     theirs = ("nodedrainreports", "pods", "poddisruptionbudgets", "namespaces")
 
     def refuse(call: Call) -> ApiError | None:
         foreign = call.resource.plural in theirs or (call.resource.plural == "nodes" and call.verb == "patch")
         return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 400)
         sidecar = bench.sidecar("n0")
-        assert sidecar is not None and sidecar._drain is not None
-        numbers = sidecar._drain.room.numbers()
+        assert sidecar is not None and sidecar.drains is not None
+        numbers = sidecar.drains.room.numbers()
         assert numbers is not None and numbers.ready == {"reboot": None, "retire": None}
         scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
         assert "cannot patch nodes" in scopes["drain"]
@@ -452,7 +398,7 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
     def refuse(call: Call) -> ApiError | None:
         return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"unschedulable": True})
@@ -466,8 +412,10 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_e1_the_gate_stands_as_long_as_something_blocks() -> None:
-    async def story(bench: Bench) -> None:
+def test_the_gate_stands_as_long_as_something_blocks() -> None:
+    """Acceptance case E1."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -487,7 +435,7 @@ def test_e1_the_gate_stands_as_long_as_something_blocks() -> None:
 
 
 def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -502,18 +450,20 @@ def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
 
 
 def test_a_dry_run_writes_nothing_anywhere() -> None:
-    async def story(bench: Bench) -> None:
-        mark = len(bench.diary.lines)
+    async def story(bench: NotebookWorld) -> None:
+        mark = len(bench.log.lines)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
-        lines = [line for line in bench.diary.lines[mark:] if " n0 " in line and "you" not in line]
+        lines = [line for line in bench.log.lines[mark:] if " n0 " in line and "you" not in line]
         assert not [line for line in lines if "create" in line or "patch" in line or "update" in line or "delete" in line], lines
 
     play(story, args=(*EVACUATING, "--drain-gate", "--drain-gate-image=pause", "--dry-run"), nodes=("n0",))
 
 
-def test_e6_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() -> None:
-    async def story(bench: Bench) -> None:
+def test_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() -> None:
+    """Acceptance case E6."""
+
+    async def story(bench: NotebookWorld) -> None:
         await do(bench, "class immediate")
         await do(bench, "claim fresh class=immediate")
         await do(bench, "until bound fresh")
@@ -529,8 +479,10 @@ def test_e6_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() ->
     play(story, nodes=("n0",))
 
 
-def test_e6_what_an_earlier_process_made_may_have_been_used_meanwhile() -> None:
-    async def story(bench: Bench) -> None:
+def test_a_volume_that_an_earlier_process_made_may_have_been_used_meanwhile() -> None:
+    """Acceptance case E6."""
+
+    async def story(bench: NotebookWorld) -> None:
         await do(bench, "class immediate")
         await do(bench, "claim fresh class=immediate")
         await do(bench, "until bound fresh")
@@ -542,7 +494,7 @@ def test_e6_what_an_earlier_process_made_may_have_been_used_meanwhile() -> None:
 
 
 def test_a_gate_that_was_switched_off_is_taken_away() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -555,21 +507,23 @@ def test_a_gate_that_was_switched_off_is_taken_away() -> None:
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
 
-def test_who_may_not_write_does_not_go_on_asking() -> None:
+def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Forbidden("no", status=403) if (call.resource, call.verb) in ((NODES, "patch"), (DRAIN_REPORTS, "create")) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await wait(bench, 600)
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         await wait(bench, 600)
-        assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 9
+        assert len([line for line in bench.log.lines[mark:] if "Forbidden" in line]) <= 9
 
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_g1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
-    async def story(bench: Bench) -> None:
+def test_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
+    """Acceptance case G1."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -594,25 +548,29 @@ def test_g1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> No
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-def test_b8_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+def test_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: pytest.LogCaptureFixture) -> None:
+    """Acceptance case B8."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
         await bench.you.delete(NODES, "n0")
         await wait(bench, 10)
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         await wait(bench, 700)
-        asked = [line for line in bench.diary.lines[mark:] if " n0 " in line and ("nodes" in line or "reports" in line)]
+        asked = [line for line in bench.log.lines[mark:] if " n0 " in line and ("nodes" in line or "reports" in line)]
         assert asked == []
 
     play(story, args=EVACUATING, nodes=("n0",))
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_g6_a_sidecar_that_is_told_to_go_resumes_where_it_was() -> None:
-    async def story(bench: Bench) -> None:
+def test_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
+    """Acceptance case G6."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -636,7 +594,7 @@ def test_g6_a_sidecar_that_is_told_to_go_resumes_where_it_was() -> None:
 
 
 def test_a_used_volume_that_comes_again_under_its_name_is_not_a_new_one() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
@@ -658,7 +616,7 @@ def test_an_optional_watch_that_fails_keeps_no_claim_waiting() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("its conversion webhook is down") if call.resource == BUDGETS else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         assert phase(bench, "a") == "Bound"
@@ -670,7 +628,7 @@ def test_an_optional_watch_that_fails_keeps_no_claim_waiting() -> None:
 
 @pytest.mark.parametrize("anchor", ["0001-01-01T00:00:00+14:00", "0999-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])
 def test_an_anchor_from_before_all_times_is_garbage_like_any_other(anchor: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         own = {names.of_driver(DRIVER, names.CLOSED_AT): anchor, STARTED: anchor}
         await change(bench, "n0", {"taints": [EVACUATE], "unschedulable": True}, annotations=own)
         await wait(bench, 60)
@@ -682,21 +640,21 @@ def test_an_anchor_from_before_all_times_is_garbage_like_any_other(anchor: str, 
 
 
 def test_a_label_that_somebody_wrote_opens_no_gate() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 10)
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         await change(bench, "n0", labels={STATE: "Overridden"})
         await wait(bench, 30)
-        assert not [line for line in bench.diary.lines[mark:] if "delete" in line]
+        assert not [line for line in bench.log.lines[mark:] if "delete" in line]
         assert len(await all_of(bench, BUDGETS)) == 1
 
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
 
 def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -716,7 +674,7 @@ def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
 
 
 def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 20)
@@ -742,18 +700,18 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
 
-def test_changes_do_not_make_what_is_refused_any_sooner() -> None:
+def test_changes_of_the_node_have_refused_writes_tried_no_sooner() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Forbidden("no", status=403) if (call.resource, call.verb) == (NODES, "patch") else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 100)
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         for number in range(30):
             await change(bench, "n0", annotations={"example.com/number": str(number), names.DRAIN_POLICY: str(number)})
             await wait(bench, 2)
-        assert len([line for line in bench.diary.lines[mark:] if "Forbidden" in line]) <= 2 * 7
+        assert len([line for line in bench.log.lines[mark:] if "Forbidden" in line]) <= 2 * 7
 
     play(story, nodes=("n0",), refuse=refuse)
 
@@ -764,7 +722,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", DRAIN_REPORTS) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
@@ -790,7 +748,7 @@ def test_a_node_that_is_gone_leaves_no_complaint() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and (call.verb, call.resource) == ("patch", NODES) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         def health() -> str:
             return next(str(row.state) for row in bench.nodes["n0"].tools.health.rows() if row.path == "drain")  # type: ignore[union-attr]
 
@@ -806,25 +764,25 @@ def test_a_node_that_is_gone_leaves_no_complaint() -> None:
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_a_turn_that_cannot_be_taken_is_said() -> None:
+def test_a_slot_that_cannot_be_taken_is_said() -> None:
     def refuse(call: Call) -> ApiError | None:
         return NotFound("no such namespace", status=404) if (call.verb, call.resource) == ("create", LEASES) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Pending"
         scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
-        assert "the turn to be evacuated could not be written or read: the Lease" in scopes["drain"]
+        assert "the evacuation slot could not be written or read: the Lease" in scopes["drain"]
         assert "slot" not in await report_of(bench)
 
     play(story, args=EVACUATING, nodes=("n0",), refuse=refuse)
 
 
 def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [{**EVACUATE, "value": "reboot"}]})
@@ -843,40 +801,40 @@ def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
 
 
 def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 620)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         bench.nodes["n0"].kill()
         await wait(bench, 120)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-        assert not [line for line in bench.diary.lines[mark:] if "create poddisruptionbudgets" in line]
+        assert not [line for line in bench.log.lines[mark:] if "create poddisruptionbudgets" in line]
         assert await all_of(bench, BUDGETS) == [] and await times(bench, "EvacuationOverridden") == 1
 
     play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
 
 
 def test_a_label_that_somebody_wrote_in_the_midst_of_an_evacuation_opens_no_gate_and_gives_back_no_slot() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         await change(bench, "n0", labels={STATE: "Overridden"})
         await wait(bench, 30)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
-        assert not [line for line in bench.diary.lines[mark:] if "delete" in line]
+        assert not [line for line in bench.log.lines[mark:] if "delete" in line]
 
     play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
 
 
 @pytest.mark.parametrize(("policy", "taints"), [("Evacuate", [EVACUATE]), ("Evacuate", []), ("Ignore", [EVACUATE])])
-def test_whose_node_object_is_gone_takes_no_volumes_until_there_is_one_again(policy: str, taints: list[Json]) -> None:
-    async def story(bench: Bench) -> None:
+def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again(policy: str, taints: list[Json]) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await bench.storage_class("now", "Immediate")
         await change(bench, "n0", {"taints": taints})
         await wait(bench, 10)
@@ -897,7 +855,7 @@ def test_whose_node_object_is_gone_takes_no_volumes_until_there_is_one_again(pol
 
 @pytest.mark.parametrize("beforehand", [True, False])
 def test_steady_state_writes_nothing_although_the_node_was_let_go_by_hand_and_nothing_blocks(beforehand: bool) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         if beforehand:
@@ -910,15 +868,15 @@ def test_steady_state_writes_nothing_although_the_node_was_let_go_by_hand_and_no
             await gone(bench, "a")
         await wait(bench, 30)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
-        mark = len(bench.diary.lines)
+        mark = len(bench.log.lines)
         await wait(bench, 60)
-        assert not [line for line in bench.diary.lines[mark:] if "patch nodes" in line]
+        assert not [line for line in bench.log.lines[mark:] if "patch nodes" in line]
 
     play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
 
 
 def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_report(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
         await wait(bench, 30)
         assert any("says 'evacuate'" in note for note in (await report_of(bench))["notes"])
@@ -941,12 +899,12 @@ def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_re
 
 
 def test_a_taint_that_the_policy_ignores_is_told_once_and_begins_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
         bench.nodes["n0"].kill()
         await wait(bench, 400)
-        assert any("is not applied, for the node drain policy is Ignore" in note for note in (await report_of(bench))["notes"])
+        assert any("has no effect, because the node drain policy is Ignore" in note for note in (await report_of(bench))["notes"])
         assert await times(bench, "NodeMarksWrong") == 1
         assert STATE not in (await node_of(bench))["metadata"].get("labels", {})
         assert standing_of(bench) == OPEN
@@ -957,7 +915,7 @@ def test_a_taint_that_the_policy_ignores_is_told_once_and_begins_nothing(caplog:
 
 
 def test_an_override_that_has_had_its_time_is_told_when_it_is_met_again() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]}, annotations={names.FORCE_DRAIN: "ticket 7"})
@@ -972,8 +930,8 @@ def test_an_override_that_has_had_its_time_is_told_when_it_is_met_again() -> Non
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-def test_who_waits_for_no_slot_any_more_is_said_to_wait_behind_nobody() -> None:
-    async def story(bench: Bench) -> None:
+def test_a_node_that_waits_for_no_slot_any_more_is_reported_to_wait_behind_nobody() -> None:
+    async def story(bench: NotebookWorld) -> None:
         for number, name in enumerate(("a", "b", "c")):
             await with_pod(bench, name, node=f"n{number}")
             await do(bench, f"until running {name}")
@@ -994,7 +952,7 @@ def test_the_report_says_why_there_is_no_gate() -> None:
         refused = broken and (call.resource, call.verb) == (DEPLOYMENTS, "create")
         return Forbidden("exceeded quota", status=403) if refused else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 60)
@@ -1007,8 +965,10 @@ def test_the_report_says_why_there_is_no_gate() -> None:
     play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
 
 
-def test_a1_a3_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
-    async def story(bench: Bench) -> None:
+def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
+    """Acceptance case A1, A3."""
+
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         bench.network.weather = replace(bench.network.weather, watch=Latency(3.0, 3.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.actors import Json
-from tests.e2e.controlplane import ALL_COMPONENTS, REPOSITORY, ControlPlane, binaries
+from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, binaries
+from hack.lib.programs import Json
 
 ROLE = Path(__file__).with_name("upstream-role.yaml")
 CLAIMS, PODS = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/namespaces/default/pods"
@@ -115,12 +114,8 @@ class Cluster:
 
 
 def from_hack(name: str) -> ModuleType:
-    """A module below hack, which no test finds by itself."""
-    sys.path.insert(0, str(REPOSITORY / "hack"))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(REPOSITORY / "hack"))
+    """A module below hack."""
+    return importlib.import_module(f"hack.{name}")
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import yaml
 
+from hack.lib.control_plane import REPOSITORY, ApiError, until
+from hack.lib.programs import LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
 from sidecar.model import names
-from tests.e2e.actors import LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
 from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, NODES, PODS, VOLUMES, Cluster
-from tests.e2e.controlplane import REPOSITORY, ApiError, until
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.actors import IMMEDIATE, LATE, OurDriver, Sidecar, claim, pod, storage_class
+from hack.lib.control_plane import until
+from hack.lib.programs import IMMEDIATE, LATE, OurDriver, Sidecar, claim, pod, storage_class
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, PODS, ROLE, VOLUMES, Cluster
-from tests.e2e.controlplane import until
 
 Rules = list[dict[str, list[str]]]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -170,9 +170,9 @@ class AttachingDriver(OurDriver):
 
     PROGRAM = """
 import sys
-from sidecar.simulation import serve_driver, spec
+from sidecar.simulation.driver import serve, spec
 spec.FEATURES["attach"] = "PUBLISH_UNPUBLISH_VOLUME"
-sys.exit(serve_driver.main())
+sys.exit(serve.main())
 """
 
     def __init__(self, work: Path, *, node: str) -> None:
@@ -191,7 +191,7 @@ def test_without_an_optional_right_its_feature_is_off_and_the_rest_works(cluster
             sidecar.until_ready()
             (line,) = sidecar.records("WEF")
             assert "volumeattachments" in line
-            assert "off" in line
+            assert "the feature that needs it is disabled" in line
             cluster.create(CLAIMS, claim("data", "now"))
             until(lambda: cluster.phase(CLAIMS, "data") == "Bound", "the claim is bound")
             assert "caches/volumeattachments: Stopped: off: " in sidecar.page("/readyz?verbose")[1]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hack.lib.control_plane import until
+from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Peer, Sidecar, all_of, claim, pod, storage_class, within
 from sidecar.model.names import CAPACITY_DRIVER_LABEL, CAPACITY_MANAGER_LABEL
-from tests.e2e.actors import IMMEDIATE, LATE, Json, OurDriver, Peer, Sidecar, all_of, claim, pod, storage_class, within
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, DAEMON_SETS, DEPLOYMENTS, DRIVERS, PODS, Cluster
-from tests.e2e.controlplane import until
 
 SELECTED = "volume.kubernetes.io/selected-node"
 NO_ROOM = "did not have enough free storage"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.controlplane import ALL_COMPONENTS, REPOSITORY, ApiError, ControlPlane, ControlPlaneError, Json, binaries, until
+from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ApiError, ControlPlane, ControlPlaneError, Json, binaries, until
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
@@ -65,7 +65,7 @@ spec:
 STARTER = """
 import sys, time
 from pathlib import Path
-from tests.e2e.controlplane import ControlPlane
+from hack.lib.control_plane import ControlPlane
 cluster = ControlPlane(Path(sys.argv[1]), Path(sys.argv[2]))
 cluster.start()
 print(cluster.etcd_url, flush=True)

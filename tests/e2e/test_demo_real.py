@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.controlplane import REPOSITORY
+from hack.lib.control_plane import REPOSITORY
 
 
 def test_the_story_on_a_real_control_plane_which_is_kept_and_can_be_played_with(bin_dir: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, str(REPOSITORY / "hack" / "demo_real.py"), "--keep"]
+    command = [sys.executable, "-m", "hack.demos.real", "--keep"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, cwd=REPOSITORY) as running:
         try:
             told, kubeconfig = read_until_kept(running)

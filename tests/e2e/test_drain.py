@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import IMMEDIATE, Json, OurDriver, Sidecar, all_of, claim, storage_class, within
 from sidecar.model import names
-from tests.e2e.actors import IMMEDIATE, Json, OurDriver, Sidecar, all_of, claim, storage_class, within
 from tests.e2e.conftest import CLAIMS, CLASSES, DEPLOYMENTS, NODES, PODS, VOLUMES, Cluster
-from tests.e2e.controlplane import ControlPlane, until
 from tests.e2e.draining import (
     BUDGETS,
     LEASES,

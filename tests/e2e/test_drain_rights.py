@@ -15,18 +15,20 @@ from typing import Any
 import pytest
 import yaml
 
-from sidecar.drain import leases, lifesign
-from sidecar.drain.gate import GateView, Post, wanted
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import Json
+from sidecar.drain import leases
+from sidecar.drain.gate import lease
+from sidecar.drain.gate.rules import GateView, Post, wanted
 from sidecar.drain.leases import identity
-from sidecar.drain.report import Extra, body, conditions, conditions_patch, differs, owner_patch, status_patch, summary
-from sidecar.drain.words import Status
+from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
+from sidecar.drain.publish.report import ReportContext, body, differs, owner_patch, status_patch
+from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
-from tests.drain.judgements import blocked, everything, ready
-from tests.e2e.actors import Json
-from tests.e2e.controlplane import ControlPlane, until
+from tests.harness.drain.judgements import blocked, everything, ready
 
 ACCOUNT, BASE_ONLY, DRIVER = "csi-node-sidecar", "base-only", "local.csi-node-sidecar.io"
 NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
@@ -216,7 +218,7 @@ def test_a_report_edited_by_hand_is_written_anew(own: Person, drained: Drained) 
     by_hand = {"status": {"verdicts": {"retire": {"status": "True"}}, "blockers": None, "counts": {"reasons": {"Invented": 3}}}}
     drained.plane.request("PATCH", f"{path}/status", by_hand, content_type=MERGE_PATCH)
     stored = drained.plane.request("GET", path)
-    renewed = body(replace(everything(), node="n1", node_uid=uid, driver=DRIVER), previous=stored, agent="1", extra=Extra())
+    renewed = body(replace(everything(), node="n1", node_uid=uid, driver=DRIVER), previous=stored, agent="1", context=ReportContext())
     assert differs(stored, renewed)
     assert own.patch(f"{path}/status", status_patch(renewed), content_type=JSON_PATCH) == (200, "")
     assert drained.plane.request("GET", path)["status"] == renewed["status"]
@@ -409,7 +411,7 @@ def test_E3_a_neighbour_may_open_the_gate_of_another_node_and_delete_nothing_els
 def sign(drained: Drained, of: str, *, holder: str, **changes: Any) -> Json:
     node = Node.of(drained.node(of))
     held_by = identity(drained.node(holder)["metadata"]["uid"], DRIVER)
-    made = lifesign.body(node, DRIVER, namespace=NAMESPACE, holder=held_by, now=1_700_000_000.0, resource_version="")
+    made = leases.body(lease.terms(node.name, node.uid, DRIVER, namespace=NAMESPACE, holder=held_by), now=1_700_000_000.0)
     made["metadata"] |= changes
     return made
 
@@ -453,15 +455,8 @@ def test_a_turn_to_be_evacuated_is_taken_over_with_its_owner(own: Person, draine
 
 def _slot(drained: Drained, node: str) -> Json:
     uid = drained.node(node)["metadata"]["uid"]
-    return leases.body(
-        names.evacuation_slot(0, DRIVER),
-        namespace=NAMESPACE,
-        labels={names.SLOT_FOR: DRIVER},
-        node=node,
-        node_uid=uid,
-        holder=identity(uid, DRIVER),
-        now=1_700_000_000.0,
-    )
+    slot, labels = names.evacuation_slot(0, DRIVER), {names.SLOT_FOR: DRIVER}
+    return leases.body(leases.Terms(slot, NAMESPACE, labels, node, uid, identity(uid, DRIVER)), now=1_700_000_000.0)
 
 
 def test_other_leases_of_the_account_are_not_looked_at(own: Person) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.actors import IMMEDIATE, LATE, Json, OurDriver, claim, storage_class
+from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, claim, storage_class
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, VOLUMES, Cluster
-from tests.e2e.controlplane import REPOSITORY, until
 
 SELECTED, ASKED = "volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner"
 READ = (CLAIMS, CLASSES, VOLUMES, CAPACITIES, "/api/v1/namespaces/default/events")
@@ -111,7 +111,7 @@ def test_an_open_race(at_node: Explainer, size: str, decisions: set[str], free: 
     facts = at_node.facts("data")
     assert facts["decision"] in decisions
     assert facts["free space"] == free
-    assert "only to the running program" in facts["race"]
+    assert "only the running program" in facts["race"]
 
 
 def test_a_claim_of_another_driver(at_node: Explainer) -> None:
@@ -172,5 +172,5 @@ def test_without_driver_and_without_its_name_nothing_is_guessed(at_node: Explain
     at_node.driver.stop()
     facts = at_node.facts("data")
     assert facts["decision"] == "Ignore"
-    assert "without knowing the driver" in facts["why"]
+    assert "the driver is not known" in facts["why"]
     assert "name it with --driver" in facts["driver"]

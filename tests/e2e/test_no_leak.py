@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.journal import read_journal
-from sidecar.simulation.state import read_state
-from tests.e2e.actors import IMMEDIATE, LATE, Json, OurDriver, Sidecar, claim, storage_class
+from hack.lib.control_plane import until
+from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Sidecar, claim, storage_class
+from sidecar.simulation.driver.journal import read_journal
+from sidecar.simulation.driver.state import read_state
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, VOLUMES, Cluster
-from tests.e2e.controlplane import until
-from tests.provisioning.test_secrets import KINDS, PREFIX
+from tests.harness.provisioning.secret_keys import KINDS, PREFIX
 
 SOON = ("--node-deployment-base-delay=100ms", "--node-deployment-max-delay=200ms")
 # With five requests a second, the default, what a process may ask in its short life would be all that happens.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hack.lib.control_plane import REPOSITORY
 from tests.e2e.conftest import from_hack
-from tests.e2e.controlplane import REPOSITORY
 
 Json = dict[str, Any]
 SECONDS = 240

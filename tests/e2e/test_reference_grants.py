@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.actors import LATE, Json, Process, Sidecar, claim, connects, storage_class
+from hack.lib.control_plane import REPOSITORY, ControlPlane, binaries, until
+from hack.lib.programs import LATE, Json, Process, Sidecar, claim, connects, storage_class
 from tests.e2e.conftest import CLAIMS, CLASSES, Cluster, from_hack
-from tests.e2e.controlplane import REPOSITORY, ControlPlane, binaries, until
 
 DRIVER, NODE, KEY = "across.csi-node-sidecar.io", "n1", "topology.across/node"
 SNAPSHOT_GROUP, GATEWAY_GROUP = "snapshot.storage.k8s.io", "gateway.networking.k8s.io"

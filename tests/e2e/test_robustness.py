@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.actors import IMMEDIATE, LATE, Json, OurDriver, Process, Sidecar, claim, pod, storage_class, within
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Process, Sidecar, claim, pod, storage_class, within
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, PODS, ROLE, VOLUMES, Cluster
-from tests.e2e.controlplane import ControlPlane, until
 
 SOON = ("--node-deployment-base-delay=100ms", "--node-deployment-max-delay=200ms")
 SELECTED, ASKED = "volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.actors import IMMEDIATE, LATE, GoDriver, OurDriver, Sidecar, all_of, claim, pod, storage_class
+from hack.lib.control_plane import until
+from hack.lib.programs import IMMEDIATE, LATE, GoDriver, OurDriver, Sidecar, all_of, claim, pod, storage_class
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
-from tests.e2e.controlplane import until
 
 Driver = OurDriver | GoDriver
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -16,7 +16,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Diary:
+class NotebookLog:
     """An observer that writes down what it is told."""
 
     def __init__(self) -> None:
@@ -293,7 +293,7 @@ def test_a_handler_past_its_deadline_is_cancelled_and_tried_again(caplog):
             cancelled.append(now())
             raise
 
-    diary = Diary()
+    diary = NotebookLog()
     loop = a_loop(handle, deadline=10.0, observer=diary)
 
     async def script() -> None:
@@ -333,7 +333,7 @@ def test_the_observer_hears_how_long_everything_took():
         await asyncio.sleep(2.0)
         return 30.0 if key == "a" and now() < 30.0 else None
 
-    diary = Diary()
+    diary = NotebookLog()
     loop = a_loop(handle, observer=diary)
 
     async def script() -> None:
@@ -400,7 +400,7 @@ def test_drain_cancels_what_takes_too_long():
             await asyncio.sleep(2.0)
             tidied.append((key, now()))
 
-    diary = Diary()
+    diary = NotebookLog()
 
     async def main() -> float:
         loop = a_loop(handle, observer=diary)
@@ -486,7 +486,7 @@ def test_a_glance_that_is_enough_takes_no_worker() -> None:
         glances.append((key, now()))
         return WORK if key == "big" else now() + 5.0 if len(glances) == 1 else None
 
-    worker, diary = Script(big=[None]), Diary()
+    worker, diary = Script(big=[None]), NotebookLog()
     loop = a_loop(worker, glance=glance, observer=diary)
 
     async def script() -> None:

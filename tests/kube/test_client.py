@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sidecar import config
+from sidecar.config.parse import Parsed, parse
 from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
@@ -169,8 +169,8 @@ def test_an_address_that_cannot_be_used_is_shown_without_its_login(login: str, h
     ],
 )
 def test_the_address_is_told_without_its_login(master: str, shown: str) -> None:
-    parsed = config.parse(["--node-deployment", f"--master={master}"], {"NODE_NAME": "n", "NAMESPACE": "ns", "POD_NAME": "p"})
-    assert isinstance(parsed, config.Parsed) and parsed.config.master == master
+    parsed = parse(["--node-deployment", f"--master={master}"], {"NODE_NAME": "n", "NAMESPACE": "ns", "POD_NAME": "p"})
+    assert isinstance(parsed, Parsed) and parsed.config.master == master
     assert ("master", shown, "flag") in parsed.config.effective()
 
 
@@ -274,7 +274,7 @@ def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(t
                     await client.get(VOLUMES, "pv")
 
     run(main())
-    assert sum("afresh" in record.message for record in caplog.records) == 3
+    assert sum("credentials again" in record.message for record in caplog.records) == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff", None])
@@ -297,7 +297,7 @@ def test_an_unreadable_token_leaves_the_last_one_in_use(content: bytes | None, t
 
     run(main())
     assert [record.message for record in caplog.records if record.name == "sidecar.kube"] == [
-        "Could not read the token afresh: the last one stays in use"
+        "Could not read the token again: the previous one stays in use"
     ]
 
 
@@ -321,7 +321,7 @@ def test_without_a_ca_in_the_pod_those_of_the_system_are_trusted(tmp_path: Path,
                 await client.get(VOLUMES, "pv")
 
     run(main())
-    assert "those of the system are trusted" in caplog.text
+    assert "the CAs of the system are trusted instead" in caplog.text
 
 
 def test_an_ipv6_service_address_is_put_in_brackets(tmp_path: Path) -> None:
@@ -490,7 +490,7 @@ def test_credentials_that_cannot_be_read_afresh_leave_the_old_ones_at_work(tmp_p
             assert server.seen[1].headers["authorization"] == "Bearer secret"
 
     run(main())
-    assert "Could not read the credentials afresh" in caplog.text
+    assert "Could not read the credentials again: the previous ones stay in use" in caplog.text
 
 
 # --- how --------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sidecar.kube.connections import Connection, Connections, NoConnection, Way, headers_for, target
-from sidecar.kube.http1 import Head, Malformed, request
+from sidecar.http1.answers import Head
+from sidecar.http1.fields import Malformed
+from sidecar.http1.writing import request_bytes
+from sidecar.kube.connections import Connection, Connections, NoConnection, Route, headers_for, target
 
 T = TypeVar("T")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -214,32 +216,34 @@ async def pool(most: int = 4, *, seconds: float = 5.0, clock: Callable[[], float
 
 
 @asynccontextmanager
-async def lent(connections: Connections, way: Way) -> AsyncGenerator[Connection, None]:
-    connection = await connections.lend(way)
+async def lent(connections: Connections, route: Route) -> AsyncGenerator[Connection, None]:
+    connection = await connections.acquire(route)
     try:
         yield connection
     finally:
-        connections.give_back(connection)
+        connections.release(connection)
 
 
-async def ask(connections: Connections, way: Way, path: str = "/", *, body: bytes | None = None, whole: bool = True) -> tuple[Head, bytes]:
-    async with lent(connections, way) as connection:
-        raw = request("GET", target(way, path), headers_for(way) | {"Authorization": "Bearer mine"}, body)
+async def ask(
+    connections: Connections, route: Route, path: str = "/", *, body: bytes | None = None, whole: bool = True
+) -> tuple[Head, bytes]:
+    async with lent(connections, route) as connection:
+        raw = request_bytes("GET", target(route, path), headers_for(route) | {"Authorization": "Bearer mine"}, body)
         head = await connection.ask(raw, whole=whole)
         return head, await connection.read_all()
 
 
-async def gets_ok(connections: Connections, way: Way, path: str = "/") -> None:
+async def gets_ok(connections: Connections, route: Route, path: str = "/") -> None:
     async with asyncio.timeout(3):
-        head, body = await ask(connections, way, path)
+        head, body = await ask(connections, route, path)
     assert (head.status, body) == (200, b"ok")
 
 
-async def all_slots_are_free(connections: Connections, way: Way, most: int = 4) -> None:
+async def all_slots_are_free(connections: Connections, route: Route, most: int = 4) -> None:
     async with asyncio.timeout(3):
-        borrowed = [await connections.lend(way) for _ in range(most)]
+        borrowed = [await connections.acquire(route) for _ in range(most)]
     for connection in borrowed:
-        connections.give_back(connection)
+        connections.release(connection)
 
 
 # asyncio before 3.13 stumbles over a failure of TLS within TLS.
@@ -247,8 +251,8 @@ async def all_slots_are_free(connections: Connections, way: Way, most: int = 4) 
 BARE = ssl.create_default_context()
 
 
-def way_to(server: Server, *, tls: ssl.SSLContext = BARE, name: str | None = None, proxy: str | None = None, path: str = "") -> Way:
-    return Way(server.url + path, tls, name, proxy)
+def route_to(server: Server, *, tls: ssl.SSLContext = BARE, name: str | None = None, proxy: str | None = None, path: str = "") -> Route:
+    return Route(server.url + path, tls, name, proxy)
 
 
 # --- certificates -------------------------------------------------------------------------------------------------------
@@ -311,9 +315,9 @@ def gate_is_trusted(gate: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_connection_is_used_again(tls: bool, api: Identity) -> None:
     async def main() -> None:
         async with Server(serves, tls=api.server() if tls else None) as server, pool() as connections:
-            way = way_to(server, tls=api.trusted())
+            route = route_to(server, tls=api.trusted())
             for number in range(5):
-                await gets_ok(connections, way, f"/{number}")
+                await gets_ok(connections, route, f"/{number}")
             assert server.lines == [f"GET /{number} HTTP/1.1" for number in range(5)]
             assert len(server.peers) == 1
 
@@ -334,7 +338,7 @@ def test_a_connection_that_is_spent_is_closed_by_us(raw: bytes) -> None:
     async def main() -> None:
         async with Server(answers(raw, then="waits")) as server, pool() as connections:
             for _ in range(3):
-                await gets_ok(connections, way_to(server))
+                await gets_ok(connections, route_to(server))
             await asyncio.gather(*(peer.gone.wait() for peer in server.peers))
             assert len(server.peers) == 3
 
@@ -345,7 +349,7 @@ def test_an_answer_until_the_end_is_whole_and_the_last_one() -> None:
     async def main() -> None:
         async with Server(answers(b"HTTP/1.1 200 OK\r\n\r\nok")) as server, pool() as connections:
             for _ in range(3):
-                await gets_ok(connections, way_to(server))
+                await gets_ok(connections, route_to(server))
             assert len(server.peers) == 3
 
     run(main())
@@ -363,10 +367,10 @@ def test_what_the_server_says_unasked_ends_an_idle_connection() -> None:
 
     async def main() -> None:
         async with Server(talks) as server, pool() as connections:
-            await gets_ok(connections, way_to(server))
+            await gets_ok(connections, route_to(server))
             said.set()
             await server.peers[0].gone.wait()
-            await gets_ok(connections, way_to(server))
+            await gets_ok(connections, route_to(server))
             assert len(server.peers) == 2
 
     run(main())
@@ -381,7 +385,7 @@ def test_a_server_that_talks_first_is_no_http_server() -> None:
         async with Server(banner) as server, pool(1) as connections:
             for _ in range(2):
                 with pytest.raises(Malformed):
-                    await gets_ok(connections, way_to(server))
+                    await gets_ok(connections, route_to(server))
 
     run(main())
 
@@ -391,9 +395,9 @@ def test_idle_for_long_is_not_used_again(idle: float, opened: int) -> None:
     async def main() -> None:
         clock = Clock()
         async with Server(serves) as server, pool(clock=clock) as connections:
-            await gets_ok(connections, way_to(server))
+            await gets_ok(connections, route_to(server))
             clock.now += idle
-            await gets_ok(connections, way_to(server))
+            await gets_ok(connections, route_to(server))
             assert len(server.peers) == opened
             if opened == 2:
                 await server.peers[0].gone.wait()
@@ -405,16 +409,16 @@ def test_the_one_used_last_is_used_again_and_those_that_nobody_needs_any_more_ar
     async def main() -> None:
         clock = Clock()
         async with Server(serves) as server, pool(clock=clock) as connections:
-            way = way_to(server)
-            three = [await connections.lend(way) for _ in range(3)]
+            route = route_to(server)
+            three = [await connections.acquire(route) for _ in range(3)]
             for connection in three:
-                await connection.ask(request("GET", "/", {}, None), whole=True)
+                await connection.ask(request_bytes("GET", "/", {}, None), whole=True)
                 await connection.read_all()
                 clock.now += 1.0
-                connections.give_back(connection)
+                connections.release(connection)
             for _ in range(4):
                 clock.now += 5.0
-                await gets_ok(connections, way)
+                await gets_ok(connections, route)
             assert [asked.by for asked in server.asked[3:]] == [server.peers[2]] * 4
             await server.peers[0].gone.wait()
             await server.peers[1].gone.wait()
@@ -427,9 +431,9 @@ def test_the_one_used_last_is_used_again_and_those_that_nobody_needs_any_more_ar
 def test_a_server_that_hung_up_in_the_meantime_is_asked_anew(tls: bool, api: Identity) -> None:
     async def main() -> None:
         async with Server(answers(OK), tls=api.server() if tls else None) as server, pool() as connections:
-            way = way_to(server, tls=api.trusted())
+            route = route_to(server, tls=api.trusted())
             for number in range(3):
-                await gets_ok(connections, way)
+                await gets_ok(connections, route)
                 await server.peers[number].gone.wait()
                 await asyncio.sleep(0.05)
             assert len(server.peers) == 3
@@ -440,10 +444,10 @@ def test_a_server_that_hung_up_in_the_meantime_is_asked_anew(tls: bool, api: Ide
 def test_another_way_has_its_own_connections(api: Identity) -> None:
     async def main() -> None:
         async with Server(serves, tls=api.server()) as server, pool() as connections:
-            before = way_to(server, tls=api.trusted())
-            after = way_to(server, tls=api.trusted())
-            for way in (before, before, after, after):
-                await gets_ok(connections, way)
+            before = route_to(server, tls=api.trusted())
+            after = route_to(server, tls=api.trusted())
+            for route in (before, before, after, after):
+                await gets_ok(connections, route)
             assert [asked.by for asked in server.asked] == [*[server.peers[0]] * 2, *[server.peers[1]] * 2]
             await server.peers[0].gone.wait()
 
@@ -468,7 +472,7 @@ def test_an_answer_that_breaks_off_is_an_error(raw: bytes, whole: bool) -> None:
         async with Server(answers(raw)) as server, pool(1) as connections:
             for _ in range(2):
                 with pytest.raises(Malformed, match=r"closed|broke off"):
-                    await ask(connections, way_to(server), whole=whole)
+                    await ask(connections, route_to(server), whole=whole)
             assert len(server.peers) == 2
 
     run(main())
@@ -484,7 +488,7 @@ def test_after_nonsense_we_hang_up(raw: bytes, whole: bool) -> None:
     async def main() -> None:
         async with Server(answers(raw, then="waits")) as server, pool(1) as connections:
             with pytest.raises(Malformed, match="this is no"):
-                await ask(connections, way_to(server), whole=whole)
+                await ask(connections, route_to(server), whole=whole)
             await server.peers[0].gone.wait()
 
     run(main())
@@ -498,9 +502,9 @@ def test_a_reset_within_an_answer_until_the_end_is_an_error_and_no_end() -> None
         peer.writer.transport.abort()
 
     async def main() -> None:
-        async with Server(resets) as server, pool() as connections, lent(connections, way_to(server)) as connection:
+        async with Server(resets) as server, pool() as connections, lent(connections, route_to(server)) as connection:
             connections_peer = server.peers
-            await connection.ask(request("GET", "/", {}, b"x" * 2**20), whole=False)
+            await connection.ask(request_bytes("GET", "/", {}, b"x" * 2**20), whole=False)
             connections_peer[0].reader._transport.pause_reading()  # type: ignore[attr-defined]
             with pytest.raises(ConnectionError):
                 while await connection.read():
@@ -512,8 +516,8 @@ def test_a_reset_within_an_answer_until_the_end_is_an_error_and_no_end() -> None
 def test_a_stream_says_everything_before_its_error() -> None:
     async def main() -> None:
         raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nnonsense\r\n"
-        async with Server(answers(raw)) as server, pool() as connections, lent(connections, way_to(server)) as connection:
-            await connection.ask(request("GET", "/", {}, None), whole=False)
+        async with Server(answers(raw)) as server, pool() as connections, lent(connections, route_to(server)) as connection:
+            await connection.ask(request_bytes("GET", "/", {}, None), whole=False)
             await asyncio.sleep(0.05)
             assert await connection.read() == b"abc"
             for _ in range(2):
@@ -541,7 +545,7 @@ def test_no_more_than_the_limit_are_open_and_all_are_served() -> None:
 
     async def main() -> None:
         async with Server(slow) as server, pool(3) as connections:
-            await asyncio.gather(*(gets_ok(connections, way_to(server), f"/{number}") for number in range(60)))
+            await asyncio.gather(*(gets_ok(connections, route_to(server), f"/{number}") for number in range(60)))
             assert sorted(server.lines) == sorted(f"GET /{number} HTTP/1.1" for number in range(60))
             assert (most, len(server.peers)) == (3, 3)
 
@@ -551,22 +555,22 @@ def test_no_more_than_the_limit_are_open_and_all_are_served() -> None:
 def test_first_come_first_served_and_who_leaves_the_line_holds_up_nobody() -> None:
     async def main() -> None:
         async with Server(serves) as server, pool(1) as connections:
-            way = way_to(server)
-            borrowed = await connections.lend(way)
+            route = route_to(server)
+            borrowed = await connections.acquire(route)
             tasks = []
             for number in range(6):
-                tasks.append(asyncio.create_task(gets_ok(connections, way, f"/{number}")))
+                tasks.append(asyncio.create_task(gets_ok(connections, route, f"/{number}")))
                 await asyncio.sleep(0)
             tasks[0].cancel()
             tasks[3].cancel()
             await asyncio.sleep(0)
-            connections.give_back(borrowed)
-            late = asyncio.create_task(gets_ok(connections, way, "/late"))  # there is a free one, but others were first
+            connections.release(borrowed)
+            late = asyncio.create_task(gets_ok(connections, route, "/late"))  # there is a free one, but others were first
             tasks[5].cancel()
             await asyncio.gather(*tasks, late, return_exceptions=True)
             assert [task.cancelled() for task in tasks] == [True, False, False, True, False, True]
             assert [line.split()[1] for line in server.lines] == ["/1", "/2", "/4", "/late"]
-            await all_slots_are_free(connections, way, 1)
+            await all_slots_are_free(connections, route, 1)
 
     run(main())
 
@@ -574,15 +578,15 @@ def test_first_come_first_served_and_who_leaves_the_line_holds_up_nobody() -> No
 def test_who_is_cancelled_just_when_it_is_his_turn_passes_it_on() -> None:
     async def main() -> None:
         async with Server(serves) as server, pool(1) as connections:
-            way = way_to(server)
-            borrowed = await connections.lend(way)
-            first, second = (asyncio.create_task(gets_ok(connections, way, path)) for path in ("/first", "/second"))
+            route = route_to(server)
+            borrowed = await connections.acquire(route)
+            first, second = (asyncio.create_task(gets_ok(connections, route, path)) for path in ("/first", "/second"))
             await asyncio.sleep(0)
-            connections.give_back(borrowed)
+            connections.release(borrowed)
             first.cancel()
             await asyncio.gather(first, second, return_exceptions=True)
             assert (first.cancelled(), second.cancelled()) == (True, False)
-            await all_slots_are_free(connections, way, 1)
+            await all_slots_are_free(connections, route, 1)
 
     run(main())
 
@@ -594,10 +598,10 @@ def test_whoever_could_not_connect_keeps_no_slot() -> None:
         async with pool(2) as connections:
             for _ in range(5):
                 with pytest.raises(NoConnection, match=f"cannot connect to {gone.place}: .") as caught:
-                    await connections.lend(way_to(gone))
+                    await connections.acquire(route_to(gone))
                 assert isinstance(caught.value.__cause__, OSError)
             async with Server(serves) as server:
-                await all_slots_are_free(connections, way_to(server), 2)
+                await all_slots_are_free(connections, route_to(server), 2)
 
     run(main())
 
@@ -624,13 +628,13 @@ def test_whoever_gives_up_loses_his_connection_but_not_his_slot(
 
         async with Server(then) as server, Server(serves) as works, pool(1) as connections:
             proxy = f"{'https' if stage == 'proxy-tls-handshake' else 'http'}://{server.place}"
-            way = Way(f"https://{server.place}", api.trusted(), None, proxy if "proxy" in stage or "tunnel" in stage else None)
+            route = Route(f"https://{server.place}", api.trusted(), None, proxy if "proxy" in stage or "tunnel" in stage else None)
             if begun or stage == "nothing-said":
-                way = way_to(server)
+                route = route_to(server)
 
             async def asks() -> None:
                 async with asyncio.timeout(0.15 if how == "deadline" else None):
-                    await ask(connections, way, whole=stage != "stream")
+                    await ask(connections, route, whole=stage != "stream")
 
             asking = asyncio.create_task(asks())
             await connected.wait()
@@ -642,7 +646,7 @@ def test_whoever_gives_up_loses_his_connection_but_not_his_slot(
             async with asyncio.timeout(1):
                 await server.peers[0].gone.wait()
             assert len(server.peers) == 1
-            await gets_ok(connections, way_to(works))
+            await gets_ok(connections, route_to(works))
 
     run(main())
 
@@ -651,10 +655,10 @@ def test_whoever_gives_up_loses_his_connection_but_not_his_slot(
 def test_a_connection_that_is_not_made_in_time(by: str, api: Identity) -> None:
     async def main() -> None:
         async with Server(silent) as server, pool(1, seconds=0.1) as connections:
-            way = Way(f"https://{server.place}", api.trusted(), None, server.url if by == "proxy" else None)
+            route = Route(f"https://{server.place}", api.trusted(), None, server.url if by == "proxy" else None)
             for _ in range(2):
                 with pytest.raises(TimeoutError):
-                    await connections.lend(way)
+                    await connections.acquire(route)
             async with asyncio.timeout(1):
                 await asyncio.gather(*(peer.gone.wait() for peer in server.peers))
 
@@ -672,13 +676,13 @@ def test_closing_ends_what_is_under_way_and_what_is_idle(tls: bool, api: Identit
 
     async def main() -> None:
         async with Server(half, tls=api.server() if tls else None) as server, pool() as connections:
-            way = way_to(server, tls=api.trusted())
-            await gets_ok(connections, way)
-            borrowed = await connections.lend(way)
-            asking = [asyncio.create_task(ask(connections, way, path, whole=whole)) for path, whole in (("/a", True), ("/stream", False))]
+            route = route_to(server, tls=api.trusted())
+            await gets_ok(connections, route)
+            borrowed = await connections.acquire(route)
+            asking = [asyncio.create_task(ask(connections, route, path, whole=whole)) for path, whole in (("/a", True), ("/stream", False))]
             while len(server.asked) < 3:
                 await asyncio.sleep(0.01)
-            connections.give_back(borrowed)
+            connections.release(borrowed)
             await connections.close()
             for outcome in await asyncio.gather(*asking, return_exceptions=True):
                 assert isinstance(outcome, Malformed)
@@ -712,9 +716,9 @@ def test_a_stream_that_nobody_reads_makes_the_server_wait_and_loses_nothing(tls:
         async with (
             Server(floods, tls=api.server() if tls else None) as server,
             pool() as connections,
-            lent(connections, way_to(server, tls=api.trusted())) as connection,
+            lent(connections, route_to(server, tls=api.trusted())) as connection,
         ):
-            await connection.ask(request("GET", "/", {}, None), whole=False)
+            await connection.ask(request_bytes("GET", "/", {}, None), whole=False)
             before = -1
             while before != sent:
                 before = sent
@@ -748,9 +752,9 @@ def test_ten_megabytes_in_pieces_there_and_back(tls: bool, api: Identity) -> Non
 
     async def main() -> None:
         async with Server(echoes, tls=api.server() if tls else None) as server, pool() as connections:
-            way = way_to(server, tls=api.trusted())
+            route = route_to(server, tls=api.trusted())
             for whole in (True, False):
-                assert (await ask(connections, way, body=much, whole=whole))[1] == much
+                assert (await ask(connections, route, body=much, whole=whole))[1] == much
             assert len(server.peers) == 1
 
     run(main())
@@ -767,12 +771,12 @@ def test_a_certificate_that_is_not_trusted(through: str, api: Identity, named: I
             Server(leads, tls=gate.server() if through == "tls-proxy" else None) as proxy,
             pool(1) as connections,
         ):
-            way = way_to(server, tls=named.trusted(), proxy=None if through == "straight" else proxy.url)
+            route = route_to(server, tls=named.trusted(), proxy=None if through == "straight" else proxy.url)
             for _ in range(2):
                 with pytest.raises(NoConnection, match=rf"the certificate of {server.place} is not trusted: .*self-signed") as caught:
-                    await connections.lend(way)
+                    await connections.acquire(route)
                 assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
-            await gets_ok(connections, way_to(server, tls=api.trusted(), proxy=way.proxy))
+            await gets_ok(connections, route_to(server, tls=api.trusted(), proxy=route.proxy))
 
     run(main())
 
@@ -785,15 +789,15 @@ def test_the_name_that_tls_expects_may_be_another_one_than_the_address(through: 
         context.sni_callback = lambda _, name, __: told.append(name)
         async with Server(serves, tls=context) as server, Server(leads) as proxy, pool() as connections:
 
-            def way(name: str | None) -> Way:
-                return way_to(server, tls=named.trusted(), name=name, proxy=proxy.url if through == "proxy" else None)
+            def route(name: str | None) -> Route:
+                return route_to(server, tls=named.trusted(), name=name, proxy=proxy.url if through == "proxy" else None)
 
-            await gets_ok(connections, way("api.example"))
+            await gets_ok(connections, route("api.example"))
             assert told == ["api.example"]
             assert server.asked[0].headers["Host"] == server.place
             for wrong in (None, "other.example"):
                 with pytest.raises(NoConnection, match=rf"certificate of {server.place} is not trusted: .*mismatch"):
-                    await connections.lend(way(wrong))
+                    await connections.acquire(route(wrong))
 
     run(main())
 
@@ -808,7 +812,7 @@ def test_a_server_that_speaks_no_tls(api: Identity) -> None:
 
             server._script = plain
             with pytest.raises(NoConnection, match=rf"cannot connect to {server.place}: .*SSL") as caught:
-                await connections.lend(Way(f"https://{server.place}", api.trusted(), None, None))
+                await connections.acquire(Route(f"https://{server.place}", api.trusted(), None, None))
             assert isinstance(caught.value.__cause__, ssl.SSLError)
 
     run(main())
@@ -839,15 +843,15 @@ def test_a_refused_client_certificate_is_an_error_of_tls_with_the_first_read(thr
 
     async def main() -> None:
         async with Server(refuses) as server, Server(leads) as proxy, pool(1) as connections:
-            way = Way(f"https://{server.place}", api.trusted(), None, proxy.url if through == "proxy" else None)
+            route = Route(f"https://{server.place}", api.trusted(), None, proxy.url if through == "proxy" else None)
             for whole in (True, False):
                 with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
-                    await ask(connections, way, whole=whole)
+                    await ask(connections, route, whole=whole)
             await asyncio.gather(*(peer.gone.wait() for peer in server.peers))
         async with Server(serves, tls=context) as server, pool() as connections:
             ours = api.trusted()
             ours.load_cert_chain(api.file, api.key)
-            await gets_ok(connections, way_to(server, tls=ours))
+            await gets_ok(connections, route_to(server, tls=ours))
 
     run(main())
 
@@ -859,7 +863,7 @@ def test_a_refused_client_certificate_is_an_error_of_tls_with_the_first_read(thr
 def test_a_server_on_ipv6(tls: bool, api: Identity) -> None:
     async def main() -> None:
         async with Server(serves, tls=api.server() if tls else None, host="::1") as server, pool() as connections:
-            await gets_ok(connections, way_to(server, tls=api.trusted()))
+            await gets_ok(connections, route_to(server, tls=api.trusted()))
             assert server.asked[0].headers["Host"] == f"[::1]:{server.port}"
 
     run(main())
@@ -876,13 +880,13 @@ def test_of_the_addresses_of_a_name_one_is_enough(host: str) -> None:
 
         asyncio.get_running_loop().getaddrinfo = both  # type: ignore[assignment,method-assign]
         async with Server(serves, host=host) as server, pool(1) as connections:
-            way = Way(f"http://api.example:{server.port}", BARE, None, None)
-            await gets_ok(connections, way)
+            route = Route(f"http://api.example:{server.port}", BARE, None, None)
+            await gets_ok(connections, route)
             assert server.asked[0].headers["Host"] == f"api.example:{server.port}"
         async with pool(1) as connections:
             for _ in range(2):
                 with pytest.raises(NoConnection, match=rf"cannot connect to api\.example:{server.port}: ."):
-                    await connections.lend(way)
+                    await connections.acquire(route)
 
     run(main())
 
@@ -890,8 +894,8 @@ def test_of_the_addresses_of_a_name_one_is_enough(host: str) -> None:
 def test_an_address_with_a_path_is_put_before_every_path() -> None:
     async def main() -> None:
         async with Server(serves) as server, Server(serves) as proxy, pool() as connections:
-            await gets_ok(connections, way_to(server, path="/k8s/clusters/c-1"), "/api/v1/pods?limit=5")
-            await gets_ok(connections, way_to(server, path="/k8s/clusters/c-1", proxy=proxy.url), "/version")
+            await gets_ok(connections, route_to(server, path="/k8s/clusters/c-1"), "/api/v1/pods?limit=5")
+            await gets_ok(connections, route_to(server, path="/k8s/clusters/c-1", proxy=proxy.url), "/version")
             assert server.lines == ["GET /k8s/clusters/c-1/api/v1/pods?limit=5 HTTP/1.1"]
             assert proxy.lines == [f"GET http://{server.place}/k8s/clusters/c-1/version HTTP/1.1"]
 
@@ -902,7 +906,7 @@ def test_a_login_in_the_servers_address_is_told_nobody() -> None:
     async def main() -> None:
         async with Server(serves) as server, Server(serves) as proxy, pool() as connections:
             for through in (None, proxy.url):
-                await gets_ok(connections, Way(f"http://{LOGIN}@{server.place}", BARE, None, through))
+                await gets_ok(connections, Route(f"http://{LOGIN}@{server.place}", BARE, None, through))
             for heard in (server.heard, proxy.heard):
                 assert b"s3cret" not in heard
                 assert f"Host: {server.place}\r\n".encode() in heard
@@ -934,9 +938,9 @@ def test_a_tunnel(login: bool, proxy_tls: bool, api: Identity, gate: Identity, g
             Server(leads, tls=gate.server() if proxy_tls else None) as proxy,
             pool() as connections,
         ):
-            way = way_to(server, tls=api.trusted(), proxy=_proxy_url(proxy, login=login), path="/p")
+            route = route_to(server, tls=api.trusted(), proxy=_proxy_url(proxy, login=login), path="/p")
             for number in range(3):
-                await gets_ok(connections, way, f"/{number}")
+                await gets_ok(connections, route, f"/{number}")
             assert server.lines == [f"GET /p/{number} HTTP/1.1" for number in range(3)]
             (connect,) = proxy.asked
             assert connect.line == f"CONNECT {server.place} HTTP/1.1"
@@ -964,11 +968,11 @@ def test_much_through_a_tunnel(proxy_tls: bool, api: Identity, gate: Identity, g
             Server(leads, tls=gate.server() if proxy_tls else None) as proxy,
             pool() as connections,
         ):
-            way = way_to(server, tls=api.trusted(), proxy=proxy.url)
+            route = route_to(server, tls=api.trusted(), proxy=proxy.url)
             for whole in (True, False):
-                assert (await ask(connections, way, body=much, whole=whole))[1] == much
-            async with lent(connections, way) as connection:
-                await connection.ask(request("GET", "/", {}, much), whole=False)
+                assert (await ask(connections, route, body=much, whole=whole))[1] == much
+            async with lent(connections, route) as connection:
+                await connection.ask(request_bytes("GET", "/", {}, much), whole=False)
                 await asyncio.sleep(0.1)
             assert len(proxy.peers) == 1
             async with asyncio.timeout(1):
@@ -982,9 +986,9 @@ def test_much_through_a_tunnel(proxy_tls: bool, api: Identity, gate: Identity, g
 def test_a_plain_server_through_a_proxy_has_no_tunnel(login: bool, proxy_tls: bool, gate: Identity, gate_is_trusted: None) -> None:
     async def main() -> None:
         async with Server(serves, tls=gate.server() if proxy_tls else None) as proxy, pool() as connections:
-            way = Way("http://api.example:8080", BARE, None, _proxy_url(proxy, login=login))
+            route = Route("http://api.example:8080", BARE, None, _proxy_url(proxy, login=login))
             for _ in range(2):
-                await gets_ok(connections, way, "/version")
+                await gets_ok(connections, route, "/version")
             assert proxy.lines == ["GET http://api.example:8080/version HTTP/1.1"] * 2
             for asked in proxy.asked:
                 assert asked.headers["Host"] == "api.example:8080"
@@ -1015,10 +1019,10 @@ def test_a_proxy_that_does_not_lead_there(
     async def main() -> None:
         script = answers(raw, then="waits" if "closed" not in text else "closes")
         async with Server(script, tls=gate.server() if proxy_tls else None) as proxy, pool(1) as connections:
-            way = Way("https://10.0.0.1:6443", api.trusted(), None, _proxy_url(proxy, login=True))
+            route = Route("https://10.0.0.1:6443", api.trusted(), None, _proxy_url(proxy, login=True))
             for _ in range(2):
                 with pytest.raises(NoConnection, match=text) as caught:
-                    await connections.lend(way)
+                    await connections.acquire(route)
                 _tells_nothing(caught.value)
             if "answers" in text:
                 assert proxy.place in str(caught.value)
@@ -1049,11 +1053,11 @@ def test_a_tunnel_that_leads_nowhere(raw: bytes, proxy_tls: bool, api: Identity,
                 await peer.left()
 
         async with Server(opens, tls=gate.server() if proxy_tls else None) as proxy, pool(1) as connections:
-            way = Way("https://10.0.0.1:6443", api.trusted(), None, _proxy_url(proxy, login=True))
+            route = Route("https://10.0.0.1:6443", api.trusted(), None, _proxy_url(proxy, login=True))
             async with asyncio.timeout(1):
                 for _ in range(2):
                     with pytest.raises(NoConnection, match=r"cannot connect to 10\.0\.0\.1:6443") as caught:
-                        await connections.lend(way)
+                        await connections.acquire(route)
                     _tells_nothing(caught.value)
 
     run(main())
@@ -1066,9 +1070,9 @@ def test_a_proxy_that_puts_in_a_word_of_its_own(proxy_tls: bool, api: Identity, 
             Server(answers(b"HTTP/1.1 200 OK\r\n\r\n", then="waits"), tls=api.server()) as server,
             Server(leads, tls=gate.server() if proxy_tls else None) as proxy,
             pool() as connections,
-            lent(connections, way_to(server, tls=api.trusted(), proxy=proxy.url)) as connection,
+            lent(connections, route_to(server, tls=api.trusted(), proxy=proxy.url)) as connection,
         ):
-            await connection.ask(request("GET", "/", {}, None), whole=False)
+            await connection.ask(request_bytes("GET", "/", {}, None), whole=False)
             await proxy.peers[0].says(b"nonsense" * 10)
             with pytest.raises(OSError):  # of TLS, or that the connection is gone
                 await connection.read()
@@ -1080,8 +1084,8 @@ def test_a_proxy_of_another_kind_is_named_without_its_login() -> None:
     async def main() -> None:
         async with pool(1) as connections:
             for _ in range(2):
-                with pytest.raises(NoConnection, match=r"socks5://gate\.example is none for HTTP") as caught:
-                    await connections.lend(Way("https://10.0.0.1:6443", BARE, None, f"socks5://{LOGIN}@gate.example:1080"))
+                with pytest.raises(NoConnection, match=r"socks5://gate\.example cannot be used") as caught:
+                    await connections.acquire(Route("https://10.0.0.1:6443", BARE, None, f"socks5://{LOGIN}@gate.example:1080"))
                 _tells_nothing(caught.value)
 
     run(main())
@@ -1093,8 +1097,8 @@ def test_a_proxy_of_another_kind_is_named_without_its_login() -> None:
 def test_after_closing_nobody_in_line_opens_another_one() -> None:
     async def main() -> None:
         async with Server(silent) as server, pool(1) as connections:
-            first = asyncio.create_task(ask(connections, way_to(server)))
-            second = asyncio.create_task(ask(connections, way_to(server)))
+            first = asyncio.create_task(ask(connections, route_to(server)))
+            second = asyncio.create_task(ask(connections, route_to(server)))
             while not server.peers:
                 await asyncio.sleep(0.01)
             await connections.close()
@@ -1105,7 +1109,7 @@ def test_after_closing_nobody_in_line_opens_another_one() -> None:
             assert (len(done), len(server.peers)) == (2, 1)
             assert all(isinstance(end, ConnectionError) for end in ends)
             with pytest.raises(ConnectionError):
-                await connections.lend(way_to(server))
+                await connections.acquire(route_to(server))
 
     run(main())
 
@@ -1120,7 +1124,7 @@ def test_what_is_connected_after_closing_is_not_kept(api: Identity) -> None:
         asked, open_now = asyncio.Event(), asyncio.Event()
         async with Server(serves, tls=api.server()) as server, Server(opens) as proxy:
             connections = Connections(1, connect_seconds=5.0, clock=Clock())
-            asking = asyncio.create_task(ask(connections, way_to(server, tls=api.trusted(), proxy=proxy.url)))
+            asking = asyncio.create_task(ask(connections, route_to(server, tls=api.trusted(), proxy=proxy.url)))
             await asked.wait()
             await connections.close()
             open_now.set()
@@ -1139,8 +1143,8 @@ def test_what_is_connected_after_closing_is_not_kept(api: Identity) -> None:
 def test_closing_is_not_the_end_of_an_answer_until_the_end(whole: bool) -> None:
     async def main() -> None:
         async with Server(answers(b"HTTP/1.1 200 OK\r\n\r\nhalf", then="waits")) as server, pool() as connections:
-            asking = asyncio.create_task(ask(connections, way_to(server), whole=whole))
-            while not (connections._lent and next(iter(connections._lent))._reading):
+            asking = asyncio.create_task(ask(connections, route_to(server), whole=whole))
+            while not (connections._in_use and next(iter(connections._in_use))._reading):
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             await connections.close()
@@ -1158,12 +1162,12 @@ def test_a_stream_that_was_complete_before_anybody_read_it_does_not_make_the_nex
             Server(answers(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (size, bytes(size)), OK)) as server,
             pool() as connections,
         ):
-            async with lent(connections, way_to(server)) as connection:
-                await connection.ask(request("GET", "/", {}, None), whole=False)
+            async with lent(connections, route_to(server)) as connection:
+                await connection.ask(request_bytes("GET", "/", {}, None), whole=False)
                 while not connection._reading.complete:  # type: ignore[union-attr]
                     await asyncio.sleep(0.01)
             async with asyncio.timeout(0.5):
-                await ask(connections, way_to(server))
+                await ask(connections, route_to(server))
 
     run(main())
 
@@ -1176,9 +1180,9 @@ def test_an_answer_before_all_of_the_request_was_sent_is_the_last_one() -> None:
             await asyncio.sleep(1)
 
         async with Server(in_haste) as server, pool() as connections:
-            await ask(connections, way_to(server), body=bytes(10 * 2**20))
+            await ask(connections, route_to(server), body=bytes(10 * 2**20))
             async with asyncio.timeout(0.5):
-                await ask(connections, way_to(server))
+                await ask(connections, route_to(server))
             assert len(server.peers) == 2
 
     run(main())
@@ -1187,7 +1191,7 @@ def test_an_answer_before_all_of_the_request_was_sent_is_the_last_one() -> None:
 def test_a_tunnel_to_ipv6(api: Identity) -> None:
     async def main() -> None:
         async with Server(serves, tls=api.server(), host="::1") as server, Server(leads) as proxy, pool() as connections:
-            await gets_ok(connections, way_to(server, tls=api.trusted(), proxy=proxy.url))
+            await gets_ok(connections, route_to(server, tls=api.trusted(), proxy=proxy.url))
             assert proxy.lines == [f"CONNECT [::1]:{server.port} HTTP/1.1"]
             assert proxy.asked[0].headers["Host"] == f"[::1]:{server.port}"
 
@@ -1200,7 +1204,7 @@ def test_why_there_is_no_connection_is_said() -> None:
             pass
         async with pool() as connections:
             with pytest.raises(NoConnection, match=r"(?i)refused"):
-                await connections.lend(way_to(gone))
+                await connections.acquire(route_to(gone))
 
     run(main())
 
@@ -1212,7 +1216,7 @@ def test_a_server_that_hangs_up_within_the_handshake_is_described(api: Identity)
     async def main() -> None:
         async with Server(hangs_up) as server, pool() as connections:
             with pytest.raises(NoConnection, match=rf"cannot connect to {server.place}: \w"):
-                await connections.lend(Way(f"https://{server.place}", api.trusted(), None, None))
+                await connections.acquire(Route(f"https://{server.place}", api.trusted(), None, None))
 
     run(main())
 
@@ -1229,7 +1233,7 @@ def test_trouble_with_the_proxy_names_the_proxy(trouble: str, gate: Identity) ->
             scheme = "http" if trouble in ("refused", "unknown") else "https"
             async with pool() as connections:
                 with pytest.raises(NoConnection, match=place) as caught:
-                    await connections.lend(Way("https://10.0.0.1:6443", BARE, None, f"{scheme}://{LOGIN}@{place}"))
+                    await connections.acquire(Route("https://10.0.0.1:6443", BARE, None, f"{scheme}://{LOGIN}@{place}"))
                 _tells_nothing(caught.value)
 
     run(main())
@@ -1240,7 +1244,7 @@ def test_a_password_that_is_not_quoted_is_not_shown_either(password: str) -> Non
     async def main() -> None:
         async with pool(1) as connections:
             with pytest.raises(NoConnection, match="proxy") as caught:
-                await connections.lend(Way("https://10.0.0.1:6443", BARE, None, f"http://one:{password}@gate.example:1080"))
+                await connections.acquire(Route("https://10.0.0.1:6443", BARE, None, f"http://one:{password}@gate.example:1080"))
             _tells_nothing(caught.value)
 
     run(main())
@@ -1251,6 +1255,6 @@ def test_a_length_of_many_digits_is_trouble_that_has_a_name() -> None:
         raw = b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n" % (b"9" * 5000)
         async with Server(answers(raw)) as server, pool() as connections:
             with pytest.raises(ConnectionError):
-                await ask(connections, way_to(server))
+                await ask(connections, route_to(server))
 
     run(main())

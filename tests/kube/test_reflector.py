@@ -22,8 +22,8 @@ from sidecar.kube.errors import (
     Unavailable,
     VersionTooLarge,
 )
+from sidecar.kube.event_prefix import reads_all
 from sidecar.kube.reflector import Degraded, Denied, Listing, Off, Reflector, ReflectorState, Synced
-from sidecar.kube.skim import reads_all
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
@@ -451,7 +451,7 @@ def test_an_object_without_a_name_costs_no_other(odd: Any, caplog: pytest.LogCap
         api.watches = [[*begins, Gone("too old", status=410)], *[Gone("too old", status=410)] * (len(lists) - 2), ["for ever"]]
         bench = Bench(api).run(100.0)
         assert (set(bench.held), bench.reflector.lists) == (set(held), len(lists))
-        assert [line.message for line in caplog.records].count("An object that cannot be understood is ignored") == 1
+        assert [line.message for line in caplog.records].count("An object cannot be read and is ignored") == 1
 
 
 def test_an_object_that_turns_odd_is_no_longer_ours() -> None:
@@ -501,7 +501,7 @@ def test_what_is_asked_for_is_passed_on() -> None:
 
     Bench(Api(), namespace="ns", label_selector="a=b", field_selector="metadata.name=x").run(1.0)
     scope = {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=x"}
-    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10", "passes_by": reads_all}]
+    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10", "skip": reads_all}]
 
 
 def test_on_a_real_wire_broken_servers_are_left_in_peace() -> None:

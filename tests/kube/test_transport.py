@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube import http1
+from sidecar.http1 import answers
 from sidecar.kube.api import CLAIMS, EVENTS, PODS, VOLUMES, WatchEvent
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, TooManyRequests, Unavailable
 from sidecar.kube.transport import Limiter, Observer
@@ -64,7 +64,7 @@ def test_every_broken_answer_is_one_exception_and_one_request(call: Any, answer:
 
 @pytest.mark.parametrize(("call", "status"), [(_get, 200), (_get, 500), (_watch, 500)])
 def test_no_answer_takes_all_the_memory(call: Any, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http1, "_LONGEST_BODY", 10_000)
+    monkeypatch.setattr(answers, "_LONGEST_BODY", 10_000)
 
     async def piecemeal(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=status)
@@ -85,7 +85,7 @@ def test_watches_have_keep_alive() -> None:
         async with ScriptedServer(streams(event("ADDED", "a", 6), then="silent")) as server, await server.client() as client:
             stream = client.watch(VOLUMES, resource_version="5")
             await anext(stream)
-            (connection,) = client._transport._connections._lent
+            (connection,) = client._transport._connections._in_use
             wire = connection.transport.get_extra_info("socket")  # type: ignore[union-attr]
             assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
             assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
@@ -301,7 +301,7 @@ class TestLimiter:
         async def main() -> tuple[list[bool], float]:
             limiter = self._limiter([], qps=1.0, burst=1)
             wanted = [True, True, *[False] * 50, True]
-            admitted = await asyncio.gather(*(limiter.admit(still=lambda it=it: it) for it in wanted))
+            admitted = await asyncio.gather(*(limiter.admit(is_current=lambda it=it: it) for it in wanted))
             return admitted, asyncio.get_running_loop().time()
 
         admitted, ended = run_virtual(main())
@@ -313,12 +313,12 @@ class TestLimiter:
             limiter = self._limiter([], qps=1.0, burst=1)
             asked: list[int] = []
 
-            def still() -> bool:
+            def is_current() -> bool:
                 asked.append(1)
                 return len(asked) < 2
 
             await limiter.admit()
-            assert not await limiter.admit(still=still)
+            assert not await limiter.admit(is_current=is_current)
             await limiter.admit()
             return asyncio.get_running_loop().time()
 
@@ -336,7 +336,7 @@ class TestLimiter:
 
                 task = asyncio.create_task(busy())
                 await asyncio.sleep(0)
-                await limiter.step_aside()
+                await limiter.wait_until_idle()
                 ends.append(asyncio.get_running_loop().time() - began)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -357,7 +357,7 @@ class TestLimiter:
                 for _ in range(3):
                     group.create_task(one())
                 await asyncio.sleep(0)
-                limiter.be_quiet(10.0)
+                limiter.pause_for(10.0)
             return times
 
         first, *late = run_virtual(main())
@@ -367,7 +367,7 @@ class TestLimiter:
     def test_quiet_is_spread_and_bounded(self) -> None:
         async def main() -> float:
             limiter = self._limiter([], jitter=0.999)
-            limiter.be_quiet(86_400.0)
+            limiter.pause_for(86_400.0)
             await limiter.admit()
             return asyncio.get_running_loop().time()
 

@@ -178,5 +178,5 @@ def test_half_an_answer_about_a_secret_is_not_quoted() -> None:
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_name_that_leads_to_another_address_is_refused(name: str) -> None:
     for options in ({"namespace": "ns", "name": name}, {"namespace": name, "name": "s"}):
-        with pytest.raises(BadRequest, match="names no object"):
+        with pytest.raises(BadRequest, match="cannot be an object's name"):
             wire.path_of(SECRETS, **options)

@@ -1,7 +1,13 @@
 """Names that other programs see must be upstream's to the letter."""
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from sidecar.model import names
 from sidecar.model.names import capacity_manager, volume_name
 
 
@@ -36,3 +42,60 @@ def test_F13_managed_by_label_with_an_empty_base() -> None:
 )
 def test_volume_name(prefix: str, uid: str, length: int, name: str) -> None:
     assert volume_name(prefix, uid, length) == name
+
+
+SIDECAR = Path(names.__file__).parents[1]
+OURS = {value: name for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+FOREIGN_DOMAIN = re.compile(r"\b(kubernetes|k8s|csi-node-sidecar)\.io\b|\bkarpenter\.sh\b|\bweave\.works\b")
+# Words that mean something else there, with the file's folder or name.
+MEANS_SOMETHING_ELSE = {
+    ("config", "VolumeAttributesClass"): "a feature gate",
+    ("doors.py", "VolumeAttributesClass"): "a feature gate",
+    ("settings.py", "VolumeAttributesClass"): "a feature gate",
+    ("config", "NoSchedule"): "a policy for nodes",
+    ("facts", "NoSchedule"): "a policy for nodes",
+    ("config", "Provisioning"): "a heading of the help",
+    ("request.py", "Secret"): "part of a field's name",
+    ("request.py", "Namespace"): "part of a field's name",
+    ("secrets.py", "Secret"): "part of a field's name",
+    ("recorder.py", "Event"): "a log line",
+    ("kube", "/var/run/secrets/kubernetes.io/serviceaccount"): "a folder",
+}
+
+
+def literals(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Texts that do something: docstrings and the names of types do not."""
+    dead: set[int] = set()
+    for node in ast.walk(tree):
+        unread = [node.value] if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else []
+        unread += [value for name in ("annotation", "returns") if isinstance(value := getattr(node, name, None), ast.expr)]
+        dead |= {id(inner) for outer in unread for inner in ast.walk(outer) if isinstance(inner, ast.Constant)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in dead:
+            yield node
+
+
+def strays(source: str, file: Path) -> list[str]:
+    found = [(literal.lineno, str(literal.value)) for literal in literals(ast.parse(source))]
+    return [
+        f"{file}:{line}: {text!r} is names.{OURS.get(text, '?')}"
+        for line, text in found
+        if (text in OURS or FOREIGN_DOMAIN.search(text))
+        and not any((where, text) in MEANS_SOMETHING_ELSE for where in (file.parent.name, file.name))
+    ]
+
+
+def test_a_string_that_other_programs_see_stands_in_names_alone() -> None:
+    files = [file for file in sorted(SIDECAR.rglob("*.py")) if "simulation" not in file.relative_to(SIDECAR).parts]
+    assert not [line for file in files if file != Path(names.__file__) for line in strays(file.read_text(), file)]
+
+
+@pytest.mark.parametrize("line", ['x = {"kind": "Pod"}', 'x = f"{y}: see csi-node-sidecar.io/ack"', 'f(ref, "Warning")'])
+def test_one_that_stands_elsewhere_is_found(line: str) -> None:
+    (found,) = strays(f'"""Of a Pod."""\n\n{line}\n', Path("room/file.py"))
+    assert found.startswith("room/file.py:3: ")
+
+
+@pytest.mark.parametrize("line", ['def f() -> "Pod": ...', 'x: "Pod" = y', 'class A:\n    x: int\n    "Pod"'])
+def test_docstrings_and_names_of_types_are_not_meant(line: str) -> None:
+    assert strays(line, Path("room/file.py")) == []

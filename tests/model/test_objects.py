@@ -3,7 +3,7 @@
 import json
 
 from sidecar.model.objects import CapacityRecord, Claim, Class, Owner, Source, Volume
-from tests import samples
+from tests.harness import samples
 
 
 def test_a_claim_keeps_what_rules_read() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.observe.decisions import Decisions, told
+from sidecar.observe.decisions import Decisions, shown
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Silent:
 
 
 def test_a_decision_says_its_class_name_its_reason_and_its_effect():
-    assert told(Wait(3.0, "not our turn")) == ("Wait", "not our turn", {"until": 3.0})
-    assert told(Create("pvc-1", "hidden")) == ("Create", "", {"name": "pvc-1"})
-    assert told(Silent()) == ("Silent", "", {})
+    assert shown(Wait(3.0, "not our turn")) == ("Wait", "not our turn", {"until": 3.0})
+    assert shown(Create("pvc-1", "hidden")) == ("Create", "", {"name": "pvc-1"})
+    assert shown(Silent()) == ("Silent", "", {})
 
 
 def test_a_row_has_what_the_page_shows():
@@ -76,7 +76,7 @@ def test_the_oldest_goes_first_and_a_memory_of_nothing_is_refused():
     for key in "abc":
         decisions.note(Silent(), at=0.0, room="r", key=key)
     assert [row["key"] for row in decisions.rows()] == ["b", "c"]
-    with pytest.raises(ValueError, match="remember none"):
+    with pytest.raises(ValueError, match="none would be kept"):
         Decisions(capacity=0)
 
 

@@ -203,38 +203,6 @@ def test_v_shows_up_to_its_number_and_no_more(verbosity):
     assert [line[0] for line in lines] == ["I"] * (verbosity + 1) + ["W", "E"]
 
 
-@pytest.mark.parametrize(
-    ("vmodule", "shown"),
-    [
-        ([("test_logs", 5)], True),
-        ([("test_*", 5)], True),
-        ([("observe/test_logs", 4)], True),
-        ([("capacity/*", 5)], False),
-        ([("test_logs", 3)], False),
-        ([("other", 9)], False),
-        ([("test_*", 1), ("test_logs", 9)], False),
-    ],
-)
-def test_vmodule_raises_single_files(vmodule, shown):
-    text = written(lambda log: log.log(V(4), "deep"), verbosity=1, vmodule=vmodule)
-    assert ("deep" in text) == shown
-
-
-def test_vmodule_cannot_hide_what_v_shows():
-    assert "deep" in written(lambda log: log.log(V(4), "deep"), verbosity=4, vmodule=[("test_logs", 0)])
-
-
-def test_vmodule_is_parsed():
-    assert logs.parse_vmodule(" reflector=5,capacity/*=4, link.py=3 ,") == (("reflector", 5), ("capacity/*", 4), ("link", 3))
-    assert logs.parse_vmodule("") == ()
-
-
-@pytest.mark.parametrize("text", ["reflector", "=5", "a=-1", "a=x", "a=1=2", "a=²"])
-def test_a_malformed_vmodule_is_refused(text):
-    with pytest.raises(ValueError, match="pattern=N"):
-        logs.parse_vmodule(text)
-
-
 def test_libraries_speak_from_warning_on_and_in_the_same_format():
     def write(_):
         logging.getLogger("aiohttp.server").info("narration")

@@ -11,7 +11,8 @@ from sidecar.kube.api import CSI_NODES, Page, Resource
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.ownership.controller import Contenders
 from sidecar.simulation.clock import run_virtual
-from tests import samples
+from tests.harness import samples
+from tests.harness.doors import tools
 
 Json = dict[str, Any]
 
@@ -58,12 +59,10 @@ def lists(count: int) -> Lists:
 def contenders(kube: Lists, *, namespace: str = "", rng: float = 0.5, on_known: Callable[[], None] = lambda: None) -> Contenders:
     """To be made inside the loop, whose clock it goes by."""
     return Contenders(
-        kube=kube,  # type: ignore[arg-type]
+        tools(kube, clock=asyncio.get_running_loop().time, rng=lambda: rng),
         driver=samples.DRIVER,
         namespace=namespace,
         classes=lambda: {"fake-class": samples.class_(), "twin": samples.class_(), "other": samples.class_(parameters={"a": "b"})},
-        clock=asyncio.get_running_loop().time,
-        rng=lambda: rng,
         on_known=on_known,
     )
 

@@ -15,7 +15,7 @@ from sidecar.model.standing import Standing
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Tell, Wait, after_conflict, decide
-from tests import samples
+from tests.harness import samples
 
 ROOM, FULL, SILENT = CapacityAnswer(2**40), CapacityAnswer(0), Unmeasured("rpc error: code = Internal")
 UPSTREAM = RandomDelay(20.0, 60.0)
@@ -32,7 +32,7 @@ class Node:
     claim: Claim | None = None
     race: Race | None = None
     looked_for: float = -1.0
-    tales: int = 0
+    notices: int = 0
     opens_at: float = 0.0
 
 
@@ -45,8 +45,8 @@ class Play:
     dice: random.Random
     slowest: float
     lost: float
-    lag: float = 0.0
-    deaf: float = 0.0
+    local_delay: float = 0.0
+    watch_down: float = 0.0
     owner: str = ""
     owned_at: float = 0.0
     version: int = 1
@@ -89,7 +89,7 @@ class Play:
                 self.at(max(until, now + 1e-6), "look", node)
             case Tell(race):
                 node.race = race
-                node.tales += 1
+                node.notices += 1
                 self.at(now, "look", node)
             case Bid():
                 self.at(now + self.delay(), "arrive", node, node.claim.resource_version)
@@ -111,8 +111,8 @@ class Play:
             bids=True,
             placement=self.placement,
             chance=self.dice.random(),
-            lag=self.lag,
-            deaf=self.dice.random() < self.deaf,
+            local_delay=self.local_delay,
+            watch_down=self.dice.random() < self.watch_down,
             claim=node.claim,
             class_=IMMEDIATE,
             race=node.race,
@@ -168,8 +168,8 @@ def test_N22_never_two_owners_and_always_one_while_somebody_has_room(placement: 
         random.Random(data.draw(st.integers(0, 2**32))),
         slowest=data.draw(st.sampled_from([0.0, 0.05, 1.0, 20.0])),
         lost=data.draw(st.sampled_from([0.0, 0.3])),
-        lag=data.draw(st.sampled_from([0.0, 0.3, 30.0])),
-        deaf=data.draw(st.sampled_from([0.0, 0.5, 1.0])),
+        local_delay=data.draw(st.sampled_from([0.0, 0.3, 30.0])),
+        watch_down=data.draw(st.sampled_from([0.0, 0.5, 1.0])),
     )
     play.run(limit=900.0)
     has_room = any(answer is not FULL for answer in answers)
@@ -177,8 +177,8 @@ def test_N22_never_two_owners_and_always_one_while_somebody_has_room(placement: 
     if play.owner:
         assert next(node.free for node in play.nodes if node.name == play.owner) is not FULL
     else:
-        assert sum(node.tales for node in play.nodes) >= 1, "somebody says why it waits"
-        assert all(node.tales <= 1 for node in play.nodes)
+        assert sum(node.notices for node in play.nodes) >= 1, "somebody says why it waits"
+        assert all(node.notices <= 1 for node in play.nodes)
 
 
 @pytest.mark.parametrize("placement", [UPSTREAM, Ranked(UPSTREAM)], ids=["random", "ranked"])
@@ -205,7 +205,7 @@ def test_a_claim_that_waits_because_all_nodes_are_closed_has_its_user_told() -> 
     names = [f"n{number}" for number in range(5)]
     play = Play([Node(name, ROOM, Roster.of(names, {}), opens_at=1e6) for name in names], UPSTREAM, random.Random(7), 0.1, 0.0)
     play.run(limit=300.0)
-    assert not play.owner and sum(node.tales for node in play.nodes) >= 1
+    assert not play.owner and sum(node.notices for node in play.nodes) >= 1
 
 
 @pytest.mark.parametrize("nodes", [3, 30, 300])
@@ -230,8 +230,15 @@ def test_where_all_things_are_late_the_others_give_the_first_its_time() -> None:
     """Its write takes three seconds to be seen; whoever knows how late things are does not bid against it."""
     names = [f"n{number}" for number in range(30)]
 
-    def writes(lag: float) -> int:
-        play = Play([Node(name, ROOM, Roster.of(names, {})) for name in names], Ranked(UPSTREAM), random.Random(7), 3.0, 0.0, lag=lag)
+    def writes(local_delay: float) -> int:
+        play = Play(
+            [Node(name, ROOM, Roster.of(names, {})) for name in names],
+            Ranked(UPSTREAM),
+            random.Random(7),
+            3.0,
+            0.0,
+            local_delay=local_delay,
+        )
         arrived: list[float] = []
         really = play.arrive
         play.arrive = lambda now, node, version: (arrived.append(now), really(now, node, version))[1]  # type: ignore[func-returns-value,method-assign]
@@ -239,7 +246,7 @@ def test_where_all_things_are_late_the_others_give_the_first_its_time() -> None:
         assert play.owner
         return len(arrived)
 
-    assert writes(lag=3.0) == 1 < writes(lag=0.0)
+    assert writes(local_delay=3.0) == 1 < writes(local_delay=0.0)
 
 
 @pytest.mark.parametrize("full", [10, 100, 290])

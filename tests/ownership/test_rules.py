@@ -15,7 +15,7 @@ from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import Bid, Decision, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Tell, Wait, after_conflict, decide
-from tests import samples
+from tests.harness import samples
 
 TIB = CapacityAnswer(2**40)
 DUE = Race(0, 0.0)
@@ -228,9 +228,9 @@ def test_a_late_claim_without_a_node_is_no_more_a_closed_nodes_than_an_open_ones
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_node_that_opens_races_as_if_the_claim_were_new(told: bool) -> None:
-    aside = decide(view(race=Race(4, 90.0), standing=CLOSED, roster=ALONE))
-    assert isinstance(aside, Wait)
-    opened = decide(view(now=1000.0, race=replace(aside.race, told=told)))
+    left_out = decide(view(race=Race(4, 90.0), standing=CLOSED, roster=ALONE))
+    assert isinstance(left_out, Wait)
+    opened = decide(view(now=1000.0, race=replace(left_out.race, told=told)))
     assert isinstance(opened, Wait) and opened.race == Race(0, 1015.0, told=told), opened
     assert decide(view(now=1015.0, race=opened.race)) == Measure()
 
@@ -238,10 +238,10 @@ def test_a_node_that_opens_races_as_if_the_claim_were_new(told: bool) -> None:
 @given(
     room=st.lists(st.sampled_from([TIB, CapacityAnswer(0), Unmeasured("?")]), min_size=1, max_size=6),
     chances=st.lists(st.floats(min_value=0, max_value=1, exclude_max=True), min_size=1, max_size=20),
-    lag=st.floats(min_value=0.0, max_value=30.0),
+    local_delay=st.floats(min_value=0.0, max_value=30.0),
 )
 def test_nodes_that_play_against_each_other_never_share_a_claim_and_one_with_room_gets_it(
-    room: list[CapacityAnswer | Unmeasured], chances: list[float], lag: float
+    room: list[CapacityAnswer | Unmeasured], chances: list[float], local_delay: float
 ) -> None:
     """Each node sees the owner `lag` seconds late; a write with an old version loses, as on the API server."""
     owner, owned_at, version = "", 0.0, 7
@@ -249,7 +249,7 @@ def test_nodes_that_play_against_each_other_never_share_a_claim_and_one_with_roo
     for step in range(200):
         node = min(due, key=lambda item: due[item][0])
         now, race = due.pop(node)
-        seen = owner if owner and now >= owned_at + lag else ""
+        seen = owner if owner and now >= owned_at + local_delay else ""
         name = f"n{node}"
         look = view(now=now, node=name, race=race, claim=samples.claim(selected=seen), chance=chances[step % len(chances)])
         decision = decide(look)
@@ -268,7 +268,7 @@ def test_nodes_that_play_against_each_other_never_share_a_claim_and_one_with_roo
                 assert winner == owner
         if not due:
             break
-        if owner and now > owned_at + lag + 200:
+        if owner and now > owned_at + local_delay + 200:
             break
     someone_bids = any(not isinstance(answer, CapacityAnswer) or answer.available for answer in room)
     assert bool(owner) == someone_bids
@@ -287,15 +287,16 @@ def behind(**changes: Any) -> OwnershipView:
 
 
 def test_the_second_gives_the_first_more_time_where_all_things_are_late() -> None:
-    assert isinstance(decide(behind(lag=0.1)), Measure)
-    late = decide(behind(lag=2.0))
-    assert isinstance(late, Wait) and late.until >= 104.0 and "2.0 s late" in late.why
-    assert isinstance(decide(replace(behind(lag=2.0), race=replace(late.race, bid_at=0.0, put_off=60.0))), Measure), "but not for ever"
+    assert isinstance(decide(behind(local_delay=0.1)), Measure)
+    late = decide(behind(local_delay=2.0))
+    assert isinstance(late, Wait) and late.until >= 104.0 and "lags 2.0 s" in late.why
+    put_off_long = replace(behind(local_delay=2.0), race=replace(late.race, bid_at=0.0, put_off=60.0))
+    assert isinstance(decide(put_off_long), Measure), "but not for ever"
 
 
 def test_the_second_does_not_bid_while_it_cannot_hear_of_a_winner() -> None:
-    deaf = decide(behind(deaf=True))
-    assert isinstance(deaf, Wait) and "watch of claims is down" in deaf.why
+    watch_down = decide(behind(watch_down=True))
+    assert isinstance(watch_down, Wait) and "watch of claims is down" in watch_down.why
 
 
 def test_who_is_not_first_has_the_api_server_asked_before_it_writes() -> None:
@@ -309,7 +310,7 @@ def test_who_is_not_first_has_the_api_server_asked_before_it_writes() -> None:
 
 def test_the_first_waits_for_nothing() -> None:
     uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
-    assert decide(view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), lag=9.0, deaf=True)) == Measure()
+    assert decide(view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), local_delay=9.0, watch_down=True)) == Measure()
 
 
 def test_N16_a_version_that_was_beaten_once_is_not_bid_for_again() -> None:
@@ -325,8 +326,8 @@ def test_a_turn_drawn_before_the_contenders_were_known_is_drawn_again_by_the_ord
     """A claim that comes while a node starts must not wait for the end of a delay as long as those of the race by chance."""
     blind = decide(view(placement=RANKED))
     assert isinstance(blind, Wait) and blind.until >= 115.0 and blind.race.blind
-    still = decide(view(placement=RANKED, now=101.0, race=blind.race))
-    assert isinstance(still, Wait) and still.race == blind.race
+    unchanged = decide(view(placement=RANKED, now=101.0, race=blind.race))
+    assert isinstance(unchanged, Wait) and unchanged.race == blind.race
     second = decide(replace(behind(), now=102.0, race=blind.race))
     assert isinstance(second, Wait) and 102.4 <= second.until < 102.5 and not second.race.blind
     uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")

@@ -2,129 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
-from sidecar.csi.outcome import Code, DriverError, NotSent
-from sidecar.engine.backoff import Backoff
-from sidecar.kube.api import Change
+from sidecar.csi.outcome import Code, NotSent
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
-from sidecar.kube.store import Store
 from sidecar.model.names import SELECTED_NODE
-from sidecar.model.objects import Attachment, Claim, Class, Volume
-from sidecar.model.standing import OPEN, Standing
-from sidecar.observe.decisions import Decisions
-from sidecar.observe.metrics import Metrics
-from sidecar.observe.narrator import Narrator
 from sidecar.ownership.placement import RandomDelay, Ranked
+from sidecar.ownership.reserved_space import Promise
 from sidecar.ownership.roster import Roster
-from sidecar.ownership.space import Promise, Space
-from sidecar.provisioning.caches import Caches, cloned_from
-from sidecar.provisioning.controller import Provisioner
-from sidecar.provisioning.memory import Memory
-from sidecar.provisioning.view import Leaving
-from tests import samples
-from tests.doors import ScriptedDriver, ScriptedKube, Told
-
-T = TypeVar("T")
-UID = "testid"
-
-
-def _whose(volume: Volume) -> list[str]:
-    return [f"{volume.claim.namespace}/{volume.claim.name}"] if volume.claim else []
-
-
-@dataclass
-class Bench:
-    """A provisioner between scripted doors, with hands on its caches and clock."""
-
-    driver: ScriptedDriver = field(default_factory=ScriptedDriver)
-    kube: ScriptedKube = field(default_factory=ScriptedKube)
-    told: Told = field(default_factory=Told)
-    now: float = 100.0
-    changes: list[tuple[str, bool]] = field(default_factory=list)
-    """What the room said of free space: of which class, and whether the volume has a place of its own."""
-    attachments_known: bool = True
-    standing: Standing = OPEN
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        self.memory = Memory()
-        self.metrics = Metrics("test")
-        self.decisions = Decisions()
-        claims: Store[Claim] = Store({"node": lambda item: (item.selected_node,), "source": cloned_from})
-        self.space = Space(
-            classes=lambda: {item.name: item for item in self.caches.classes.values()},
-            promises=lambda: self.room.promises(),  # noqa: PLW0108 - the room comes later
-        )
-        changed = self.space.changed
-
-        def overheard(class_name: str, *, placed: bool) -> None:
-            self.changes.append((class_name, placed))
-            changed(class_name, placed=placed)
-
-        self.space.changed = overheard  # type: ignore[method-assign]
-        self.caches = Caches(claims, Store[Class](), Store({"claim": _whose}), Store({"volume": lambda item: (item.volume,)}))
-        self.room = Provisioner(
-            here=lambda: samples.here(self.driver.info),
-            kube=self.kube,  # type: ignore[arg-type]
-            driver=self.driver,
-            caches=self.caches,
-            recorder=self.told,
-            metrics=self.metrics,
-            narrator=Narrator(self.decisions, self.metrics, lambda: 0.0),
-            retry=Backoff(1.0, 300.0),
-            clock=lambda: self.now,
-            chance=lambda: 0.5,
-            space=self.space,
-            memory=self.memory,
-            attachments_known=lambda: self.attachments_known,
-            standing=lambda: self.standing,
-            dry_run=self.dry_run,
-        )
-
-    def see(self, *, claim: Claim | None = None, class_: Class | None = None, volume: Volume | None = None) -> "Bench":
-        if claim is not None:
-            self.caches.claims.apply(Change(claim.uid, None, claim))
-        if class_ is not None:
-            self.caches.classes.apply(Change(class_.name, None, class_))
-        if volume is not None:
-            self.caches.volumes.apply(Change(volume.name, None, volume))
-            self.kube.objects.setdefault(("persistentvolumes", volume.name), samples.volume_json())
-        return self
-
-    def forget_claim(self) -> None:
-        self.caches.claims.apply(Change(UID, None, None))
-
-    def claim(self) -> float | None:
-        return run(self.room.handle_claim(UID))
-
-    def volume(self) -> float | None:
-        return run(self.room.removal.handle("test-testi"))
-
-    def value(self, name: str) -> float:
-        page = self.metrics.render()[0].decode()
-        return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(coroutine)
-
-
-def late(**doors: Any) -> Bench:
-    return Bench(**doors).see(claim=samples.claim(selected="foo"), class_=samples.class_())
-
-
-def immediate(**doors: Any) -> Bench:
-    return Bench(**doors).see(claim=samples.claim(), class_=samples.class_(volumeBindingMode="Immediate"))
-
-
-def rpc(code: Code, text: str = "text") -> DriverError:
-    return DriverError(code, text)
+from sidecar.provisioning.progress import NOT_BEGUN, after_unanswered_hand_back
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver, ScriptedKube
+from tests.harness.provisioning.bench import UID, Bench, immediate, late, released, rpc
 
 
 def test_M28_success_makes_one_volume_one_object_and_two_events() -> None:
@@ -164,18 +57,18 @@ def test_M3_a_missing_class_fails_and_backs_off() -> None:
 def test_M9_a_final_error_is_tried_again_and_not_remembered() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL)]))
     assert bench.claim() == 101.0
-    assert bench.memory.in_progress() == 0
+    assert bench.table.in_progress() == 0
     assert bench.told.events[-1][1:] == ("Warning", "ProvisioningFailed", "rpc error: code = Internal desc = text")
 
 
 def test_M10_M12_a_creation_that_may_run_on_survives_the_claim() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("id", 100)]))
     assert bench.claim() == 101.0
-    assert bench.memory.in_progress() == 1 and bench.room.concerns(UID)
+    assert bench.table.in_progress() == 1 and bench.room.concerns(UID)
     bench.forget_claim()
     assert bench.claim() is None
     assert bench.kube.wrote("create")[0]["spec"]["csi"]["volumeHandle"] == "id"
-    assert bench.memory.in_progress() == 0
+    assert bench.table.in_progress() == 0
     assert bench.claim() is None
     assert not bench.room.concerns(UID)
 
@@ -184,7 +77,7 @@ def test_M16_a_final_answer_ends_the_remembering() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED), rpc(Code.FAILED_PRECONDITION)]))
     bench.claim()
     bench.claim()
-    assert bench.memory.in_progress() == 0
+    assert bench.table.in_progress() == 0
     bench.forget_claim()
     assert bench.claim() is None
     assert bench.driver.count("create") == 2
@@ -214,19 +107,6 @@ def test_M20_another_class_under_that_name_ends_the_hold_off() -> None:
     bench.see(class_=samples.class_(metadata={"name": "fake-class", "uid": "another"}))
     bench.claim()
     assert bench.driver.count("create") == 2
-
-
-def test_P1_P3_finalizers_are_put_on_and_taken_off_by_patches_of_nothing_else() -> None:
-    bench = Bench().see(volume=samples.volume(meta={"finalizers": ["other"]}, status={"phase": "Bound"}))
-    assert bench.volume() is None
-    bench.see(volume=samples.volume(spec={"persistentVolumeReclaimPolicy": "Retain"}))
-    assert bench.volume() is None
-    ours = "external-provisioner.volume.kubernetes.io/finalizer"
-    assert bench.kube.wrote("patch") == [
-        {"metadata": {"uid": "volume-uid", "finalizers": [ours]}},
-        {"metadata": {"uid": "volume-uid", "$deleteFromPrimitiveList/finalizers": [ours]}},
-    ]
-    assert bench.driver.asked == []
 
 
 def test_M13_a_claim_that_is_gone_and_was_never_tried_is_dropped() -> None:
@@ -285,7 +165,7 @@ def test_M11_a_call_that_was_never_sent_changes_nothing(remembered: bool) -> Non
     bench = late(driver=ScriptedDriver(creates=[*answers, NotSent(Code.UNAVAILABLE, "away")]))
     for _ in range(2):
         bench.claim()
-    assert bench.memory.in_progress() == int(remembered)
+    assert bench.table.in_progress() == int(remembered)
 
 
 def test_what_is_under_way_is_known_before_its_end_is() -> None:
@@ -307,12 +187,12 @@ def test_infeasible_arguments_wait_for_the_longest_interval() -> None:
 def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_driver_again() -> None:
     bench = late(kube=ScriptedKube(failures={"create": [Unavailable("down"), Forbidden("no")]}))
     assert bench.claim() == 101.0
-    assert bench.memory.unsaved() == 1 and bench.room.concerns(UID)
+    assert bench.table.unsaved() == 1 and bench.room.concerns(UID)
     bench.forget_claim()
     assert bench.claim() == 102.0
     assert bench.claim() is None
     assert bench.driver.count("create") == 1 and bench.driver.count("delete") == 0
-    assert bench.memory.unsaved() == 0
+    assert bench.table.unsaved() == 0
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -348,14 +228,14 @@ def test_a_volume_made_here_for_a_claim_that_has_one_elsewhere_is_deleted_again(
     bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"nodeAffinity": elsewhere})
     bench.claim()
     assert ("delete", "test-volume-id") in bench.driver.asked
-    assert bench.memory.unsaved() == 0
+    assert bench.table.unsaved() == 0
 
 
 def test_V4_and_when_that_fails_the_event_says_what_is_left_behind() -> None:
     bench = late(driver=ScriptedDriver(creates=[CreatedVolume("small", 99)], deletes=[rpc(Code.INTERNAL)]))
     bench.claim()
     assert "left behind" in bench.told.events[-1][3]
-    assert bench.memory.in_progress() == 1
+    assert bench.table.in_progress() == 1
 
 
 def test_N5_the_race_waits_measures_and_bids_without_creating() -> None:
@@ -440,91 +320,6 @@ def test_a_bid_for_a_claim_that_is_gone_ends_quietly() -> None:
     assert bench.told.events == []
 
 
-def released(**doors: Any) -> Bench:
-    return Bench(**doors).see(volume=samples.volume(), class_=samples.class_())
-
-
-def test_D2_D17_a_released_volume_is_emptied_then_removed_then_unfinalized() -> None:
-    bench = released()
-    assert bench.volume() == bench.now
-    assert bench.driver.asked == [("delete", "test-volume-id")]
-    assert bench.value("controller_persistentvolume_delete_total") == 0
-    assert bench.volume() is None
-    assert bench.kube.wrote("delete") == ["volume-uid"]
-    bench.see(volume=samples.volume(meta={"deletionTimestamp": "now"}))
-    assert bench.volume() is None
-    assert bench.kube.wrote("patch") == [
-        {
-            "metadata": {
-                "uid": "volume-uid",
-                "$deleteFromPrimitiveList/finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
-            }
-        }
-    ]
-    assert bench.driver.count("delete") == 1
-    assert bench.value("controller_persistentvolume_delete_total") == 1
-    assert bench.changes == [("fake-class", True)]
-
-
-def test_D14_a_failed_deletion_is_told_on_the_volume_and_backed_off() -> None:
-    bench = released(driver=ScriptedDriver(deletes=[rpc(Code.NOT_FOUND)]))
-    assert [bench.volume(), bench.volume()] == [101.0, 102.0]
-    assert bench.told.events[0] == ("test-testi", "Warning", "VolumeFailedDelete", "rpc error: code = NotFound desc = text")
-    assert bench.kube.wrote("delete") == []
-
-
-@pytest.mark.parametrize(("error", "told"), [(Unavailable("down"), 0), (Forbidden("delete persistentvolumes: no"), 1)])
-def test_D15_an_object_that_cannot_be_deleted_is_tried_again(error: Exception, told: int) -> None:
-    bench = released(kube=ScriptedKube(failures={"delete": [error]}))
-    bench.volume()
-    assert bench.volume() == 101.0
-    assert bench.value("controller_persistentvolume_delete_failed_total") == told
-    assert bench.told.reasons() == ["VolumeFailedDelete"] * told
-    assert bench.volume() is None
-    assert bench.driver.count("delete") == 1
-    assert bench.value("controller_persistentvolume_delete_total") == 1
-
-
-def test_nothing_is_deleted_on_an_old_picture() -> None:
-    bench = released()
-    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(
-        meta={"resourceVersion": "10"}, spec={"persistentVolumeReclaimPolicy": "Retain"}
-    )
-    assert bench.volume() == 101.0
-    assert bench.driver.asked == []
-
-
-def test_D8_nothing_is_deleted_while_attachments_are_not_known() -> None:
-    bench = released(attachments_known=False)
-    assert bench.volume() == 101.0
-    assert bench.driver.asked == []
-    assert "VolumeAttachments" in bench.told.events[0][3]
-
-
-def test_D8_an_attached_volume_is_not_touched() -> None:
-    bench = released()
-    bench.caches.attachments.apply(Change("a", None, Attachment("a", "test-testi", "foo")))
-    assert bench.volume() == 101.0
-    assert bench.driver.asked == []
-
-
-def test_D18_volumes_of_other_nodes_are_not_counted() -> None:
-    elsewhere = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
-    bench = Bench().see(volume=samples.volume(spec={"nodeAffinity": elsewhere}))
-    assert bench.volume() is None
-    assert bench.driver.asked == [] and bench.kube.asked == []
-    assert bench.value("controller_persistentvolume_delete") == 0
-
-
-def test_what_was_emptied_is_forgotten_when_it_is_gone() -> None:
-    bench = released()
-    bench.volume()
-    bench.caches.volumes.apply(Change("test-testi", None, None))
-    assert bench.volume() is None
-    assert bench.room.removal.view("test-testi").progress is Leaving.NOT_YET
-    assert not bench.see(volume=samples.volume()).room.removal.view("test-testi").progress.value
-
-
 @pytest.mark.parametrize("bench", [late(dry_run=True), immediate(dry_run=True), released(dry_run=True)])
 def test_a_dry_run_decides_and_writes_nothing(bench: Bench) -> None:
     bench.claim()
@@ -600,10 +395,10 @@ def test_a_bid_that_waits_for_the_limiter_is_withdrawn_once_somebody_has_the_cla
     bench.claim()
     bench.now = 110.0
 
-    async def in_line(resource: Any, body: bytes, *, still: Any, **_: Any) -> dict[str, Any]:
-        assert still()
+    async def in_line(resource: Any, body: bytes, *, is_current: Any, **_: Any) -> dict[str, Any]:
+        assert is_current()
         bench.see(claim=samples.claim(selected="bar", meta={"resourceVersion": "8"}))
-        assert not still()
+        assert not is_current()
         raise Withdrawn("not sent")
 
     bench.kube.replace = in_line  # type: ignore[assignment]
@@ -619,7 +414,7 @@ def ranked_second(**doors: Any) -> Bench:
     roster = next(found for number in range(99) if (found := Roster.of(["foo", f"bar-{number}"], {})).order(UID, 100)[0] != "foo")
     here = samples.here(bench.driver.info)
     placement = Ranked(RandomDelay(20.0, 60.0))
-    bench.room._here = lambda: replace(here, options=replace(here.options, placement=placement))
+    bench.look_around = lambda: replace(here, options=replace(here.options, placement=placement))
     bench.room._roster = lambda _: roster  # type: ignore[method-assign]
     bench.now = bench.claim() or 0.0
     return bench
@@ -677,3 +472,28 @@ def test_N23_a_node_that_had_the_claim_and_no_room_for_it_steps_back() -> None:
     bench.kube.answers["replace"] = samples.claim_json(meta={"resourceVersion": "8"})
     assert bench.claim() == 100.0
     assert bench.claim() == 130.0, "the second delay, not the first"
+
+
+@pytest.mark.parametrize("selected", ["", "bar"])
+@pytest.mark.parametrize("handed_back", [False, True])
+def test_a_creation_that_may_still_run_outlives_a_tenant_who_takes_the_node_off_the_claim(selected: str, handed_back: bool) -> None:
+    """No race takes its place: the volume is looked for first, and counts as this node's until it is known to be gone."""
+    bench = immediate(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)])).see(claim=samples.claim(selected="foo"))
+    bench.claim()
+    if handed_back:
+        bench.table.advance(UID, after_unanswered_hand_back(bench.table.progress(UID), "7"))
+    before = bench.table.progress(UID)
+    bench.see(claim=samples.claim(selected=selected, meta={"resourceVersion": "8"}))
+    bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(
+        annotations={SELECTED_NODE: selected or None}, meta={"resourceVersion": "8"}
+    )
+    for _ in range(3):
+        bench.claim()
+        assert bench.table.progress(UID) == before and bench.table.record(UID) is not None
+        assert bench.table.concerns(UID) and bench.table.takes_space(UID) and bench.table.in_progress() == 1
+        assert bench.space.promises() == {UID: Promise("fake-class", 100)}
+    assert bench.kube.wrote("replace") == []
+    bench.driver.creates = [CreatedVolume("test-volume-id", 100)]
+    bench.claim()
+    assert bench.driver.asked[-1] == ("delete", "test-volume-id")
+    assert bench.table.progress(UID) == NOT_BEGUN and bench.table.record(UID) is None and bench.space.promises() == {}

@@ -7,14 +7,13 @@ import pytest
 from sidecar.csi.api import TOPOLOGY, CreatedVolume, DriverInfo
 from sidecar.kube.api import Change, Resource
 from sidecar.kube.errors import AlreadyExists
+from sidecar.local.volume_location import concerns_us
 from sidecar.model import names
 from sidecar.model.objects import Json, Volume
 from sidecar.model.topology import Segment
-from sidecar.provisioning.volume_rules import concerns_us
-from tests import samples
-from tests.cases.room import KeepingKube, OpenDriver, Room, room_for, settle
-from tests.cases.test_d_deletion import released
-from tests.provisioning.test_controller import UID, run
+from tests.harness import samples
+from tests.harness.provisioning.bench import UID, run
+from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, released, room_for, settle
 
 ZONE = "topology.kubernetes.io/zone"
 HERE = Segment.of({samples.KEY: samples.NODE})
@@ -55,7 +54,7 @@ def test_a_volume_that_was_stored_survives_a_process_that_could_not_write_so_dow
     second.see(class_=samples.class_())
     assert run(second.room.take_over()) == [UID]
     second.show(claim)
-    if concerns_us(second.room._here(), stored):
+    if concerns_us(second.look_around(), stored):
         second.caches.volumes.apply(Change(stored["metadata"]["name"], None, Volume.of(stored)))
     settle(second)
     assert second.driver.count("delete") == 0
@@ -92,7 +91,11 @@ def test_a_size_below_zero_is_too_small() -> None:
     assert not room.kube.wrote("create") and room.driver.count("delete") == 1
 
 
-@pytest.mark.parametrize("said", [samples.info(controller=()), replace(samples.info(), plugin=frozenset({TOPOLOGY}))], ids=str)
+@pytest.mark.parametrize(
+    "said",
+    [samples.info(controller=()), replace(samples.info(), plugin=frozenset({TOPOLOGY}))],
+    ids=["it lacks CREATE_DELETE_VOLUME", "it lacks CONTROLLER_SERVICE"],
+)
 def test_a_driver_that_says_it_cannot_delete_is_not_asked_to(said: DriverInfo) -> None:
     room = released(parameters={}, driver=OpenDriver(said))
     room.volume()

@@ -12,7 +12,8 @@ from sidecar.kube.api import CLAIMS, SNAPSHOTS, Page, Resource
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.simulation.clock import run_virtual
-from tests import samples
+from tests.harness import samples
+from tests.harness.doors import tools
 
 Json = dict[str, Any]
 OURS = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
@@ -66,7 +67,7 @@ class Server:
 
 def swept(server: Server, *, seconds: float = 1000.0, able: Callable[[], bool] = lambda: True, protects_at: float | None = None) -> Server:
     async def main() -> None:
-        sweep = SnapshotSweep(kube=server, driver=samples.DRIVER, interval=300.0, rng=lambda: 0.5, able=able)  # type: ignore[arg-type]
+        sweep = SnapshotSweep(tools(server), driver=samples.DRIVER, interval=300.0, able=able)
         if protects_at is not None:
             asyncio.get_running_loop().call_later(protects_at, sweep.protected)
         running = asyncio.create_task(sweep.run())

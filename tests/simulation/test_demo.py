@@ -20,15 +20,15 @@ from sidecar.csi.api import Capability, CreateRequest
 from sidecar.kube.api import NODES
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.demo import conclude
-from sidecar.simulation.demo_lookout import Progress
-from sidecar.simulation.demo_processes import Program
-from sidecar.simulation.demo_report import Tale, judge, table
-from sidecar.simulation.demo_stage import Failed, Place, Stage, until
-from sidecar.simulation.driver import LocalDriver
-from sidecar.simulation.spec import Spec
-from sidecar.simulation.state import State, read_state
-from tests.simulation.cluster_tools import new_cluster
+from sidecar.simulation.demo.__main__ import conclude
+from sidecar.simulation.demo.processes import Program
+from sidecar.simulation.demo.report import ClaimHistory, judge, table
+from sidecar.simulation.demo.stage import Failed, Place, Stage, until
+from sidecar.simulation.demo.watcher import Progress
+from sidecar.simulation.driver.local_driver import LocalDriver
+from sidecar.simulation.driver.spec import Spec
+from sidecar.simulation.driver.state import State, read_state
+from tests.harness.cluster_tools import new_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = ["race-1", "race-2", "race-3", "race-4", "race-5", "race-6", "batch-1", "batch-2", "fill", "patient", "next-1", "next-2"]
@@ -193,12 +193,12 @@ def test_an_object_without_its_volume_is_a_loss(tmp_path: Path, capsys: pytest.C
 
 
 def test_the_table_has_a_row_for_each_claim_in_order_of_age() -> None:
-    tales = [
-        Tale(name="b", size="10Gi", created=2.0, what="never bound", node="node-a", owned=2.25),
-        Tale(name="first", size="1Gi", created=1.0, node="node-b", owned=1.5, bound=13.0, what="bound"),
-        Tale(name="c", size="1Gi", created=3.0),
+    histories = [
+        ClaimHistory(name="b", size="10Gi", created=2.0, what="never bound", node="node-a", owned=2.25),
+        ClaimHistory(name="first", size="1Gi", created=1.0, node="node-b", owned=1.5, bound=13.0, what="bound"),
+        ClaimHistory(name="c", size="1Gi", created=3.0),
     ]
-    assert table(tales).splitlines() == [
+    assert table(histories).splitlines() == [
         "claim  size  node    to owner  to bound  what happened",
         "first   1Gi  node-b     0.5 s    12.0 s  bound",
         "b      10Gi  node-a     0.2 s         -  never bound",

@@ -12,7 +12,7 @@ from sidecar.kube.api import CLAIMS, PODS, VOLUMES
 from sidecar.kube.errors import Unavailable
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
-from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Eyes, Kubelet, Scheduler
+from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Kubelet, Scheduler, StandInBase
 from tests.contract_control_plane.land import Land
 
 Story = Callable[[Land, InProcessApi], Awaitable[None]]
@@ -29,10 +29,10 @@ def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, a
         loop = asyncio.get_running_loop()
         cluster = Cluster(clock=loop.time, rng=random.Random(1).random)
         theirs = InProcessApi(cluster, before=before, after=after)
-        eyes = Eyes(theirs, clock=loop.time, rng=random.Random(2))
+        base = StandInBase(theirs, clock=loop.time, rng=random.Random(2))
         for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
-            stand_in(eyes)
-        at_work = asyncio.create_task(eyes.run())
+            stand_in(base)
+        at_work = asyncio.create_task(base.run())
         await story(Land(InProcessApi(cluster), number=1), theirs)
         at_work.cancel()
         await asyncio.gather(at_work, return_exceptions=True)

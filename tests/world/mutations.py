@@ -13,15 +13,18 @@ from sidecar.capacity.controller import CapacityPublisher
 from sidecar.csi.api import CreatedVolume
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.reflector import Reflector
+from sidecar.local import volume_location
 from sidecar.model import names
 from sidecar.ownership import rules as ownership
-from sidecar.provisioning import controller, removal, rules, volume_rules
-from sidecar.provisioning import volume as volumes
-from sidecar.provisioning.controller import Provisioner
-from sidecar.simulation import doors
-from sidecar.simulation.doors import NodeKube
-from sidecar.simulation.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
-from sidecar.simulation.referee import HOLLOW, TWO_OWNERS
+from sidecar.provisioning import progress, removal, rules, volume_rules
+from sidecar.provisioning.effects import creation
+from sidecar.provisioning.effects.creation import Creator
+from sidecar.provisioning.effects.reporting import ClaimReports
+from sidecar.provisioning.requests import volume as volumes
+from sidecar.simulation.world import doors
+from sidecar.simulation.world.doors import NodeKube
+from sidecar.simulation.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
+from sidecar.simulation.world.referee import HOLLOW, TWO_OWNERS
 
 Patch = pytest.MonkeyPatch
 
@@ -45,23 +48,23 @@ def _no_guard(patch: Patch) -> None:
 
 
 def _object_first(patch: Patch) -> None:
-    async def create(self: Any, uid: str, view: Any, attempt: Any, *, real: Any = Provisioner._create) -> float | None:
+    async def create(self: Any, uid: str, view: Any, attempt: Any, *, real: Any = Creator.create) -> float | None:
         guess = CreatedVolume(attempt.request.name, attempt.request.required_bytes, topologies=(view.here.segment,))
-        await self._kube.create(VOLUMES, volumes.build(view.here, attempt.claim, attempt.class_, attempt.request, guess))
+        await self._storer._kube.create(VOLUMES, volumes.build(view.here, attempt.claim, attempt.class_, attempt.request, guess))
         return await real(self, uid, view, attempt)
 
-    patch.setattr(Provisioner, "_create", create)
+    patch.setattr(Creator, "create", create)
 
 
 def _dropped_events(patch: Patch) -> None:
-    def hear(self: Any, event: Any, *, real: Any = Reflector._hear) -> None:
+    def handle(self: Any, event: Any, *, real: Any = Reflector._handle) -> None:
         # The stand-ins see through reflectors too; theirs stay whole.
         if isinstance(self._api, NodeKube) and self._rng() < 0.02:
             self.resource_version = event.resource_version
         else:
             real(self, event)
 
-    patch.setattr(Reflector, "_hear", hear)
+    patch.setattr(Reflector, "_handle", handle)
 
 
 def _no_look_for_room(patch: Patch) -> None:
@@ -79,22 +82,26 @@ def _relist_keeps_all(patch: Patch) -> None:
 
 def _never_given_back(patch: Patch) -> None:
     def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = rules.conclude) -> Any:
-        conclusion = real(view, attempt, outcome)
-        return rules.Retry(conclusion.claim, conclusion.why) if isinstance(conclusion, rules.Reschedule) else conclusion
+        reached, conclusion = real(view, attempt, outcome)
+        if isinstance(conclusion, rules.Reschedule):
+            return reached, rules.Retry(conclusion.claim, conclusion.why)
+        return reached, conclusion
 
-    patch.setattr(controller, "conclude", conclude)
+    patch.setattr(creation, "conclude", conclude)
 
 
 def _creation_forgotten(patch: Patch) -> None:
     def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = rules.conclude) -> Any:
-        conclusion = real(view, attempt, outcome)
-        return rules.Retry(conclusion.claim, conclusion.why) if isinstance(conclusion, rules.Remember) else conclusion
+        reached, conclusion = real(view, attempt, outcome)
+        if isinstance(conclusion, rules.Remember):
+            return progress.NOT_BEGUN, rules.Retry(conclusion.claim, conclusion.why)
+        return reached, conclusion
 
-    async def begin(self: Provisioner, attempt: Any) -> bool:
+    async def begin(self: Creator, attempt: Any) -> bool:
         return True
 
-    patch.setattr(controller, "conclude", conclude)
-    patch.setattr(Provisioner, "_begin", begin)
+    patch.setattr(creation, "conclude", conclude)
+    patch.setattr(Creator, "_begin", begin)
 
 
 def _nothing_written_down(patch: Patch) -> None:
@@ -113,11 +120,11 @@ def _object_gone_first(patch: Patch) -> None:
 
 
 def _everywhere_is_here(patch: Patch) -> None:
-    patch.setattr(volume_rules, "_lies_here", lambda here, affinity, identity: True)
+    patch.setattr(volume_location, "_lies_here", lambda here, affinity, identity: True)
 
 
 def _no_back_off(patch: Patch) -> None:
-    patch.setattr(Provisioner, "_later", lambda self, uid: self._clock() + 0.05)
+    patch.setattr(ClaimReports, "later", lambda self, uid: self._clock() + 0.05)
 
 
 def _duplicates_stay(patch: Patch) -> None:

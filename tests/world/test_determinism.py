@@ -5,15 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sidecar.simulation.plan import TROUBLES, plan_of
-from sidecar.simulation.world import play
+from sidecar.simulation.world.plan import TROUBLES, plan_of
+from sidecar.simulation.world.world import play
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(3)
 PLAY = """
 import hashlib
-from sidecar.simulation.plan import plan_of
-from sidecar.simulation.world import play
+from sidecar.simulation.world.plan import plan_of
+from sidecar.simulation.world.world import play
 for seed in range(3):
     print(hashlib.sha256(play(plan_of(seed)).transcript.encode()).hexdigest())
 """
@@ -43,7 +43,7 @@ def test_leaving_a_trouble_out_changes_nothing_about_the_others():
         if {"kills", "cuts"} <= set(plan.troubles):
             calmer = plan_of(seed, without=("kills",))
             assert calmer.troubles == tuple(kind for kind in plan.troubles if kind != "kills")
-            assert calmer.happenings == tuple(item for item in plan.happenings if item.what != "kill")
+            assert calmer.events == tuple(item for item in plan.events if item.what != "kill")
             return
     raise AssertionError("no such seed")
 

@@ -4,25 +4,17 @@ import pytest
 
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, PODS
 from sidecar.model import names
-from sidecar.simulation.node import DRIVER
-from sidecar.simulation.notebook.bench import Bench
 from sidecar.simulation.notebook.commands import do
-from tests.drain.test_controller import EVACUATE, STATE, all_of, change, node_of, play, wait, with_pod
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain.simulated import ARGS, EVACUATE, STATE, all_of, change, node_of, play, wait, with_pod
 
-ARGS = (
-    "--drain-report",
-    "--node-drain-policy=Evacuate",
-    "--drain-gate",
-    "--drain-gate-image=pause",
-    "--drain-autoscaler-annotations",
-    "--evacuation-deadline=1h",
-)
 BOUNDARIES = range(1, 22)
 """Beginning, ending and undoing it have 15 to 20 each; a death that is set for later falls into the quiet time after it."""
 SURE = 10
 
 
-async def left_over(bench: Bench) -> list[str]:
+async def left_over(bench: NotebookWorld) -> list[str]:
     """Whatever sidecars put on nodes or made for them, besides the report and its summary."""
     node = await node_of(bench)
     summary = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
@@ -35,7 +27,7 @@ async def left_over(bench: Bench) -> list[str]:
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 @pytest.mark.parametrize("step", ["beginning", "ending"])
 def test_an_evacuation_that_was_killed_anywhere_still_ends_and_leaves_nothing(boundary: int, step: str) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -64,7 +56,7 @@ def test_an_evacuation_that_was_killed_anywhere_still_ends_and_leaves_nothing(bo
 def test_an_undoing_that_was_killed_anywhere_leaves_nothing_but_the_gate(boundary: int) -> None:
     """The volume stays, so does what guards it; what belonged to the evacuation goes."""
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})

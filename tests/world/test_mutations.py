@@ -9,22 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.plan import plan_of
-from sidecar.simulation.world import Report, play
+from sidecar.simulation.world.plan import plan_of
+from sidecar.simulation.world.world import Report, play
 from tests.world.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 200
-# They are rare, or make very busy worlds.
-TAKES_LONGER = {
-    "a new list removes nothing",
-    "a claim is not given back where there is no room",
-    "a node bids without looking for room",
+# Where they were found before, so that the search need not begin at 0. A seed that no longer finds one costs time and nothing else.
+FOUND_BEFORE = {
+    "a new list removes nothing": 30,
+    "a claim is not given back where there is no room": 34,
+    "a node bids without looking for room": 6,
+    "a creation that was begun is not written down": 58,
+    "a figure that is fresh again is still called stale": 11,
+    "what is known of a class is kept for ever": 7,
 }
+VERY_BUSY = {"a node bids without looking for room"}
 
 
 def find(mutation: Mutation) -> Report:
-    for seed in range(MOST):
+    seeds = sorted(range(MOST), key=lambda seed: seed != FOUND_BEFORE.get(mutation.name))
+    for seed in seeds:
         report = play(plan_of(seed))
         if report.kinds & mutation.kinds:
             return report
@@ -32,7 +37,7 @@ def find(mutation: Mutation) -> Report:
 
 
 def _cases() -> list[object]:
-    return [pytest.param(each, id=each.name, marks=[pytest.mark.slow] * (each.name in TAKES_LONGER)) for each in MUTATIONS]
+    return [pytest.param(each, id=each.name, marks=[pytest.mark.slow] * (each.name in VERY_BUSY)) for each in MUTATIONS]
 
 
 @pytest.mark.parametrize("mutation", _cases())
@@ -68,7 +73,7 @@ def fire(copy: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
 
 @pytest.mark.slow
 def test_the_printed_command_replays_what_was_found(copy: Path, fire: Callable[[str], subprocess.CompletedProcess[str]]):
-    source = copy / "sidecar" / "ownership" / "claim_write.py"
+    source = copy / "sidecar" / "ownership" / "selected_node_body.py"
     guarded = "    _annotations(obj)[names.SELECTED_NODE] = node\n"
     text = source.read_text()
     assert guarded in text

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from sidecar.simulation.plan import crowd
-from sidecar.simulation.world import play
+from sidecar.simulation.world.plan import crowd
+from sidecar.simulation.world.world import play
 
 
 def cost(claims: int) -> float:

@@ -9,13 +9,10 @@ from typing import Any, Final
 
 from sidecar.kube.api import NAMESPACES, Resource
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import checks, deletion, eviction, garbage
-from sidecar.simulation.cluster.deletion import Options
-from sidecar.simulation.cluster.history import Stored, key_of
-from sidecar.simulation.cluster.kind import Kind
-from sidecar.simulation.cluster.kinds import SECRETS, TABLE
-from sidecar.simulation.cluster.patches import APPLY_PATCH, patched
-from sidecar.simulation.cluster.reading import Listed, Query, Watch, list_page
+from sidecar.simulation.cluster.kinds import checks
+from sidecar.simulation.cluster.kinds.kind import Kind
+from sidecar.simulation.cluster.kinds.schema import Misshapen, stored_form, unknown_fields
+from sidecar.simulation.cluster.kinds.table import SECRETS, TABLE
 from sidecar.simulation.cluster.refusals import (
     Cause,
     Refused,
@@ -30,8 +27,12 @@ from sidecar.simulation.cluster.refusals import (
     not_found,
     wrong,
 )
-from sidecar.simulation.cluster.schema import Misshapen, stored_form, unknown_fields
-from sidecar.simulation.cluster.store import Store
+from sidecar.simulation.cluster.storage.history import Stored, key_of
+from sidecar.simulation.cluster.storage.reading import Listed, Query, Watch, list_page
+from sidecar.simulation.cluster.storage.store import Store
+from sidecar.simulation.cluster.writes import deletion, eviction, garbage
+from sidecar.simulation.cluster.writes.deletion import Options
+from sidecar.simulation.cluster.writes.patches import APPLY_PATCH, patched
 
 VERSION: Final = "v1.36.3"
 _FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -39,7 +40,7 @@ _NAME_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _RANDOM_SIGNS: Final = 5
 _LONGEST_BASE: Final = 58
 _NAME_ATTEMPTS: Final = 8
-# What a client cannot write; it is taken over from the object as it was.
+# What a client cannot write. It is taken over from the stored object.
 _KEPT: Final = ("uid", "namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -67,7 +68,7 @@ class Cluster:
         return self.time(0)
 
     def time(self, seconds: float) -> str:
-        """So many seconds from now, as objects write it."""
+        """The time so many seconds from now, in the form that objects use."""
         return datetime.fromtimestamp(int(self._clock() + seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def kind(self, resource: Resource, subresource: str = "") -> Kind:
@@ -88,7 +89,7 @@ class Cluster:
         return Watch(self.store, self.kind(resource), query, wake=wake)
 
     def compact(self) -> None:
-        """Forget all history: watches and continue tokens from before now are too old."""
+        """Forgets all history: watches and continue tokens from before are answered with 410."""
         self.store.forget()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ class Cluster:
         return self._update(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def delete(self, resource: Resource, name: str, *, namespace: str = "", options: Options | None = None) -> tuple[Stored, bool]:
-        """The object as it was last, and whether it is gone. With finalizers, or a grace period, it is only marked."""
+        """Returns the object as it was last, and whether it is gone. With finalizers or a grace period it is only marked."""
         kind = self.kind(resource)
         return deletion.delete(self, kind, self._existing(kind, name, namespace), options or Options())
 
@@ -180,13 +181,13 @@ class Cluster:
         return eviction.post(self, kind, name, subresource, body, namespace=namespace)
 
     def collect_garbage(self) -> int:
-        """What the garbage collector and the namespace controller would do until nothing is left for them; how many objects went."""
+        """Does all that the garbage collector and the namespace controller would do. Returns how many objects went."""
         return garbage.collect(self)
 
-    # --- for the rooms beside: deletion, eviction, garbage -------------------------------------------------------------
+    # --- for `writes` -------------------------------------------------------------
 
     def rewrite(self, kind: Kind, old: Stored, new: Json) -> Stored:
-        """Store what no rule has to be asked about, unless nothing has changed; an object that waited for this goes."""
+        """Stores a change that no rule needs to check, unless nothing has changed. An object that waited only for this is deleted."""
         key = key_of(new["metadata"]["name"], new["metadata"].get("namespace", ""))
         if new == old.obj:
             return old
@@ -258,7 +259,7 @@ class Cluster:
         new["metadata"]["namespace"] = namespace
 
     def _name(self, kind: Kind, new: Json) -> None:
-        """By `generateName`, if there is no name. It may end in a name that is taken, after enough attempts."""
+        """Names the object by `generateName` if it has no name. After enough attempts the name may be one that is taken."""
         meta = new["metadata"]
         if meta.get("name") or not meta.get("generateName"):
             return
@@ -293,7 +294,7 @@ class Cluster:
 
 
 def _combined(kind: Kind, old: Json, new: Json, subresource: str) -> Json:
-    """What the path lets through of the new object: the status by /status, everything else by the object's own path."""
+    """What a write by this path may change: by /status the status, by the object's own path everything else."""
     was = old["metadata"]
     meta = dict(new["metadata"]) | {"resourceVersion": was["resourceVersion"]}
     for key in ("generation", "managedFields"):
@@ -334,7 +335,7 @@ def _same_name(obj: Any, name: str) -> None:
 
 def _same_namespace(obj: Json, namespace: str, kind: Kind) -> None:
     if not kind.resource.namespaced:
-        obj["metadata"].pop("namespace", None)  # not a contradiction, only of no meaning
+        obj["metadata"].pop("namespace", None)  # a namespace on such an object means nothing, but is no error
         return
     own = obj["metadata"].get("namespace") or ""
     if own and own != namespace:
@@ -348,7 +349,7 @@ def _encode_secret(secret: Json) -> None:
 
 
 def _managed(resource: Resource, obj: Json, manager: str, now: str) -> Json:
-    """One entry, and only in outline: who made the object. Nobody's fields are kept apart here."""
+    """One entry that says who made the object. Fields are not tracked by manager here."""
     fields: Json = {f"f:{key}": {} for key in obj if key not in ("kind", "apiVersion", "status")}
     entry = {"manager": manager, "operation": "Update", "apiVersion": resource.api_version, "time": now}
     return entry | {"fieldsType": "FieldsV1", "fieldsV1": fields}

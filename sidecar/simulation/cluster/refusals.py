@@ -1,4 +1,4 @@
-"""Refusals: the Status objects of the real server, word for word where somebody reads them."""
+"""The errors of the API server: Status objects with the real server's text, word for word where clients read it."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One broken rule: where, which sort of rule, and what it says."""
+    """One broken rule: the field, the kind of rule, and the text."""
 
     field: str
     reason: str
@@ -75,7 +75,7 @@ def invalid(what: str, group: str, name: str, causes: Iterable[Cause]) -> Refuse
 
 
 def rejected() -> Refused:
-    """A JSON patch that cannot be applied. The real server says no more than this."""
+    """A JSON patch that cannot be applied. The real server gives no further detail."""
     return Refused(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
@@ -137,7 +137,7 @@ def too_many_requests(message: str, *, retry_after: int | None, causes: Sequence
 
 
 def internal(message: str) -> Refused:
-    """What the real server has no better answer for."""
+    """An error for which the real server has no better answer than 500."""
     return Refused(500, "", message)
 
 

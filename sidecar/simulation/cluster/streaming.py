@@ -1,4 +1,4 @@
-"""One open watch in time: when events are told, when bookmarks come, and when it ends. Works on any event loop's clock."""
+"""One open watch: when its events and bookmarks are sent, and when it ends. It uses the clock of the event loop, virtual or real."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ from typing import Final
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import ApiError
 from sidecar.simulation.cluster.cluster import Cluster
-from sidecar.simulation.cluster.reading import Query, Told, Watch
+from sidecar.simulation.cluster.storage.reading import Query, Told, Watch
 
 BOOKMARK_SECONDS: Final = 60.0
 _BEFORE_THE_END: Final = 2.0

@@ -1,4 +1,4 @@
-"""Lab notebooks: a world is led by hand, command by command, and what it did is written below each.
+"""Lab notebooks: a world is led by hand, command by command, and the file holds below each command what the world did.
 
     # Two or three lines on what the reader should see.
 
@@ -7,9 +7,9 @@
     ----
        0.005  n0         capacity of late on n0: 10Gi published
 
-Commands stand up to `----`, below it the transcript up to an empty line. A notebook is a test, which compares, and is
-rewritten with `python -m sidecar.simulation.notebook --rewrite FILE …`; the difference is then read by a person. What the
-commands are is told by `commands`, what the lines mean by `diary`.
+Commands stand up to `----`, below it the transcript up to an empty line. A notebook is a test: the transcript is
+compared. `python -m sidecar.simulation.notebook --rewrite FILE …` writes it anew, and a person reads the difference. The
+commands are in `commands`, and what the lines of a transcript mean is in `log`.
 """
 
 from sidecar.simulation.notebook.play import played

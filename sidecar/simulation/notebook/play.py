@@ -1,4 +1,4 @@
-"""From a notebook's text to the text as it would be now: its commands played in one world, their transcripts in place."""
+"""Plays a notebook: runs its commands in one world and puts the transcripts below them."""
 
 import asyncio
 import gc
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.notebook.bench import Bench
 from sidecar.simulation.notebook.commands import BadCommand, do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
 
 _RULE: Final = "----"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Some commands; or, without any, a comment."""
+    """A paragraph of a notebook: some commands, or a comment without any."""
 
     lines: tuple[str, ...]
     is_comment: bool
@@ -24,7 +24,7 @@ class Entry:
 def played(text: str) -> str:
     """The notebook with the transcripts that its commands have now."""
     was_on = gc.isenabled()
-    gc.disable()  # it would tidy up at a moment that is not the same in every process
+    gc.disable()  # it would run clean-up code at different moments in different processes
     try:
         return run_virtual(_play(entries(text)))
     finally:
@@ -33,7 +33,7 @@ def played(text: str) -> str:
 
 
 def entries(text: str) -> list[Entry]:
-    """Paragraphs; a transcript, which is a paragraph's part below the rule, is dropped."""
+    """The paragraphs of the text, without the transcripts below their rules."""
     found = []
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         lines = [line.rstrip() for line in paragraph.splitlines()]
@@ -48,22 +48,22 @@ async def _play(notebook: list[Entry]) -> str:
     misread: BadCommand | None = None
     paragraphs: list[list[str]] = []
     async with asyncio.TaskGroup() as group:
-        bench = Bench(group)
+        world = NotebookWorld(group)
         try:
-            paragraphs += [await _paragraph(bench, entry) for entry in notebook]
-        except BadCommand as error:  # raised below, where it is not taken for an error of one of the tasks
+            paragraphs += [await _paragraph(world, entry) for entry in notebook]
+        except BadCommand as error:  # raised further down, so that it is not taken for an error of one of the tasks
             misread = error
-        bench.close()
+        world.close()
     if misread is not None:
         raise misread
     return "\n\n".join("\n".join(lines) for lines in paragraphs) + "\n"
 
 
-async def _paragraph(bench: Bench, entry: Entry) -> list[str]:
+async def _paragraph(world: NotebookWorld, entry: Entry) -> list[str]:
     if entry.is_comment:
         return list(entry.lines)
-    mark = len(bench.diary.lines)
+    mark = len(world.log.lines)
     for line in entry.lines:
         if not line.startswith("#"):
-            await do(bench, line)
-    return [*entry.lines, _RULE, *bench.diary.since(mark)]
+            await do(world, line)
+    return [*entry.lines, _RULE, *world.log.since(mark)]

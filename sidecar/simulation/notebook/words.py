@@ -1,15 +1,15 @@
-"""How objects and their changes are put into words: what a person needs of them, and no more."""
+"""Texts for objects and their changes: what a person needs of them, and no more."""
 
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, PODS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
-from sidecar.simulation.node import TOPOLOGY_KEY
+from sidecar.simulation.world.node import TOPOLOGY_KEY
 
 TOLD = (CLAIMS, VOLUMES, PODS, CAPACITIES, EVENTS, CLASSES)
 
 
 def title(resource: Resource, obj: Json) -> str:
-    """What the object is called."""
+    """The name by which the transcript calls the object."""
     name = obj["metadata"]["name"]
     if resource == CAPACITIES:
         node = ((obj.get("nodeTopology") or {}).get("matchLabels") or {}).get(TOPOLOGY_KEY, "nowhere")
@@ -22,7 +22,7 @@ def title(resource: Resource, obj: Json) -> str:
 
 
 def change(resource: Resource, old: Json | None, new: Json | None) -> str:
-    """What has become of it."""
+    """What changed between two versions."""
     if new is None:
         return "gone"
     if old is None:
@@ -33,7 +33,7 @@ def change(resource: Resource, old: Json | None, new: Json | None) -> str:
 
 
 def about(resource: Resource, obj: Json) -> str:
-    """What does not change of it."""
+    """The part of an object that does not change."""
     if resource == CLAIMS:
         return f"{obj['spec'].get('storageClassName')}, {obj['spec']['resources']['requests']['storage']}"
     if resource == VOLUMES:
@@ -51,7 +51,7 @@ def about(resource: Resource, obj: Json) -> str:
 
 
 def row(resource: Resource, obj: Json) -> str:
-    """How it is now."""
+    """The object as it is now, in one line."""
     facts = _facts(resource, obj)
     told = (_told(fact, "", text) for fact, text in facts.items() if text and fact not in ("capacity", "finalizers"))
     return f"{title(resource, obj)}: " + ", ".join([about(resource, obj), *told])
@@ -82,7 +82,7 @@ def _told(fact: str, was: str, now: str) -> str:
 
 
 def _facts(resource: Resource, obj: Json) -> dict[str, str]:
-    """What may change of it, in the order in which it is told."""
+    """The parts of an object that may change, in the order in which they are shown."""
     meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     notes = meta.get("annotations") or {}
     refusals = [item["message"] for item in status.get("conditions") or () if item.get("reason") == "Unschedulable"]

@@ -1,15 +1,15 @@
-"""What else runs in a control plane and on its nodes, as small as will do: each does what this project meets of the real component.
+"""Stand-ins for the other programs of a control plane and its nodes. Each does as much as this project meets of the real component.
 
-They talk to the API server as the real ones do, through `KubeApi` and watches of their own, so what they see is as late as
-what the sidecars see. Each is held against the real component by scenarios that run on both (tests/contract_control_plane);
-what no scenario shows is left out. Not here: garbage collection, which the embedded cluster does when it is asked to.
+They talk to the API server through `KubeApi` and watches of their own, as the real components do, so they see changes as late as the
+sidecars do. tests/contract_control_plane runs the same scenarios on each stand-in and on the real component; what no scenario shows is
+left out. Garbage collection is not here: the simulated API server does it when it is asked to.
 """
 
 from sidecar.simulation.stand_ins.attach_detach import AttachDetach
 from sidecar.simulation.stand_ins.binder import Binder
 from sidecar.simulation.stand_ins.daemon_sets import DaemonSetPods
-from sidecar.simulation.stand_ins.eyes import Eyes, claims_of
 from sidecar.simulation.stand_ins.kubelet import Kubelet
 from sidecar.simulation.stand_ins.scheduler import Scheduler
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claims_of
 
-__all__ = ["AttachDetach", "Binder", "DaemonSetPods", "Eyes", "Kubelet", "Scheduler", "claims_of"]
+__all__ = ["AttachDetach", "Binder", "DaemonSetPods", "Kubelet", "Scheduler", "StandInBase", "claims_of"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, VOLUMES, Change
 from sidecar.kube.store import by_name
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster.kinds import CSI_DRIVERS
-from sidecar.simulation.stand_ins.eyes import Eyes, claims_of, sides
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claims_of, sides
 
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
 
@@ -19,15 +19,15 @@ _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
 class AttachDetach:
     """`volumes` is its loop."""
 
-    def __init__(self, eyes: Eyes) -> None:
-        self._eyes = eyes
-        self._pods, self._claims, self._volumes = eyes.cache(PODS), eyes.cache(CLAIMS), eyes.cache(VOLUMES)
-        self._attachments, self._drivers = eyes.cache(ATTACHMENTS), eyes.cache(CSI_DRIVERS)
-        self.volumes = eyes.loop("attach-detach", self._sync)
-        eyes.wake(self.volumes, VOLUMES, lambda change: [change.key])
-        eyes.wake(self.volumes, CLAIMS, lambda change: _named(claim["spec"].get("volumeName") for claim in sides(change)))
-        eyes.wake(self.volumes, PODS, self._volumes_of_pod)
-        eyes.wake(self.volumes, ATTACHMENTS, lambda change: _named(_volume_of(item) for item in sides(change)))
+    def __init__(self, base: StandInBase) -> None:
+        self._base = base
+        self._pods, self._claims, self._volumes = base.cache(PODS), base.cache(CLAIMS), base.cache(VOLUMES)
+        self._attachments, self._drivers = base.cache(ATTACHMENTS), base.cache(CSI_DRIVERS)
+        self.volumes = base.loop("attach-detach", self._sync)
+        base.wake(self.volumes, VOLUMES, lambda change: [change.key])
+        base.wake(self.volumes, CLAIMS, lambda change: _named(claim["spec"].get("volumeName") for claim in sides(change)))
+        base.wake(self.volumes, PODS, self._volumes_of_pod)
+        base.wake(self.volumes, ATTACHMENTS, lambda change: _named(_volume_of(item) for item in sides(change)))
 
     def _volumes_of_pod(self, change: Change[Json]) -> list[str]:
         claims = (self._claims.get(name) for pod in sides(change) for name in claims_of(pod))
@@ -39,14 +39,14 @@ class AttachDetach:
         wanted = self._wanted(volume) if volume else set()
         for attachment in attachments:
             if attachment["spec"]["nodeName"] not in wanted and not attachment["metadata"].get("deletionTimestamp"):
-                await self._eyes.api.delete(ATTACHMENTS, attachment["metadata"]["name"], uid=attachment["metadata"]["uid"])
+                await self._base.api.delete(ATTACHMENTS, attachment["metadata"]["name"], uid=attachment["metadata"]["uid"])
         held = {attachment["spec"]["nodeName"] for attachment in attachments}
         for node in sorted(wanted - held):
             if volume and (not held or _SHARED & set(volume["spec"]["accessModes"])):
-                await self._eyes.api.create(ATTACHMENTS, _attachment(volume, node))
+                await self._base.api.create(ATTACHMENTS, _attachment(volume, node))
 
     def _wanted(self, volume: Json) -> set[str]:
-        """The nodes of the pods that use it."""
+        """The nodes of the pods that use the volume."""
         csi = volume["spec"].get("csi")
         driver = self._drivers.get(csi["driver"]) if csi else None
         if csi is None or (driver is not None and not driver["spec"].get("attachRequired", True)):

@@ -11,7 +11,7 @@ from sidecar.kube.errors import NotFound
 from sidecar.kube.store import by_name
 from sidecar.model import names
 from sidecar.model.objects import LATE, Json
-from sidecar.simulation.stand_ins.eyes import Eyes, claim_uid, claims_of, class_name, sides
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claim_uid, claims_of, class_name, sides
 
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
@@ -22,18 +22,18 @@ BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 class Binder:
     """`claims` and `volumes` are its loops."""
 
-    def __init__(self, eyes: Eyes) -> None:
-        self._eyes = eyes
-        self._claims, self._volumes = eyes.cache(CLAIMS), eyes.cache(VOLUMES)
-        self._classes, self._pods = eyes.cache(CLASSES), eyes.cache(PODS)
-        self.claims = eyes.loop("binder claims", self._sync_claim)
-        self.volumes = eyes.loop("binder volumes", self._sync_volume)
-        eyes.wake(self.claims, CLAIMS, lambda change: [change.key])
-        eyes.wake(self.claims, VOLUMES, self._claims_of_volume)
-        eyes.wake(self.claims, CLASSES, lambda _: self._claims.keys())
-        eyes.wake(self.claims, PODS, lambda change: [key for pod in sides(change) for key in claims_of(pod)])
-        eyes.wake(self.volumes, VOLUMES, lambda change: [change.key])
-        eyes.wake(self.volumes, CLAIMS, self._volumes_of_claim)
+    def __init__(self, base: StandInBase) -> None:
+        self._base = base
+        self._claims, self._volumes = base.cache(CLAIMS), base.cache(VOLUMES)
+        self._classes, self._pods = base.cache(CLASSES), base.cache(PODS)
+        self.claims = base.loop("binder claims", self._sync_claim)
+        self.volumes = base.loop("binder volumes", self._sync_volume)
+        base.wake(self.claims, CLAIMS, lambda change: [change.key])
+        base.wake(self.claims, VOLUMES, self._claims_of_volume)
+        base.wake(self.claims, CLASSES, lambda _: self._claims.keys())
+        base.wake(self.claims, PODS, lambda change: [key for pod in sides(change) for key in claims_of(pod)])
+        base.wake(self.volumes, VOLUMES, lambda change: [change.key])
+        base.wake(self.volumes, CLAIMS, self._volumes_of_claim)
 
     def _claims_of_volume(self, change: Change[Json]) -> list[str]:
         return [by_name(claim) for volume in sides(change) for uid in claim_uid(volume) for claim in self._claims.by_index("uid", uid)]
@@ -82,11 +82,11 @@ class Binder:
         else:
             status = {"phase": "Bound", "accessModes": volume["spec"]["accessModes"], "capacity": volume["spec"]["capacity"]}
         if (claim.get("status") or {}).get("phase") != status["phase"]:
-            await self._eyes.patch(CLAIMS, claim, {"status": status}, subresource="status")
+            await self._base.patch(CLAIMS, claim, {"status": status}, subresource="status")
 
     async def _annotate(self, claim: Json, notes: dict[str, str], **more: Any) -> Json:
         meta = {"annotations": notes, "resourceVersion": claim["metadata"]["resourceVersion"]}
-        return await self._eyes.patch(CLAIMS, claim, {"metadata": meta, **more})
+        return await self._base.patch(CLAIMS, claim, {"metadata": meta, **more})
 
     # --- volumes ------------------------------------------------------------------------------------------------------
 
@@ -107,19 +107,19 @@ class Binder:
         if self._claims.by_index("uid", ref["uid"]):
             return False
         try:
-            claim = await self._eyes.api.get(CLAIMS, ref["name"], namespace=ref["namespace"])
+            claim = await self._base.api.get(CLAIMS, ref["name"], namespace=ref["namespace"])
         except NotFound:
             return True
         return bool(claim["metadata"]["uid"] != ref["uid"])
 
     async def _set_phase(self, volume: Json, phase: str) -> None:
         if (volume.get("status") or {}).get("phase") != phase:
-            await self._eyes.patch(VOLUMES, volume, {"status": {"phase": phase}}, subresource="status")
+            await self._base.patch(VOLUMES, volume, {"status": {"phase": phase}}, subresource="status")
 
     async def _unprotect(self, resource: Resource, obj: Json, finalizer: str) -> None:
         meta = obj["metadata"]
         rest = [item for item in meta["finalizers"] if item != finalizer]
-        await self._eyes.patch(resource, obj, {"metadata": {"finalizers": rest, "resourceVersion": meta["resourceVersion"]}})
+        await self._base.patch(resource, obj, {"metadata": {"finalizers": rest, "resourceVersion": meta["resourceVersion"]}})
 
 
 def _is_protected(obj: Json, finalizer: str) -> bool:

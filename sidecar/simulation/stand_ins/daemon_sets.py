@@ -8,20 +8,20 @@ import copy
 
 from sidecar.kube.api import NODES, PODS
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster.kinds import DAEMON_SETS
-from sidecar.simulation.stand_ins.eyes import Eyes, daemon_set_of, sides
+from sidecar.simulation.cluster.kinds.table import DAEMON_SETS
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, daemon_set_of, sides
 
 
 class DaemonSetPods:
     """`sets` is its loop."""
 
-    def __init__(self, eyes: Eyes) -> None:
-        self._eyes = eyes
-        self._sets, self._pods, self._nodes = eyes.cache(DAEMON_SETS), eyes.cache(PODS), eyes.cache(NODES)
-        self.sets = eyes.loop("daemon sets", self._sync)
-        eyes.wake(self.sets, DAEMON_SETS, lambda change: [change.key])
-        eyes.wake(self.sets, PODS, lambda change: [key for pod in sides(change) for key in daemon_set_of(pod)])
-        eyes.wake(self.sets, NODES, lambda _: self._sets.keys())
+    def __init__(self, base: StandInBase) -> None:
+        self._base = base
+        self._sets, self._pods, self._nodes = base.cache(DAEMON_SETS), base.cache(PODS), base.cache(NODES)
+        self.sets = base.loop("daemon sets", self._sync)
+        base.wake(self.sets, DAEMON_SETS, lambda change: [change.key])
+        base.wake(self.sets, PODS, lambda change: [key for pod in sides(change) for key in daemon_set_of(pod)])
+        base.wake(self.sets, NODES, lambda _: self._sets.keys())
 
     async def _sync(self, key: str) -> None:
         daemon_set = self._sets.get(key)
@@ -32,7 +32,7 @@ class DaemonSetPods:
                 await self._remove(pod)
         if daemon_set is not None:
             for node in sorted(wanted - {pod["spec"].get("nodeName") for pod in pods}):
-                await self._eyes.api.create(PODS, _pod(daemon_set, node), namespace=daemon_set["metadata"]["namespace"])
+                await self._base.api.create(PODS, _pod(daemon_set, node), namespace=daemon_set["metadata"]["namespace"])
 
     def _wanted(self, daemon_set: Json) -> set[str]:
         if daemon_set["metadata"].get("deletionTimestamp"):
@@ -48,7 +48,7 @@ class DaemonSetPods:
     async def _remove(self, pod: Json) -> None:
         if not pod["metadata"].get("deletionTimestamp"):
             meta = pod["metadata"]
-            await self._eyes.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
+            await self._base.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
 
 
 def _owns(daemon_set: Json | None, pod: Json) -> bool:

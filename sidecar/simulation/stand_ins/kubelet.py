@@ -1,8 +1,8 @@
-"""The kubelets of all nodes: a pod that is bound to a node runs at once, and one that shall go is gone at once."""
+"""The kubelets of all nodes: a pod that is bound to a node runs at once, and a pod that is deleted is gone at once."""
 
 from sidecar.kube.api import PODS
 from sidecar.model.objects import Json
-from sidecar.simulation.stand_ins.eyes import Eyes
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase
 
 _CONDITIONS = ("Initialized", "Ready", "ContainersReady")
 
@@ -10,11 +10,11 @@ _CONDITIONS = ("Initialized", "Ready", "ContainersReady")
 class Kubelet:
     """`pods` is its loop."""
 
-    def __init__(self, eyes: Eyes) -> None:
-        self._eyes = eyes
-        self._pods = eyes.cache(PODS)
-        self.pods = eyes.loop("kubelet", self._sync)
-        eyes.wake(self.pods, PODS, lambda change: [change.key])
+    def __init__(self, base: StandInBase) -> None:
+        self._base = base
+        self._pods = base.cache(PODS)
+        self.pods = base.loop("kubelet", self._sync)
+        base.wake(self.pods, PODS, lambda change: [change.key])
 
     async def _sync(self, key: str) -> None:
         pod = self._pods.get(key)
@@ -22,9 +22,9 @@ class Kubelet:
             return
         if pod["metadata"].get("deletionTimestamp"):
             meta = pod["metadata"]
-            await self._eyes.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"], grace_period_seconds=0)
+            await self._base.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"], grace_period_seconds=0)
         elif pod["status"]["phase"] == "Pending":
-            await self._eyes.patch(PODS, pod, {"status": _running(pod["status"])}, subresource="status")
+            await self._base.patch(PODS, pod, {"status": _running(pod["status"])}, subresource="status")
 
 
 def _running(status: Json) -> Json:

@@ -15,9 +15,9 @@ from sidecar.model import names
 from sidecar.model.objects import LATE, Class, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Segment, accessible, allows, terms_of
-from sidecar.simulation.cluster.kinds import CSI_DRIVERS
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
 from sidecar.simulation.stand_ins.binder import BOUND
-from sidecar.simulation.stand_ins.eyes import Eyes, claims_of, class_name, sides
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claims_of, class_name, sides
 
 NO_CLASS: Final[Json] = {"metadata": {"name": ""}}
 _AFTER_ERROR: Final = Backoff(1.0, 10.0)
@@ -27,19 +27,19 @@ NO_ROOM: Final = "did not have enough free storage"
 class Scheduler:
     """`pods` is its loop."""
 
-    def __init__(self, eyes: Eyes) -> None:
-        self._eyes = eyes
-        self._pods, self._claims, self._volumes = eyes.cache(PODS), eyes.cache(CLAIMS), eyes.cache(VOLUMES)
-        self._classes, self._nodes = eyes.cache(CLASSES), eyes.cache(NODES)
-        self._capacities, self._drivers = eyes.cache(CAPACITIES), eyes.cache(CSI_DRIVERS)
+    def __init__(self, base: StandInBase) -> None:
+        self._base = base
+        self._pods, self._claims, self._volumes = base.cache(PODS), base.cache(CLAIMS), base.cache(VOLUMES)
+        self._classes, self._nodes = base.cache(CLASSES), base.cache(NODES)
+        self._capacities, self._drivers = base.cache(CAPACITIES), base.cache(CSI_DRIVERS)
         self._binding: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._errors: Attempts[str] = Attempts()
-        self.pods = eyes.loop("scheduler", self._sync)
-        eyes.wake(self.pods, PODS, lambda change: [change.key])
-        eyes.wake(self.pods, CLAIMS, self._users)
+        self.pods = base.loop("scheduler", self._sync)
+        base.wake(self.pods, PODS, lambda change: [change.key])
+        base.wake(self.pods, CLAIMS, self._users)
         for resource in (CAPACITIES, NODES, VOLUMES, CLASSES, CSI_DRIVERS):
-            eyes.wake(self.pods, resource, lambda _: self._waiting())
+            base.wake(self.pods, resource, lambda _: self._waiting())
 
     def _users(self, change: Change[Json]) -> list[str]:
         return [by_name(pod) for claim in sides(change)[:1] for pod in self._pods.by_index("claim", by_name(claim))]
@@ -55,7 +55,7 @@ class Scheduler:
         claims = [claim for name in claims_of(pod) if (claim := self._claims.get(name))]
         late = [claim for claim in claims if not _is_bound(claim)]
         if late and all(map(selected, late)) and not self._problem(pod, claims):
-            self._binding.add(key)  # as the real one does in the middle of binding: it waits for the provisioner
+            self._binding.add(key)  # the real one also waits for the provisioner in the middle of binding
             return None
         if (until := self._pause(key, failed=bool(late))) is not None:
             return until
@@ -72,8 +72,8 @@ class Scheduler:
                 await self._bind(pod, node)
 
     def _pause(self, key: str, *, failed: bool) -> float | None:
-        """A claim that was given back ended an attempt in an error, and only errors make the real one wait: 1, 2, 4 … seconds."""
-        now = self._eyes.clock()
+        """Seconds before the next attempt: 1, 2, 4, … The real one waits only after errors, such as a claim that was given back."""
+        now = self._base.clock()
         if key in self._binding:
             self._binding.discard(key)
             if failed:
@@ -87,7 +87,7 @@ class Scheduler:
         self._errors.forget(key)
 
     def _problem(self, pod: Json, claims: list[Json]) -> str:
-        """What is wrong with the claims, whatever the node."""
+        """What keeps the pod from every node: something is wrong with its claims."""
         known = {by_name(claim) for claim in claims}
         for name in claims_of(pod):
             if name not in known:
@@ -102,11 +102,11 @@ class Scheduler:
     # --- which node ---------------------------------------------------------------------------------------------------
 
     async def _choose(self, pod: Json, claims: list[Json]) -> str:
-        """Any node that will do; empty, and the pod is told why, when there is none."""
+        """Draws one of the nodes that fit. If none does, the answer is empty and the pod's status says why."""
         judged = {node["metadata"]["name"]: self._obstacle(node, pod, claims) for node in self._nodes.values()}
         fitting = sorted(name for name, obstacle in judged.items() if not obstacle)
         if fitting:
-            return str(self._eyes.rng.choice(fitting))
+            return str(self._base.rng.choice(fitting))
         reasons = ", ".join(sorted(f"{count} node(s) {why}" for why, count in Counter(judged.values()).items()))
         await self._report(pod, f"0/{len(judged)} nodes are available: {reasons or 'there is none'}.")
         return ""
@@ -151,22 +151,22 @@ class Scheduler:
         if selected(claim) != node:
             body = copy.deepcopy(claim)
             body["metadata"].setdefault("annotations", {})[names.SELECTED_NODE] = node
-            await self._eyes.api.replace(CLAIMS, body, name=claim["metadata"]["name"], namespace=claim["metadata"]["namespace"])
+            await self._base.api.replace(CLAIMS, body, name=claim["metadata"]["name"], namespace=claim["metadata"]["namespace"])
 
     async def _bind(self, pod: Json, node: str) -> None:
         meta = pod["metadata"]
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": meta["name"]}, "target": {"kind": "Node", "name": node}}
-        await self._eyes.api.create_subresource(PODS, meta["name"], "binding", body, namespace=meta["namespace"])
+        await self._base.api.create_subresource(PODS, meta["name"], "binding", body, namespace=meta["namespace"])
 
     async def _report(self, pod: Json, why: str) -> None:
-        """Once for each new reason; the real one says it again at every attempt."""
+        """Writes each new reason once; the real scheduler writes it at every attempt."""
         conditions = (pod.get("status") or {}).get("conditions") or []
         others = [item for item in conditions if item["type"] != "PodScheduled"]
         if any(item.get("message") == why for item in conditions):
             return
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-        await self._eyes.patch(PODS, pod, {"status": {"conditions": [*others, condition]}}, subresource="status")
-        await self._eyes.api.create(EVENTS, _failed_scheduling(pod, why), namespace=pod["metadata"]["namespace"])
+        await self._base.patch(PODS, pod, {"status": {"conditions": [*others, condition]}}, subresource="status")
+        await self._base.api.create(EVENTS, _failed_scheduling(pod, why), namespace=pod["metadata"]["namespace"])
 
 
 def selected(claim: Json) -> str:

@@ -1,1 +1,11 @@
-"""The swarm: thousands of nodes compete for Immediate claims on virtual time, with the real rooms or with a thin model of them."""
+"""`simulate race`: thousands of nodes compete for Immediate claims in virtual time.
+
+    race, options    the command, and its command line
+    scenario         cluster, load, trouble and network of a race as one value, drawn from a seed
+    full             the real rooms on every node (`full_doors`: their requests and calls, delayed and counted)
+    thin             a fast model for large clusters, which asks the same `ownership` rules
+    counts           what both models count, and the summary; `table` and `drawing` show it
+    lines, lists, turns   parts of the thin model: delays of watches, lists of contenders, the order of bids
+
+tests/simulation/swarm holds the two models against each other.
+"""

@@ -1,4 +1,4 @@
-"""Races as pictures: SVG made of text, so that no display and no library is needed."""
+"""Races as pictures: SVG is written as text, so no library is needed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from sidecar.simulation.swarm.tally import Summary, Tally
+from sidecar.simulation.swarm.counts import Counts, Summary
 
 _WIDTH: Final = 720
 _HEIGHT: Final = 280
@@ -56,11 +56,11 @@ def draw_sweep(title: str, summaries: Sequence[Summary]) -> str:
     return _picture(title, panels)
 
 
-def draw_one(title: str, tally: Tally, summary: Summary) -> str:
+def draw_one(title: str, counts: Counts, summary: Summary) -> str:
     """How the latencies of one race are distributed, and how its volumes are."""
-    ordered = sorted(tally.latencies)
+    ordered = sorted(counts.latencies)
     shares = [(max(seconds, 0.001), (number + 1) / len(ordered)) for number, seconds in enumerate(ordered)]
-    spread = sorted((*tally.volumes.values(), *([0] * (summary.nodes - len(tally.volumes)))))
+    spread = sorted((*counts.volumes.values(), *([0] * (summary.nodes - len(counts.volumes)))))
     panels = [
         _lines("share of claims that have an owner", "seconds", {"claims": _thinned(shares)}, floor=None),
         _bars("volumes per node, fewest first", spread),
@@ -74,7 +74,7 @@ def _over_nodes(summaries: Sequence[Summary], value: Callable[[Summary], float])
 
 
 def _thinned(points: list[Point]) -> list[Point]:
-    """No more than a screen has room for."""
+    """At most as many points as a screen can show."""
     stride = max(len(points) // _WIDTH, 1)
     return [*points[::stride], *points[-1:]]
 

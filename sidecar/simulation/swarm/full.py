@@ -1,6 +1,6 @@
-"""The full model: the real rooms on every node, on a clock that jumps, with the same load, trouble and delays as the thin one.
+"""The full model: the real rooms on every node in virtual time, with the same load, trouble and delays as the thin model.
 
-Who counts stands at the API server and at the drivers, so that nothing depends on what a sidecar says of itself.
+Counting happens at the API server and at the drivers, so that nothing depends on what a sidecar says about itself.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds import CSI_DRIVERS
-from sidecar.simulation.happenings import class_
-from sidecar.simulation.node import DRIVER, EPOCH, NAMESPACE, POOL, TOPOLOGY_KEY, Node
-from sidecar.simulation.plan import IMMEDIATE_CLASS, Plan
-from sidecar.simulation.stand_ins import Binder, Eyes
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
+from sidecar.simulation.stand_ins import Binder, StandInBase
+from sidecar.simulation.swarm.counts import Counts
 from sidecar.simulation.swarm.full_doors import Count, Server, Slow, Surroundings, Wires
 from sidecar.simulation.swarm.lines import Lines
 from sidecar.simulation.swarm.scenario import RANDOM, RANKED, Part, Scenario, Trouble
-from sidecar.simulation.swarm.tally import Tally
+from sidecar.simulation.world.node import DRIVER, EPOCH, NAMESPACE, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.world.plan import IMMEDIATE_CLASS, Plan
+from sidecar.simulation.world.plan_actions import class_
 
-# Every process has listed what it lists at its start, and has published its first figure, by then.
+# By then every process has listed what it lists at its start, and has published its first figure.
 _READY: Final = 30.0
 _BALLAST: Final = "ballast"
 
 
-def play(scenario: Scenario) -> Tally:
-    """The whole race."""
+def play(scenario: Scenario) -> Counts:
+    """Plays one race."""
 
-    async def story() -> Tally:
+    async def story() -> Counts:
         return await Arena(scenario).play()
 
     limit = _READY + scenario.arrivals()[-1] + scenario.patience + 1000.0
@@ -43,7 +43,7 @@ def play(scenario: Scenario) -> Tally:
 
 
 class Arena:
-    """Made inside the virtual loop."""
+    """To be made inside the virtual event loop."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -52,7 +52,7 @@ class Arena:
         self._count = Count()
         cluster = Cluster(clock=lambda: EPOCH + self._clock(), rng=scenario.dice("server").random)
         self._api: KubeApi = InProcessApi(cluster)
-        """For those whose requests take no time and are not counted."""
+        """The API for requests that take no time and are not counted."""
         self._server = Server(cluster, scenario, self._count)
         lines = Lines(scenario.watch, scenario.dice("watch"))
         numbers = {part.name: number for number, part in enumerate(self._cast)}
@@ -64,7 +64,7 @@ class Arena:
         self._owned: set[str] = set()
         self._bound: set[str] = set()
 
-    async def play(self) -> Tally:
+    async def play(self) -> Counts:
         async with asyncio.TaskGroup() as group:
             await self._furnish()
             tasks = [group.create_task(each) for each in (self._bind(), *(node.run() for node in self._nodes.values()))]
@@ -74,10 +74,10 @@ class Arena:
             tasks += [group.create_task(each) for each in (self._watch_claims(), self._befall())]
             await self._let_come()
             await self._come_to_rest()
-            tally = self._conclude()
+            counts = self._conclude()
             for task in tasks:
                 task.cancel()
-        return tally
+        return counts
 
     def _node(self, part: Part) -> Node:
         plan = Plan(self._scenario.seed, (part.name,), pool=str(part.space), args=_args(self._scenario, part))
@@ -86,13 +86,13 @@ class Arena:
         node.reception = Slow(self._scenario, self._count, node=part.name)
         return node
 
-    # --- from the beginning to the end --------------------------------------------------------------------------------
+    # --- from start to end --------------------------------------------------------------------------------
 
     async def _furnish(self) -> None:
         try:
             await self._api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         except AlreadyExists:
-            pass  # the server has made it by itself
+            pass  # the server has made it itself
         await self._api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
         await self._api.create(CLASSES, class_(IMMEDIATE_CLASS))
         for part in self._cast:
@@ -102,12 +102,12 @@ class Arena:
 
     async def _bind(self) -> None:
         """The volume controller."""
-        eyes = Eyes(self._api, clock=self._clock, rng=self._scenario.dice("eyes"))
-        Binder(eyes)  # it hangs on to the eyes
-        await eyes.run()
+        base = StandInBase(self._api, clock=self._clock, rng=self._scenario.dice("eyes"))
+        Binder(base)  # the base keeps it
+        await base.run()
 
     def _fill(self) -> None:
-        """The full ones become so when everybody has listed them as empty."""
+        """Fills the nodes that shall be full, after all nodes have listed them as empty."""
         for part in self._cast:
             if part.full:
                 request = CreateRequest(_BALLAST, part.space, (Capability("SINGLE_NODE_WRITER"),))
@@ -125,7 +125,7 @@ class Arena:
                 group.create_task(self._strike(trouble))
 
     async def _strike(self, trouble: Trouble) -> None:
-        """A process that was killed comes back when its node would have it."""
+        """Kills the process or cuts its connection. A killed process comes back when its node would start it again."""
         if trouble.restart:
             self._nodes[trouble.node].kill()
             return
@@ -134,7 +134,7 @@ class Arena:
         self._wires.bring_up(trouble.node)
 
     async def _come_to_rest(self) -> None:
-        """Until all have a volume, or nothing can come of what is open."""
+        """Waits until all claims have a volume, or no open claim can get one."""
         end = self._clock() + self._scenario.patience
         while self._clock() < end and len(self._bound) < self._scenario.claims:
             await asyncio.sleep(1.0)
@@ -144,10 +144,10 @@ class Arena:
     async def _until(self, at: float) -> None:
         await asyncio.sleep(max(self._begun + at - self._clock(), 0.0))
 
-    # --- what is seen of it -------------------------------------------------------------------------------------------
+    # --- what is observed -------------------------------------------------------------------------------------------
 
     async def _watch_claims(self) -> None:
-        """Without delay. A claim has come when the volume controller asks for its volume."""
+        """Watches claims without delay. A claim counts from the moment the volume controller asks for its volume."""
         version = (await self._api.list_page(CLAIMS)).resource_version
         while True:
             async for event in self._api.watch(CLAIMS, resource_version=version):
@@ -161,22 +161,22 @@ class Arena:
             self._came.setdefault(uid, self._clock())
         if notes.get(names.SELECTED_NODE) and uid not in self._owned:
             self._owned.add(uid)
-            self._count.tally.latencies.append(self._clock() - self._came[uid])
+            self._count.counts.latencies.append(self._clock() - self._came[uid])
         if event.object["spec"].get("volumeName"):
             self._bound.add(uid)
 
     def _has_room(self) -> bool:
         return any(node.driver.free(POOL) >= self._scenario.size for node in self._nodes.values())
 
-    def _conclude(self) -> Tally:
+    def _conclude(self) -> Counts:
         if self._strays:
             raise AssertionError(f"in a world in which only a race was to be seen: {self._strays[0]}")
-        tally = self._count.tally
-        tally.ended = self._clock() - self._begun
-        tally.fits = self._scenario.claims - len(self._bound) if self._has_room() else 0
+        counts = self._count.counts
+        counts.ended = self._clock() - self._begun
+        counts.fits = self._scenario.claims - len(self._bound) if self._has_room() else 0
         for name, node in self._nodes.items():
-            tally.volumes[name] = sum(volume.name != _BALLAST for volume in node.driver.volumes())
-        return tally
+            counts.volumes[name] = sum(volume.name != _BALLAST for volume in node.driver.volumes())
+        return counts
 
 
 def _args(scenario: Scenario, part: Part) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def _claim(name: str, size: int) -> Json:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """What hundreds of processes log would only cost time."""
+    """Switches logging off: the lines of hundreds of processes would only cost time."""
     log = logging.getLogger("sidecar")
     level = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What lies between the real rooms and the world of a race: requests and calls that take as long as stated, and are counted."""
+"""The doors of the real rooms in a race: requests and calls take the stated time, and are counted."""
 
 import asyncio
 import random
@@ -9,21 +9,21 @@ from typing import Any, TypeVar
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent, always
 from sidecar.kube.errors import Conflict, Gone, Withdrawn
-from sidecar.kube.skim import PassesBy, reads_all
+from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.model.objects import Json
-from sidecar.simulation.calls import Reception
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.inprocess import Call
-from sidecar.simulation.cluster.reading import Query
 from sidecar.simulation.cluster.refusals import Refused
+from sidecar.simulation.cluster.storage.reading import Query
 from sidecar.simulation.cluster.streaming import Stream
-from sidecar.simulation.ledger import Ledger
-from sidecar.simulation.network import Latency, Network, Weather
-from sidecar.simulation.plan import Plan
+from sidecar.simulation.driver.calls import Reception
+from sidecar.simulation.swarm.counts import Counts
 from sidecar.simulation.swarm.lines import Lines
 from sidecar.simulation.swarm.scenario import Scenario
-from sidecar.simulation.swarm.tally import Tally
-from sidecar.simulation.transcript import Transcript
+from sidecar.simulation.world.network import Latency, Network, Weather
+from sidecar.simulation.world.plan import Plan
+from sidecar.simulation.world.request_log import RequestLog
+from sidecar.simulation.world.transcript import Transcript
 
 T = TypeVar("T")
 
@@ -34,22 +34,22 @@ _HEARD = frozenset({str(CLAIMS), str(VOLUMES)})
 
 @dataclass(slots=True)
 class Count:
-    """Where everything is counted, from the moment at which the race begins."""
+    """Counts everything from the start of the race."""
 
-    tally: Tally = field(default_factory=Tally)
+    counts: Counts = field(default_factory=Counts)
     begun: float | None = None
 
     def request(self, what: str) -> None:
         if self.begun is not None:
-            self.tally.requests[what] += 1
+            self.counts.requests[what] += 1
 
     def event(self, resource: str) -> None:
         if self.begun is not None and resource in _HEARD:
-            self.tally.events += 1
+            self.counts.events += 1
 
 
 class Server(InProcessApi):
-    """The API server as all sidecars have it. What is asked of one object takes its time after its sender has let it go."""
+    """The API server for all sidecars. A request for one object takes its time after its sender has sent it."""
 
     def __init__(self, cluster: Cluster, scenario: Scenario, count: Count) -> None:
         super().__init__(cluster, before=self._travel)
@@ -65,14 +65,14 @@ class Server(InProcessApi):
         name: str,
         namespace: str = "",
         subresource: str = "",
-        still: Callable[[], bool] = always,
+        is_current: Callable[[], bool] = always,
     ) -> Json:
-        if not still():
+        if not is_current():
             raise Withdrawn(f"update {resource} {name}: no longer wanted")
         try:
             return await super().replace(resource, body, name=name, namespace=namespace, subresource=subresource)
         except Conflict:
-            self._count.tally.conflicts += resource == CLAIMS
+            self._count.counts.conflicts += resource == CLAIMS
             raise
 
     async def watch(
@@ -83,9 +83,9 @@ class Server(InProcessApi):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        passes_by: PassesBy = reads_all,
+        skip: Skip = reads_all,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """All nodes are given the same object instead of a copy each. They only read it, and copying would take most of the time."""
+        """All nodes get the same object instead of a copy each: they only read it, and copying would take most of the time."""
         query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
         seconds = self._dice.uniform(300.0, 600.0)
         stream = await self._ask(Call("watch", resource, namespace), lambda: Stream(self.cluster, resource, query, seconds=seconds))
@@ -105,7 +105,7 @@ class Server(InProcessApi):
 
 
 class Wires(Network):
-    """Watches come as late as the same lines let them in the thin model. Writes take their time at the server."""
+    """Watch events are as late as in the thin model, by the same `Lines`. Writes take their time at the server."""
 
     def __init__(self, dice: random.Random, lines: Lines, *, numbers: Mapping[str, int], count: Count) -> None:
         super().__init__(dice, Weather(write=_NOTHING, driver=_NOTHING))
@@ -120,7 +120,7 @@ class Wires(Network):
 
 
 class Slow(Reception):
-    """A driver that takes as long as stated. What it does it does at the end of that time."""
+    """A driver whose calls take the stated time and act at its end."""
 
     def __init__(self, scenario: Scenario, count: Count, *, node: str) -> None:
         super().__init__()
@@ -130,33 +130,33 @@ class Slow(Reception):
 
     async def attend(self, method: str, name: str, *, request: Mapping[str, Any], act: Callable[[], T]) -> T:
         await asyncio.sleep(self._latencies.get(method, _NOTHING).draw(self._dice))
-        self._count.tally.measured += self._count.begun is not None and method == "GetCapacity"
+        self._count.counts.measured += self._count.begun is not None and method == "GetCapacity"
         try:
             return await super().attend(method, name, request=request, act=act)
         except DriverError as error:
-            self._count.tally.failed += error.code is Code.RESOURCE_EXHAUSTED
+            self._count.counts.failed += error.code is Code.RESOURCE_EXHAUSTED
             raise
 
 
 class Unwritten(Transcript):
-    """Nobody would read it."""
+    """A transcript that nobody reads, so nothing is kept."""
 
     def tell(self, where: str, what: str) -> None:
         pass
 
 
 class Surroundings:
-    """The world as one node has it."""
+    """The world around one node."""
 
     def __init__(self, plan: Plan, *, clock: Callable[[], float], api: KubeApi, network: Network, strays: list[str]) -> None:
         self.plan = plan
         self.clock: Callable[[], float] = clock
         self.api = api
         self.network = network
-        self.ledger = Ledger(clock)
+        self.request_log = RequestLog(clock)
         self.transcript: Transcript = Unwritten(clock)
         self._strays = strays
-        """What should not have happened."""
+        """Violations that were found."""
 
     def found(self, kind: str, what: str) -> None:
         self._strays.append(f"{kind}: {what}")

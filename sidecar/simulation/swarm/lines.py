@@ -1,36 +1,36 @@
-"""How late each node hears of what happens: a line that is slow is slow for a while, and nothing overtakes on it.
+"""How late each node receives watch events. A slow connection is slow for a while, and no event overtakes another on it.
 
-The delays that are stated are those that are met. Were each event's drawn for itself, in a stream that keeps its order the slow
-ones would hold up all behind them, and half of what is said would come many times as late as the stated median.
+So the stated delays are the ones that occur. If the delay of each event were drawn separately, the slow ones would hold up all events
+behind them, and half of all events would be many times as late as the stated median.
 """
 
 import math
 import random
 from typing import Final
 
-from sidecar.simulation.network import Latency
+from sidecar.simulation.world.network import Latency
 
-# Longer than any delay, so that what was said before the last change of weather has come when the next one is there.
+# Longer than any delay, so that all events of one delay have arrived before the delay changes twice.
 _SPELL: Final = 1.0
 _DRAWN: Final = 1 << 16
 _MASK: Final = (1 << 64) - 1
 
 
 class Lines:
-    """The connections of all nodes to the API server. When an event arrives follows from who listens and when it happened."""
+    """The connections of all nodes to the API server. Node and time of an event determine when it arrives."""
 
     def __init__(self, latency: Latency, dice: random.Random) -> None:
         self._lags = [latency.draw(dice) for _ in range(_DRAWN)]
         self._salt = dice.getrandbits(64)
         self.longest = max(self._lags)
-        """Nobody is later than this."""
+        """No event is later than this."""
         self.usual = sum(self._lags) / _DRAWN
-        """The mean."""
+        """The mean delay."""
         self._spell = max(_SPELL, self.longest)
 
     def heard(self, node: int, at: float) -> float:
-        """When that node hears of what happens then."""
-        # Each line's weather changes at moments of its own.
+        """When that node receives an event of that time."""
+        # Each connection changes its delay at moments of its own.
         phase = (node * 0.6180339887) % 1.0
         spell = math.floor(at / self._spell + phase)
         began = (spell - phase) * self._spell

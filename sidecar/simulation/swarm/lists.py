@@ -1,4 +1,4 @@
-"""The lists of contenders that nodes have: taken at different times, shared by all who took theirs at the same one."""
+"""The lists of contenders that nodes hold. Nodes that listed at the same time share one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ _DIFFERENT: Final = 4
 
 
 class Lists:
-    """At the beginning all are alike: every node listed, with the space that it had before anything was made."""
+    """At the start all lists are equal: every node, with the space it had before any volume was made."""
 
     def __init__(self, scenario: Scenario, cast: Sequence[Part]) -> None:
         self._refresh = scenario.refresh
@@ -21,14 +21,14 @@ class Lists:
         self._rosters = dict.fromkeys(self.numbers, first)
 
     def of(self, node: int) -> int:
-        """Which list that node has."""
+        """The list that this node holds."""
         return node % len(self.numbers)
 
     def roster(self, number: int) -> Roster:
         return self._rosters[number]
 
     def renewals(self, end: float) -> Iterator[tuple[float, int]]:
-        """When which list is taken anew: evenly spread over the time between two lists of one node."""
+        """When each list is renewed: spread evenly over the time between two lists of one node."""
         for number in self.numbers:
             at = self._refresh * (number + 1) / len(self.numbers)
             while at < end:

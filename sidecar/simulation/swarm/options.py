@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from sidecar.flags import UsageError, read_duration
+from sidecar.config.errors import UsageError
+from sidecar.config.kinds import read_duration
 from sidecar.model.quantity import BadQuantity, parse_bytes
-from sidecar.simulation.network import Latency
 from sidecar.simulation.swarm.scenario import PLACEMENTS, Scenario
+from sidecar.simulation.world.network import Latency
 
 Add = Callable[..., Any]
 T = TypeVar("T")
@@ -18,21 +19,21 @@ T = TypeVar("T")
 THIN: Final = "thin"
 FULL: Final = "full"
 LARGEST_FULL: Final = 300
-"""Nodes; above that it takes too long to run the real rooms."""
+"""With more nodes it takes too long to run the real rooms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to play, and where to tell of it."""
+    """What to play, and where to write the results."""
 
     scenarios: tuple[Scenario, ...]
     model: str | None
-    """None: by the number of nodes."""
+    """None: chosen by the number of nodes."""
     json: Path | None
     svg: Path | None
 
     def model_of(self, scenario: Scenario) -> str:
-        """The thin model also knows what the real rooms cannot be given."""
+        """The thin model also knows flags that the real rooms cannot follow."""
         fits = scenario.nodes <= LARGEST_FULL and not only_thin(scenario)
         return self.model or (FULL if fits else THIN)
 
@@ -56,7 +57,7 @@ def read_options(words: Sequence[str]) -> Options:
     faults = [fault for each in scenarios for fault in each.faults()]
     if model == FULL:
         faults += [f"{flag} needs --model=thin" for flag in only_thin(scenario)]
-    # Said before the races and not after them.
+    # Checked before the races, not after them.
     faults += [f"--{name}: {file} cannot be written" for name, file in (("json", json), ("svg", svg)) if file and not _is_writable(file)]
     if faults:
         raise UsageError(dict.fromkeys(faults))
@@ -137,7 +138,7 @@ def _add_output(add: Add) -> None:
 
 
 def _read(kind: Callable[[str], T]) -> Callable[[str], T]:
-    """argparse wants its own error, and shows the text of no other."""
+    """argparse shows the text of its own error only."""
 
     def read(text: str) -> T:
         try:

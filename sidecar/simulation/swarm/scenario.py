@@ -1,11 +1,11 @@
-"""What a race is run with: cluster, load, trouble and weather as one value. Whatever is drawn is drawn from its seed."""
+"""What a race is run with: cluster, load, trouble and network as one value. All chance is drawn from its seed."""
 
 import random
 from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.model.quantity import format_bytes
-from sidecar.simulation.network import Latency
+from sidecar.simulation.world.network import Latency
 
 RANDOM: Final = "random"
 RANKED: Final = "ranked"
@@ -28,7 +28,7 @@ class Scenario:
     step: float | None = None
     """Of ranked placement; None is what the program has."""
     refresh: float = 600.0
-    """So often a node lists the contenders and their figures anew."""
+    """Seconds after which a node lists the contenders and their figures again."""
     figures: bool = True
     """Whether nodes publish how much is free."""
     space: tuple[int, ...] = (1 << 40,)
@@ -42,7 +42,7 @@ class Scenario:
     restarts: int = 0
     partitions: int = 0
     away: float = 10.0
-    """So long a restart or a partition takes."""
+    """Seconds that a restart or a partition takes."""
     rolling: float = 0.0
     """Share of nodes that still run upstream's rule: random delays, and no account of what is promised."""
     watch: Latency = field(default_factory=lambda: Latency(0.010, 0.200))
@@ -57,7 +57,7 @@ class Scenario:
     seed: int = 1
 
     def faults(self) -> list[str]:
-        """Why it cannot be run, all of it at once."""
+        """Everything that is wrong with it, at once."""
         checks = [
             (self.nodes < 1, "there must be at least one node"),
             (self.claims < 1, "there must be at least one claim"),
@@ -83,7 +83,7 @@ class Scenario:
         return random.Random(f"swarm {purpose} {self.seed}")
 
     def arrivals(self) -> list[float]:
-        """When each claim comes."""
+        """The time at which each claim is created."""
         if self.burst:
             return [0.0] * self.claims
         dice, now, times = self.dice("arrivals"), 0.0, []
@@ -93,7 +93,7 @@ class Scenario:
         return times
 
     def cast(self) -> "list[Part]":
-        """Who the nodes are."""
+        """The part of each node."""
         numbers = list(range(self.nodes))
         self.dice("cast").shuffle(numbers)
         dead = set(numbers[: round(self.dead * self.nodes)])

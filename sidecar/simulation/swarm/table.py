@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sidecar.simulation.swarm.tally import Summary
+from sidecar.simulation.swarm.counts import Summary
 
 Cell = Callable[[Summary], str]
 

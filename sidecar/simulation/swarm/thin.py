@@ -1,7 +1,7 @@
-"""The thin model: one heap of events on virtual time, in which only those nodes do something whose doing can matter.
+"""The thin model: a heap of events in virtual time, in which only those nodes act whose actions can matter.
 
-The API server is what it says of each claim: who owns it, and since which event. A node is its free space, what it has promised
-of that, and whether it is there. What a node decides it is told by the same `ownership` rules as in the program.
+Of the API server it keeps who owns each claim and since which event; of a node its free space, what is promised of it, and whether the
+node is there. Nodes decide by the same `ownership` rules as the program.
 """
 
 import heapq
@@ -16,19 +16,19 @@ from sidecar.model.topology import Segment
 from sidecar.ownership.placement import SINGLE_STEPS, Placement, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import Bid, Decision, Measure, OwnershipView, Race, Tell, Wait, decide, step_back
-from sidecar.simulation.network import Latency
+from sidecar.simulation.swarm.counts import Counts
 from sidecar.simulation.swarm.lines import Lines
 from sidecar.simulation.swarm.lists import Lists
 from sidecar.simulation.swarm.scenario import RANKED, Part, Scenario, Trouble
-from sidecar.simulation.swarm.tally import Tally
 from sidecar.simulation.swarm.turns import Turn, merged, random_turns, ranked_turns
+from sidecar.simulation.world.network import Latency
 
 _CLASS: Final = Class(
     name="immediate", uid="", provisioner="", parameters={}, reclaim_policy="Delete", binding_mode=IMMEDIATE, mount_options=(), allowed=()
 )
 _HERE: Final = Segment()
 _CHECK: Final = 10.0
-"""So often it is asked whether anything can still come of what is open."""
+"""Seconds between two checks whether an open claim can still get a volume."""
 # Made by its user and annotated by the volume controller; made, bound, and both told of the claim.
 _CLAIM_EVENTS: Final = 2
 _VOLUME_EVENTS: Final = 4
@@ -42,7 +42,7 @@ class _Node:
     name: str
     free: int
     list_: int
-    """Which of the lists of contenders it has."""
+    """The list of contenders that the node holds."""
     upstream: bool
     dead: bool
     promised: int = 0
@@ -51,19 +51,19 @@ class _Node:
     published_at: float = -1.0
     back_at: float = 0.0
     waiting: "dict[_Race, tuple[_Seat, Race]]" = field(default_factory=dict)
-    """Claims that it had no room for, and the look at them that is due."""
+    """Claims that it had no space for, and the next look that is due at each."""
     bidding: "set[_Race]" = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
 class _Race:
-    """One claim, from its coming until it has a volume."""
+    """One claim, from its creation until it has a volume."""
 
     claim: Claim
     size: int
     came: float
     opened: float = 0.0
-    """When it was last open to all."""
+    """The last time at which it had no owner."""
     round: int = 0
     """How often it was given back."""
     owner: _Node | None = None
@@ -72,7 +72,7 @@ class _Race:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seat:
-    """A node in a race: what its looks have in common."""
+    """A node that may bid for one claim."""
 
     race: _Race
     node: _Node
@@ -90,7 +90,7 @@ class Swarm:
         self._numbers = count()
         self._lines = Lines(scenario.watch, scenario.dice("watch"))
         self._events = 0
-        self.tally = Tally()
+        self.counts = Counts()
         self._cast = scenario.cast()
         self._lists = Lists(scenario, self._cast)
         self._nodes = {part.name: _node(number, part, self._lists.of(number)) for number, part in enumerate(self._cast)}
@@ -105,7 +105,7 @@ class Swarm:
         self._capacity = _NOW if fixed else scenario.capacity
         self._write = Latency(scenario.window, scenario.window) if scenario.window is not None else scenario.write
 
-    def run(self) -> Tally:
+    def run(self) -> Counts:
         arrivals = self._scenario.arrivals()
         for number, at in enumerate(arrivals):
             self._at(at, self._come, number)
@@ -119,12 +119,12 @@ class Swarm:
             act(*about)
         return self._conclude()
 
-    def _conclude(self) -> Tally:
-        tally = self.tally
-        tally.fits = sum(self._fits_somewhere(race) for race in self._unbound)
-        tally.events = self._events * len(self._running)
-        tally.ended = self._now
-        return tally
+    def _conclude(self) -> Counts:
+        counts = self.counts
+        counts.fits = sum(self._fits_somewhere(race) for race in self._unbound)
+        counts.events = self._events * len(self._running)
+        counts.ended = self._now
+        return counts
 
     def _at(self, when: float, act: Callable[..., None], *about: object) -> None:
         heapq.heappush(self._heap, (when, next(self._numbers), act, about))
@@ -132,7 +132,7 @@ class Swarm:
     def _after(self, latency: Latency, act: Callable[..., None], *about: object) -> None:
         self._at(self._now + latency.draw(self._dice), act, *about)
 
-    # --- a claim comes ------------------------------------------------------------------------------------------------
+    # --- a claim is created ------------------------------------------------------------------------------------------------
 
     def _come(self, number: int) -> None:
         self._to_come -= 1
@@ -173,7 +173,7 @@ class Swarm:
             self._at(race.opened + delay, self._turn, race, number, turns, delay, node)
 
     def _turn(self, race: _Race, number: int, turns: Iterator[Turn[_Node]], delay: float, node: _Node) -> None:
-        """This node's delay would be over had it heard of the claim at once."""
+        """The delay of this node is over, if it had heard of the claim at once."""
         if race.round != number or (race.owner is not None and self._now > race.named_at + self._lines.longest):
             return  # everybody knows the owner
         self._next_turn(race, number, turns)
@@ -190,13 +190,13 @@ class Swarm:
         node.waiting.pop(race, None)
         decision = decide(self._view(seat, turn))
         if isinstance(decision, Measure):
-            self.tally.measured += 1
+            self.counts.measured += 1
             self._after(self._capacity, self._measured, seat, turn, node.kept)
         else:
             self._follow(seat, decision)
 
     def _is_over(self, seat: _Seat) -> bool:
-        """For this node: it is away, or it knows who has the claim."""
+        """Whether the race is over for this node: it is away, or knows who has the claim."""
         race, node = seat.race, seat.node
         if node.back_at > self._now or race.round != seat.round or race.owner is node:
             return True
@@ -210,7 +210,7 @@ class Swarm:
         return self._lines.heard(node.number, race.named_at) if self._scenario.window is None else race.named_at
 
     def _measured(self, seat: _Seat, turn: Race, kept: int) -> None:
-        """The driver's answer is there. What was promised when it was asked counts too, whatever has become of it since."""
+        """The driver has answered. Space that was promised when it was asked counts too, even if it has been given up since."""
         node = seat.node
         if node.back_at <= self._now:
             promised = 0 if node.upstream else node.promised + node.kept - kept
@@ -238,12 +238,12 @@ class Swarm:
         race, node = seat.race, seat.node
         match decision:
             case Bid() if not node.upstream and self._is_over(seat):
-                pass  # the news came while the driver was asked: the write is withdrawn
+                pass  # the event came while the driver was asked, so there is no write
             case Bid(_, out_of_turn):
                 node.promised += race.size
                 node.bidding.add(race)
                 if out_of_turn:
-                    self.tally.requests["look"] += 1
+                    self.counts.requests["look"] += 1
                     self._after(self._write, self._looked, seat)
                 else:
                     self._write_bid(seat)
@@ -252,7 +252,7 @@ class Swarm:
             case Wait():
                 pass  # nothing is deleted here: it would look in vain for ever
             case Tell(turn):
-                self.tally.requests["event"] += 1
+                self.counts.requests["event"] += 1
                 self._wait(seat, turn, self._now)
             case _:
                 raise AssertionError(f"a claim that is open led to {decision}")
@@ -261,7 +261,7 @@ class Swarm:
         seat.node.waiting[seat.race] = seat, turn
         self._at(until, self._look, seat, turn)
 
-    # --- its write, and what follows ----------------------------------------------------------------------------------
+    # --- the write of a bid, and what follows ----------------------------------------------------------------------------------
 
     def _looked(self, seat: _Seat) -> None:
         """The API server has said whether it is still open."""
@@ -273,7 +273,7 @@ class Swarm:
             _end_promise(node, race.size)
 
     def _write_bid(self, seat: _Seat) -> None:
-        self.tally.requests["bid"] += 1
+        self.counts.requests["bid"] += 1
         self._after(self._write, self._land, seat)
 
     def _land(self, seat: _Seat) -> None:
@@ -281,21 +281,21 @@ class Swarm:
         node.bidding.discard(race)
         if race.owner is None and race.round == seat.round:
             if not race.round:
-                self.tally.latencies.append(self._now - race.came)
+                self.counts.latencies.append(self._now - race.came)
             race.owner, race.named_at = node, self._now
             self._events += 1
             self._publish(node)
             # Upstream's waits for its own write to come back by the watch.
             self._at(self._hears_of_owner(race, node) if node.upstream else self._now, self._create, seat)
         else:
-            self.tally.conflicts += 1
+            self.counts.conflicts += 1
             _end_promise(node, race.size)
 
     def _create(self, seat: _Seat) -> None:
         if seat.node.back_at > self._now:
             self._at(seat.node.back_at, self._create, seat)
             return
-        self.tally.requests["event"] += 1
+        self.counts.requests["event"] += 1
         self._after(self._scenario.creation, self._created, seat)
 
     def _created(self, seat: _Seat) -> None:
@@ -304,32 +304,32 @@ class Swarm:
             node.free -= race.size
             self._send(seat, "volume", self._stored)
         else:
-            self.tally.failed += 1
+            self.counts.failed += 1
             self._send(seat, "give back", self._given_back)
         _end_promise(node, race.size)
-        self.tally.requests["event"] += 1
+        self.counts.requests["event"] += 1
 
     def _publish(self, node: _Node) -> None:
         """What is left is less than before; its driver is asked how much. Figures are written at most once in so long."""
         if self._scenario.placement == RANKED and self._scenario.figures and node.published_at <= self._now:
             node.published_at = max(self._now, node.published_at + _PUBLISHED_EVERY)
-            self.tally.requests["figure"] += 1
-            self.tally.measured += 1
+            self.counts.requests["figure"] += 1
+            self.counts.measured += 1
 
     def _send(self, seat: _Seat, what: str, then: Callable[[_Seat], None]) -> None:
         """As soon as the node can."""
-        self.tally.requests[what] += 1
+        self.counts.requests[what] += 1
         away = max(seat.node.back_at - self._now, 0.0)
         self._at(self._now + away + self._scenario.write.draw(self._dice), then, seat)
 
     def _stored(self, seat: _Seat) -> None:
         """The volume controller binds."""
         del self._unbound[seat.race]
-        self.tally.volumes[seat.node.name] += 1
+        self.counts.volumes[seat.node.name] += 1
         self._events += _VOLUME_EVENTS
 
     def _given_back(self, seat: _Seat) -> None:
-        """Who had it and had no room lets the others go first, except under upstream's rule."""
+        """A node that had the claim and no space lets the others bid first, except under upstream's rule."""
         race, node = seat.race, seat.node
         race.round += 1
         self._events += 1
@@ -342,7 +342,7 @@ class Swarm:
     # --- what happens to nodes ----------------------------------------------------------------------------------------
 
     def _befall(self, trouble: Trouble) -> None:
-        """A process that restarts has lost its place in every race; one that was cut off has missed what was said."""
+        """A process that restarts has lost its place in every race; one that was cut off has missed events."""
         node = self._nodes[trouble.node]
         node.back_at = max(node.back_at, self._now + self._scenario.away)
         node.waiting.clear()
@@ -364,12 +364,12 @@ class Swarm:
         return self._ranked.delay(rank, self._dice.random())
 
     def _renew(self, number: int) -> None:
-        """Those who have that list take it anew. Dead nodes stay on it: their objects outlive them."""
+        """Renews that list for the nodes that hold it. Dead nodes stay on it, because their objects outlive them."""
         self._lists.renew(number, {node.name: node.free for node in self._nodes.values()})
         self._by_rank = self._sorted_by_list()
 
     def _check(self, end: float) -> None:
-        """Ends what nothing can come of: claims that fit nowhere, while nothing is on its way."""
+        """Ends the race for claims that fit nowhere, if nothing is under way."""
         over = self._now >= end or not (self._to_come or any(self._may_come_right(race) for race in self._unbound))
         if over:
             self._heap.clear()
@@ -383,8 +383,8 @@ class Swarm:
         return any(node.free >= race.size for node in self._running)
 
 
-def play(scenario: Scenario, *, again: int = 0) -> Tally:
-    """`again` gives the nodes other luck, with the same claims and the same weather."""
+def play(scenario: Scenario, *, again: int = 0) -> Counts:
+    """`again` draws the nodes' delays anew, with the same claims and the same network."""
     return Swarm(scenario, again=again).run()
 
 
@@ -394,7 +394,7 @@ def _end_promise(node: _Node, size: int) -> None:
 
 
 def _is_old(due: tuple[_Seat, Race] | None, seat: _Seat, turn: Race) -> bool:
-    """Another look of the same race has taken the place of this one."""
+    """Whether another look of the same race has replaced this one."""
     return due is not None and due[0].round == seat.round and due[1] is not turn
 
 

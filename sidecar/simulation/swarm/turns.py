@@ -1,6 +1,6 @@
-"""Who looks at an open claim, and when: the nodes in the order of their delays, made up only as far as somebody asks.
+"""Which nodes look at an open claim, and when: in the order of their delays, computed only as far as needed.
 
-In a cluster of thousands the claim has an owner long before most of them have had their turn.
+In a cluster of thousands the claim has an owner long before most nodes have had their turn.
 """
 
 import heapq

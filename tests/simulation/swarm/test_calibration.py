@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from sidecar.simulation.network import Latency
+from sidecar.simulation.swarm.counts import Summary
 from sidecar.simulation.swarm.race import play
 from sidecar.simulation.swarm.scenario import Scenario
-from sidecar.simulation.swarm.tally import Summary
+from sidecar.simulation.world.network import Latency
 
 NEAR = 0.2
 

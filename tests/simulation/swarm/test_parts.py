@@ -7,11 +7,11 @@ import pytest
 
 from sidecar.ownership.placement import SINGLE_STEPS, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
-from sidecar.simulation.network import Latency
+from sidecar.simulation.swarm.counts import Counts, chance_of, quantile, spread_of
 from sidecar.simulation.swarm.lines import Lines
 from sidecar.simulation.swarm.scenario import Scenario
-from sidecar.simulation.swarm.tally import Tally, chance_of, quantile, spread_of
 from sidecar.simulation.swarm.turns import merged, random_turns, ranked_turns
+from sidecar.simulation.world.network import Latency
 
 
 def test_delays_are_met_as_they_are_stated() -> None:
@@ -68,7 +68,7 @@ def test_chi_square_is_as_in_tables(square: float, freedom: int, chance: float) 
 
 def test_spread_is_judged_by_space() -> None:
     scenario = Scenario(nodes=4, space=(100, 300), size=1)
-    fair, unfair = Tally(), Tally()
+    fair, unfair = Counts(), Counts()
     fair.volumes.update({"n0": 100, "n1": 300, "n2": 100, "n3": 300})
     unfair.volumes.update({"n0": 200, "n1": 200, "n2": 200, "n3": 200})
     assert spread_of(scenario, fair).furthest == 0.0 and spread_of(scenario, fair).p > 0.99

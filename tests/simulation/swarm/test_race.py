@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from sidecar.cli import main
-from sidecar.flags import UsageError
-from sidecar.simulation.network import Latency
+from sidecar.config.errors import UsageError
 from sidecar.simulation.swarm.options import read_options
 from sidecar.simulation.swarm.race import play
 from sidecar.simulation.swarm.scenario import RANDOM, RANKED, Scenario
+from sidecar.simulation.world.network import Latency
 
 FEW = ["simulate", "race", "--nodes=8", "--claims=40", "--model=thin"]
 
@@ -58,10 +58,10 @@ def test_the_real_rooms_have_trouble_too(placement: str) -> None:
     scenario = Scenario(
         nodes=10, claims=60, placement=placement, base_delay=2.0, dead=0.1, full=0.2, rolling=0.2, restarts=2, partitions=2, away=4.0
     )
-    tally, summary = play(scenario, "full")
+    counts, summary = play(scenario, "full")
     out = {part.name for part in scenario.cast() if not part.usable}
     assert summary.bound == 60 and not summary.fits
-    assert len(out) == 3 and not any(tally.volumes[name] for name in out)
+    assert len(out) == 3 and not any(counts.volumes[name] for name in out)
 
 
 def test_up_to_three_hundred_nodes_the_real_rooms_run() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.simulation.swarm.counts import Summary
 from sidecar.simulation.swarm.race import play
 from sidecar.simulation.swarm.scenario import RANDOM, RANKED, Scenario
-from sidecar.simulation.swarm.tally import Summary
 
 GIB = 1 << 30
 SIZES = [3, 10, 30, 100, 300]
@@ -84,6 +84,6 @@ def test_restarts_and_partitions_leave_nothing_open() -> None:
 @pytest.mark.parametrize("placement", [RANDOM, RANKED])
 def test_a_node_that_comes_back_takes_what_came_meanwhile(placement: str, trouble: dict[str, int]) -> None:
     """There is no other that could."""
-    tally, summary = play(Scenario(nodes=1, claims=500, placement=placement, base_delay=0.1, **trouble), "thin")  # type: ignore[arg-type]
+    counts, summary = play(Scenario(nodes=1, claims=500, placement=placement, base_delay=0.1, **trouble), "thin")  # type: ignore[arg-type]
     assert summary.bound == 500
-    assert 9.0 < max(tally.latencies) < 60.0
+    assert 9.0 < max(counts.latencies) < 60.0

@@ -1,0 +1,1 @@
+"""`hack/bench capacity`: how old the published capacity is while claims come and go."""

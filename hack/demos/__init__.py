@@ -1,0 +1,1 @@
+"""What hack/demo needs beyond the demo of the simulation."""

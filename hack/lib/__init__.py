@@ -1,0 +1,9 @@
+"""What several commands of hack share, and the tests use as well. Nothing below hack imports the tests.
+
+control_plane      a real control plane in a folder: etcd, kube-apiserver, controllers, scheduler, kwok
+programs           programs beside it: the sidecar, its peer, CSI drivers
+environment        starting a command again with the Python that has its packages
+cache, progress, failure   where things are kept, progress on stderr, errors for people
+debian             packages of Debian, unpacked and not installed
+links, effects_contract    checks of lint: links in Markdown files, effects in files of their own
+"""

@@ -1,0 +1,490 @@
+"""A real control plane for tests: etcd and kube-apiserver with RBAC, and on request the controllers, the scheduler and kwok.
+
+It starts, restarts and stops these programs, and writes what a kubelet would write (Node, CSINode). hack/control-plane builds the
+programs; the sidecar and CSI drivers are started by `programs`.
+
+    with ControlPlane(binaries("core", "kwok"), tmp_path, components=ALL_COMPONENTS) as cluster:
+        cluster.add_node("node-1", {})
+        cluster.apply(manifest)
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+
+from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAM_OF = {
+    "etcd": "etcd",
+    "apiserver": "kube-apiserver",
+    "controller-manager": "kube-controller-manager",
+    "scheduler": "kube-scheduler",
+    "kwok": "kwok",
+}
+ALL_COMPONENTS = tuple(PROGRAM_OF)
+SECONDS_TO_START = 60.0
+SECONDS_TO_STOP = 10.0
+
+
+class ControlPlaneError(Exception):
+    """A program of the control plane is missing, did not start, or a tool refused."""
+
+
+class ApiError(ControlPlaneError):
+    """The API server answered with an error; `status` is the HTTP code."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+
+
+class PortTaken(ControlPlaneError):
+    """Another program took the port after we had found it free: another try may succeed."""
+
+
+def binaries(*parts: str) -> Path:
+    """The folder with these parts. They are built first if necessary, which takes minutes once (see hack/control-plane --help)."""
+    command = [sys.executable, str(REPOSITORY / "hack" / "control-plane"), *parts]
+    # Its progress goes to our stderr, so that a first run is seen to work.
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise ControlPlaneError(f"hack/control-plane {' '.join(parts)} failed (exit {done.returncode}); what it said is in stderr")
+    return Path(done.stdout.strip())
+
+
+def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+    """Polls until the condition answers something true; an object that is missing counts as not yet."""
+    deadline = time.monotonic() + seconds
+    while True:
+        last: object = None
+        try:
+            last = answer = condition()
+            if answer:
+                return answer
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            last = error
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s in vain: {what} (last answer: {last})")
+        time.sleep(0.05)
+
+
+class ControlPlane:
+    """Servers on free loopback ports with all their data and logs in `work_dir`; start and stop, or use as a context manager.
+
+    The programs are killed when the *thread* that called start() ends, however it ends: call it from a thread that lives on.
+    `extra_args` are appended to a component's own, and a repeated flag wins: {"controller-manager": ["--node-monitor-grace-period=8s"]}.
+    """
+
+    def __init__(
+        self,
+        bin_dir: Path,
+        work_dir: Path,
+        *,
+        components: Iterable[str] = ("etcd", "apiserver"),
+        extra_args: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        unknown = ({*components} | extra_args.keys()) - PROGRAM_OF.keys()
+        if unknown:
+            raise ControlPlaneError(f"unknown components {sorted(unknown)}: there are {', '.join(ALL_COMPONENTS)}")
+        self._components = [name for name in PROGRAM_OF if name in {"etcd", "apiserver", *components}]
+        self._bin_dir = bin_dir
+        self._work_dir = work_dir
+        self._extra_args = extra_args
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._admin_token = secrets.token_hex(16)
+        self._opener: urllib.request.OpenerDirector | None = None
+        self.url = ""
+        self.etcd_url = ""
+        self.kubeconfig = work_dir / "admin.kubeconfig"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- start and stop -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Returns when everything that was asked for is at work."""
+        self._write_files()
+        try:
+            self._start_etcd_and_apiserver(attempts=3)
+            self._write_kubeconfig(self.kubeconfig, self._admin_token)
+            for component in self._components[2:]:
+                self._spawn(component)
+            self._await_components()
+        except BaseException:
+            self._kill_all()
+            raise
+
+    def stop(self) -> None:
+        """Ends all programs, etcd last, and leaves no process behind."""
+        etcd = self._running.pop("etcd", None)
+        _end(list(self._running.values()))
+        self._running.clear()
+        if etcd:
+            _end([etcd])
+
+    def _kill_all(self) -> None:
+        """After a failed start: a server that is still starting reacts slowly to SIGTERM, so all get SIGKILL."""
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+        self._running.clear()
+
+    def stop_apiserver(self) -> None:
+        """Stops it as in an upgrade: open watches get an end of stream."""
+        _end([self._running.pop("apiserver")])
+
+    def kill_apiserver(self) -> None:
+        """SIGKILL, as in a crash: connections break."""
+        process = self._running.pop("apiserver")
+        process.kill()
+        process.wait()
+
+    def start_apiserver(self) -> None:
+        """Starts it again, on the same data and the same port."""
+        self._spawn("apiserver")
+        self._await_ready()
+
+    def _start_etcd_and_apiserver(self, *, attempts: int) -> None:
+        etcd_port, api_port = _free_ports(2)
+        self.etcd_url = f"http://127.0.0.1:{etcd_port}"
+        self.url = f"https://127.0.0.1:{api_port}"
+        try:
+            self._spawn("etcd")
+            self._spawn("apiserver")
+            self._await_ready()
+        except PortTaken:
+            self._kill_all()
+            if attempts == 1:
+                raise
+            self._start_etcd_and_apiserver(attempts=attempts - 1)
+
+    def _spawn(self, component: str) -> None:
+        program = self._bin_dir / PROGRAM_OF[component]
+        if not program.exists():
+            raise ControlPlaneError(f"{program} is missing: run hack/control-plane {program.name}")
+        command = [str(program), *self._arguments(component), *self._extra_args.get(component, ())]
+        # HOME keeps a developer's own ~/.kube and ~/.kwok out of it.
+        environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self._work_dir)}
+        with self._log(component).open("ab") as log:
+            self._running[component] = subprocess.Popen(
+                command,
+                cwd=self._work_dir,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in pytest is for pytest, which then stops us in order
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, looked up beforehand: nothing to deadlock on
+            )
+
+    def _arguments(self, component: str) -> list[str]:
+        work, port = self._work_dir, self.url.rpartition(":")[2]
+        # Not much traffic comes from tests, but what comes should not wait for a client-side limiter made for production.
+        client = [
+            f"--kubeconfig={self.kubeconfig}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+        ]
+        match component:
+            case "etcd":
+                return [
+                    f"--data-dir={work / 'etcd'}",
+                    f"--listen-client-urls={self.etcd_url}",
+                    f"--advertise-client-urls={self.etcd_url}",
+                    "--listen-peer-urls=http://127.0.0.1:0",
+                    "--unsafe-no-fsync",
+                    "--log-level=warn",
+                ]
+            case "apiserver":
+                return [
+                    f"--etcd-servers={self.etcd_url}",
+                    "--etcd-compaction-interval=0",  # history ends when a test says so: compact()
+                    "--bind-address=127.0.0.1",
+                    "--advertise-address=127.0.0.1",
+                    "--endpoint-reconciler-type=none",  # otherwise it logs an error every few seconds: loopback is no valid endpoint
+                    f"--secure-port={port}",
+                    f"--cert-dir={work / 'apiserver'}",
+                    "--authorization-mode=RBAC",
+                    f"--token-auth-file={work / 'tokens.csv'}",
+                    "--service-account-issuer=https://kubernetes.default.svc",
+                    f"--service-account-key-file={work / 'service-account.key'}",
+                    f"--service-account-signing-key-file={work / 'service-account.key'}",
+                    "--service-cluster-ip-range=10.0.0.0/24",
+                    "--disable-admission-plugins=ServiceAccount",  # pods need no token, as nothing runs in them
+                    "--allow-privileged=true",
+                    "--shutdown-watch-termination-grace-period=1s",  # otherwise an orderly stop waits a minute for open watches
+                ]
+            case "controller-manager":
+                return [
+                    *client,
+                    f"--root-ca-file={work / 'apiserver' / 'apiserver.crt'}",
+                    "--pvclaimbinder-sync-period=1s",
+                    "--attach-detach-reconcile-sync-period=1s",
+                    f"--flex-volume-plugin-dir={work / 'flexvolume'}",  # it makes this folder, by default below /usr
+                ]
+            case "scheduler":
+                return client
+            case "kwok":
+                return [
+                    f"--kubeconfig={self.kubeconfig}",
+                    f"--config={work / 'kwok-stages.yaml'}",
+                    f"--manage-nodes-with-label-selector={KWOK_LABEL}=fake",
+                    "--node-port=0",  # no kubelet API: it would listen on all interfaces
+                    "--node-lease-duration-seconds=40",
+                ]
+            case _:
+                raise AssertionError(f"no arguments are known for {component}")
+
+    def _write_files(self) -> None:
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        (self._work_dir / "tokens.csv").write_text(f"{self._admin_token},admin,admin,system:masters\n")
+        (self._work_dir / "kwok-stages.yaml").write_text(KWOK_STAGES)
+        key = self._work_dir / "service-account.key"
+        if not key.exists():
+            command = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)]
+            subprocess.run(command, check=True, capture_output=True)
+
+    # --- readiness ------------------------------------------------------------------------------------------------
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + SECONDS_TO_START
+        while True:
+            self._complain_about_the_dead()
+            try:
+                self._send("GET", "/readyz")
+                self._send("GET", "/api/v1/namespaces/default")  # made a moment after /readyz says yes
+                return
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                if time.monotonic() > deadline:
+                    raise ControlPlaneError(
+                        f"the API server was not ready after {SECONDS_TO_START:.0f} s ({error}); {self._tail('apiserver')}"
+                    ) from error
+            time.sleep(0.05)
+
+    def _await_components(self) -> None:
+        """The controllers show that they work by an object each namespace gets; scheduler and kwok only by being alive."""
+        deadline = time.monotonic() + SECONDS_TO_START
+        while "controller-manager" in self._components:
+            self._complain_about_the_dead()
+            try:
+                self.request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
+                break
+            except ApiError as error:
+                if time.monotonic() > deadline:
+                    raise ControlPlaneError(
+                        f"no controller was at work after {SECONDS_TO_START:.0f} s; {self._tail('controller-manager')}"
+                    ) from error
+            time.sleep(0.05)
+        self._complain_about_the_dead()
+
+    def _complain_about_the_dead(self) -> None:
+        for component, process in self._running.items():
+            if process.poll() is not None:
+                story = self._tail(component)
+                kind = PortTaken if "address already in use" in story else ControlPlaneError
+                raise kind(f"{component} ended with exit code {process.returncode}; {story}")
+
+    def _log(self, component: str) -> Path:
+        return self._work_dir / f"{component}.log"
+
+    def _tail(self, component: str) -> str:
+        lines = self._log(component).read_text(errors="replace").splitlines()[-10:]
+        return "\n  ".join([f"the last lines of {self._log(component)}:", *lines])
+
+    # --- talking to it --------------------------------------------------------------------------------------------
+
+    def request(self, method: str, path: str, body: Json | None = None, *, content_type: str = "application/json") -> Json:
+        """Makes one call as the admin; `ApiError` carries the status of a refusal."""
+        answer: Json = json.loads(self._send(method, path, body, content_type=content_type))
+        return answer
+
+    def history(self, path: str, *, since: str) -> list[Json]:
+        """All changes of a collection after that resourceVersion, from a watch, so that no state is missed."""
+        wire = self._send("GET", f"{path}?watch=true&resourceVersion={since}&timeoutSeconds=1")
+        return [json.loads(line) for line in wire.splitlines()]
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        """Returns what kubectl prints; a failure is an error with its text."""
+        command = [str(self._bin_dir / "kubectl"), f"--kubeconfig={self.kubeconfig}", *args]
+        environment = {**os.environ, "HOME": str(self._work_dir)}
+        done = subprocess.run(command, input=input, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode:
+            raise ControlPlaneError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, manifest: str) -> None:
+        self.kubectl("apply", "-f", "-", input=manifest)
+
+    def serves(self, path: str) -> bool:
+        """Whether a resource is served. A new type is missing at first, or the server asks to try again."""
+        try:
+            self.request("GET", path)
+        except ApiError:
+            return False
+        return True
+
+    def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path:
+        """A kubeconfig with a token (valid for a day) of this service account, which must exist and has only the rights of its RBAC."""
+        wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
+        answer = self.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token", wish)
+        file = self._work_dir / f"{namespace}.{service_account}.kubeconfig"
+        self._write_kubeconfig(file, answer["status"]["token"])
+        return file
+
+    def compact(self) -> int:
+        """Makes etcd forget all history up to now; returns that revision.
+
+        The API server still remembers recent changes in its watch cache: for a watch to be told 410 Gone,
+        write something, compact, and restart the API server.
+        """
+        now = self._etcd("range", {"key": base64.b64encode(b"nothing").decode()})
+        revision = int(now["header"]["revision"])
+        self._etcd("compaction", {"revision": str(revision), "physical": True})
+        return revision
+
+    # --- what kubelets would write ---------------------------------------------------------------------------------
+
+    def add_node(self, name: str, labels: Mapping[str, str] = MappingProxyType({}), *, managed: bool = True) -> None:
+        """Adds a node that kwok keeps Ready; unmanaged it stays as created, like a machine whose kubelet never started."""
+        resources = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+        kwok = {KWOK_LABEL: "fake"} if managed else {}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **kwok, **labels},
+            },
+            "status": {"allocatable": resources, "capacity": resources},
+        }
+        self.request("POST", "/api/v1/nodes", node)
+
+    def silence_node(self, name: str) -> None:
+        """Plays a power failure: no heartbeats, and pods stay as they are, whatever is asked of them.
+
+        The controllers notice after their grace period (50 s; shorter by extra_args) and taint the node.
+        """
+        self._set_kwok_label(name, None)
+
+    def revive_node(self, name: str) -> None:
+        self._set_kwok_label(name, "fake")
+
+    def _set_kwok_label(self, node: str, value: str | None) -> None:
+        # kwok watches by label: only a node that leaves its selection loses its heartbeat (an annotation would not do).
+        patch = {"metadata": {"labels": {KWOK_LABEL: value}}}
+        self.request("PATCH", f"/api/v1/nodes/{node}", patch, content_type="application/merge-patch+json")
+
+    def add_csinode(self, name: str, driver: str, node_id: str, topology_keys: Sequence[str]) -> None:
+        """Adds what a kubelet writes when the driver has registered."""
+        drivers = [{"name": driver, "nodeID": node_id, "topologyKeys": list(topology_keys)}]
+        csinode = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": drivers}}
+        self.request("POST", "/apis/storage.k8s.io/v1/csinodes", csinode)
+
+    # --- HTTP ----------------------------------------------------------------------------------------------------
+
+    def _send(self, method: str, path: str, body: Json | None = None, *, content_type: str = "application/json") -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._admin_token}", "Content-Type": content_type, "Accept": "application/json"}
+        return self._call(urllib.request.Request(self.url + path, data=data, headers=headers, method=method))
+
+    def _etcd(self, verb: str, body: Json) -> Json:
+        wire = urllib.request.Request(f"{self.etcd_url}/v3/kv/{verb}", data=json.dumps(body).encode(), method="POST")
+        answer: Json = json.loads(self._call(wire))
+        return answer
+
+    def _call(self, wire: urllib.request.Request) -> bytes:
+        if self._opener is None:
+            certificates = ssl.create_default_context(cafile=str(self._certificate()))
+            # Without the empty ProxyHandler a proxy from the environment would be asked for 127.0.0.1.
+            self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=certificates))
+        try:
+            with self._opener.open(wire, timeout=30) as response:
+                content: bytes = response.read()
+                return content
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                raise ApiError(refusal.code, _message_of(refusal.read())) from None
+
+    def _certificate(self) -> Path:
+        """The self-signed serving certificate, in a file with the authority that signed it."""
+        return self._work_dir / "apiserver" / "apiserver.crt"
+
+    def _write_kubeconfig(self, file: Path, token: str) -> None:
+        authority = base64.b64encode(self._certificate().read_bytes()).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority-data": authority}}],
+            "users": [{"name": "test", "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "current-context": "test",
+        }
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(config, indent=1))
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+# Looked up here because loading a library between fork and exec is not safe.
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Sends SIGTERM to all at once, then SIGKILL to those that are left."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + SECONDS_TO_STOP
+    for process in processes:
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _message_of(body: bytes) -> str:
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return str(json.loads(body)["message"])
+    return body.decode(errors="replace").strip()

@@ -1,0 +1,104 @@
+"""Checks that what the Markdown files of this repository point at exists: files, folders and headings. Asks no network.
+
+    python -m hack.lib.links [FOLDER]
+
+prints a line for each broken pointer and ends with 1 if there is one. Two kinds of pointer are checked:
+
+- links `[text](target)`, relative to the file they stand in, with the heading behind `#` as GitHub names it;
+- paths in backticks. Prose moves more slowly than code, and a path that leads nowhere helps nobody. A word counts as a path if it
+  ends with a known ending or begins with a folder of the repository; it may be relative to its own file or to the repository.
+
+Addresses outside the repository are not looked at, nor is what stands in a code block.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDERS = ("csi_proto/", "deploy/", "hack/", "sidecar/", "tests/")
+ENDINGS = (".json", ".md", ".py", ".sh", ".svg", ".toml", ".yaml")
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_CODE = re.compile(r"(`+)(.+?)\1")
+_LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+_OUTSIDE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_PATH = re.compile(r"[\w./-]+")
+
+
+def broken(root: Path) -> list[str]:
+    """A line for each pointer that leads nowhere, in the order of files and lines."""
+    root = root.resolve()
+    return [f"{page.relative_to(root)}:{line}: {fault}" for page in pages(root) for line, fault in _faults(page, root)]
+
+
+def pages(root: Path) -> list[Path]:
+    """The Markdown files below a folder; hidden folders and installed packages are not ours."""
+    foreign = {"node_modules", "site-packages", "build", "dist"}
+    found = (page.relative_to(root) for page in root.rglob("*.md"))
+    return [root / page for page in sorted(found) if not any(part in foreign or part.startswith(".") for part in page.parts)]
+
+
+def anchor(heading: str) -> str:
+    """The name that GitHub gives a heading: lower case, punctuation left out, a hyphen for each blank."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Of all headings of a file. Equal ones are numbered."""
+    seen: dict[str, int] = {}
+    names = []
+    for heading in _HEADING.findall(_FENCE.sub("", page.read_text())):
+        name = anchor(heading)
+        count = seen.get(name, 0)
+        seen[name] = count + 1
+        names.append(f"{name}-{count}" if count else name)
+    return frozenset(names)
+
+
+def _faults(page: Path, root: Path) -> Iterator[tuple[int, str]]:
+    # Blanks in place of what is left out keep the numbers of lines.
+    text = page.read_text()
+    for unread in (_FENCE, _COMMENT):
+        text = unread.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for number, line in enumerate(text.splitlines(), 1):
+        for target in _LINK.findall(_CODE.sub("``", line)):
+            if fault := _link_fault(target, page, root):
+                yield number, fault
+        for _, code in _CODE.findall(line):
+            if _is_path(code) and not any((base / code).exists() for base in (page.parent, root)):
+                yield number, f"`{code}`: no such file"
+
+
+def _link_fault(target: str, page: Path, root: Path) -> str:
+    if _OUTSIDE.match(target):
+        return ""
+    name, _, heading = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    if not file.is_relative_to(root) or not file.exists():
+        return f"({target}): no such file"
+    if heading and (file.suffix != ".md" or heading not in anchors(file)):
+        return f"({target}): no such heading"
+    return ""
+
+
+def _is_path(code: str) -> bool:
+    """Patterns such as `tests/<room>` are none, nor is what lies on a node, such as `/var/lib/kubelet`."""
+    if not _PATH.fullmatch(code) or code.startswith(("/", "-")):
+        return False
+    return code.startswith(FOLDERS) or code.endswith(ENDINGS)
+
+
+if __name__ == "__main__":
+    found = broken(Path(sys.argv[1]) if len(sys.argv) > 1 else REPOSITORY)
+    for fault in found:
+        print(fault)
+    sys.exit(1 if found else 0)

@@ -1,0 +1,319 @@
+"""Programs that tests and measurements run beside a control plane: the sidecar, its peer and CSI drivers, each as a real process.
+
+They are started, stopped and queried here; what they should do is said in the tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from hack.lib.control_plane import REPOSITORY, until
+
+Json = dict[str, Any]
+LATE, IMMEDIATE = "WaitForFirstConsumer", "Immediate"
+
+
+class Process:
+    """One program in its own session, with its output in a file."""
+
+    def __init__(self, name: str, command: Sequence[str], work: Path, *, environ: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = work / f"{name}.log"
+        self._environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "PYTHONPATH": str(REPOSITORY), **(environ or {})}
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        assert self._child is None or self._child.poll() is not None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environ,
+                start_new_session=True,
+                cwd=self.log.parent,
+            )
+        return self
+
+    @property
+    def child(self) -> subprocess.Popen[bytes]:
+        assert self._child is not None, f"{self.name} was not started"
+        return self._child
+
+    def signal(self, number: signal.Signals) -> None:
+        self.child.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9; returns when the process is gone."""
+        self.child.kill()
+        self.child.wait()
+
+    def wait(self, seconds: float) -> int:
+        """The exit code."""
+        try:
+            return self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {seconds:.0f} s:\n{self.output()}") from None
+
+    def stop(self) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(10)
+            if self._child.poll() is None:
+                self.kill()
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def cpu_seconds(self) -> float:
+        """CPU time used so far, kernel time included."""
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Sidecar(Process):
+    """The program under test. It serves health and metrics on a free port."""
+
+    def __init__(
+        self,
+        work: Path,
+        *,
+        node: str,
+        address: Path | str,
+        kubeconfig: Path | str,
+        args: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.port = free_port()
+        command = [
+            sys.executable,
+            "-m",
+            "sidecar",
+            f"--csi-address={address}",
+            "--node-deployment",
+            f"--http-endpoint=127.0.0.1:{self.port}",
+            f"--kubeconfig={kubeconfig}",
+            "-v=4",
+            *args,
+        ]
+        super().__init__(f"sidecar-{node}", command, work, environ={"NODE_NAME": node, **(environ or {})})
+
+    def page(self, path: str) -> tuple[int, str]:
+        """Status and body; status 0 when nobody listens."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def ready(self) -> bool:
+        return self.page("/readyz")[0] == 200
+
+    def until_ready(self, *, seconds: float = 30.0) -> Self:
+        until(lambda: self._alive() and self.ready(), f"{self.name} ready; it says {self.page('/readyz')}", seconds=seconds)
+        return self
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the series of that name that have these labels."""
+        total = 0.0
+        for line in self.page("/metrics")[1].splitlines():
+            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if match and match[1] == name and all(f'{key}="{value}"' in (match[2] or "") for key, value in labels.items()):
+                total += float(match[3])
+        return total
+
+    def records(self, letters: str = "IWEF") -> list[str]:
+        """The log's lines of these severities. A line that is no log line is part of a traceback, and fails the test."""
+        lines = self.output().splitlines()
+        odd = [line for line in lines if not re.match(r"[IWEF]\d{4} ", line)]
+        assert not odd, f"{self.name} wrote what is no log record:\n{self.output()}"
+        return [line for line in lines if line[0] in letters]
+
+    def _alive(self) -> bool:
+        assert self.child.poll() is None, f"{self.name} ended with {self.child.returncode}:\n{self.output()}"
+        return True
+
+
+class Peer(Process):
+    """external-provisioner, which users ran before and may go back to."""
+
+    def __init__(
+        self,
+        work: Path,
+        *,
+        binary: Path,
+        node: str,
+        address: Path | str,
+        kubeconfig: Path | str,
+        args: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        places = (f"--csi-address={address}", f"--kubeconfig={kubeconfig}", "--http-endpoint=127.0.0.1:0")
+        command = [str(binary), "--node-deployment", "--feature-gates=Topology=true", "-v=4", *places, *args]
+        super().__init__(f"peer-{node}", command, work, environ={"NODE_NAME": node, **(environ or {})})
+
+
+class OurDriver(Process):
+    """The driver of `sidecar.simulation`, served; its state and its calls are in files that outlive it."""
+
+    def __init__(
+        self,
+        work: Path,
+        *,
+        node: str,
+        name: str = "ours.csi-node-sidecar.io",
+        pools: Mapping[str, str] | None = None,
+        args: Sequence[str] = (),
+    ) -> None:
+        self.driver, self.node = name, node
+        self.key = f"topology.{name}/node"
+        self.socket = work / f"{node}.sock"
+        self.state, self.calls, self.faults = work / f"{node}.state", work / f"{node}.calls", work / f"{node}.faults"
+        pool_args = [f"--pool={pool}={size}" for pool, size in (pools or {"main": "100Gi"}).items()]
+        command = [
+            *(sys.executable, "-m", "sidecar.simulation.driver.serve"),
+            *(f"--endpoint={self.socket}", f"--name={name}", f"--node-id={node}", f"--topology={self.key}={node}"),
+            *(f"--state={self.state}", f"--calls={self.calls}", f"--faults={self.faults}"),
+            *pool_args,
+            *args,
+        ]
+        super().__init__(f"driver-{node}", command, work)
+
+    def start(self) -> Self:
+        super().start()
+        until(lambda: connects(self.socket), f"{self.name} serves:\n{self.output()}", seconds=30)
+        return self
+
+    def recorded(self, method: str) -> list[Json]:
+        """Every call of that method, over all lives of the driver."""
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        return [call for line in lines if line and (call := json.loads(line)).get("method", "") == method]
+
+    def misbehave(self, *faults: Json) -> None:
+        """Sets the driver's faults from now on, written as in `simulation.driver.faults`; without any, nothing goes wrong."""
+        draft = self.faults.with_suffix(".draft")
+        draft.write_text(json.dumps(faults))
+        draft.replace(self.faults)
+
+
+class GoDriver(Process):
+    """Kubernetes' own end-to-end mock driver. Its space is infinite and its topology a constant."""
+
+    driver, key, topology = "mock.csi-node-sidecar.io", "io.kubernetes.storage.mock/node", "some-mock-node"
+
+    def __init__(self, work: Path, *, node: str, binary: Path) -> None:
+        self.node = node
+        self.socket = work / f"{node}.sock"
+        command = [str(binary), f"--endpoint={self.socket}", f"--driver-name={self.driver}", f"--node-id={node}", "--v=3"]
+        super().__init__(f"driver-{node}", command, work)
+
+    def start(self) -> Self:
+        super().start()
+        until(lambda: connects(self.socket), f"{self.name} serves:\n{self.output()}", seconds=30)
+        return self
+
+
+def connects(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A free port below those for outgoing connections: one of those may be taken before it is listened on."""
+    for port in random.sample(range(10000, 30000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port among a hundred between 10000 and 30000")
+
+
+@contextlib.contextmanager
+def all_of(processes: Sequence[Process]) -> Iterator[None]:
+    """Starts them one after the other and stops them together."""
+    try:
+        for process in processes:
+            process.start()
+        yield
+    finally:
+        started = [process for process in processes if process._child is not None]
+        for process in started:
+            if process.child.poll() is None:
+                process.child.terminate()
+        for process in started:
+            # A second signal would end it at once, whatever it is doing.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.child.wait(10)
+            process.stop()
+
+
+def storage_class(name: str, driver: str, binding: str, **parameters: str) -> Json:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": driver,
+        "volumeBindingMode": binding,
+        "parameters": parameters,
+    }
+
+
+def claim(name: str, class_: str, *, size: str = "1Gi", annotations: Mapping[str, str] | None = None) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", "annotations": dict(annotations or {})},
+        "spec": {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+    }
+
+
+def pod(name: str, *claims: str, **spec: Any) -> Json:
+    volumes = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "terminationGracePeriodSeconds": 0, **spec},
+    }
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Whether the condition becomes true in that time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()

@@ -1,0 +1,182 @@
+"""The command `uninstall --driver NAME`: removes what the sidecars of one driver have written on nodes, or created, for drain decisions.
+
+Run it after the driver's DaemonSet is deleted: a sidecar that still runs would write it again. What people wrote (policies, intents,
+taints) stays. So do claims and volumes, which have owners of their own, and capacity objects, which the garbage collector deletes.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sidecar.commands.line import CommandParser
+from sidecar.config.errors import UsageError
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments, open_doors
+from sidecar.drain.evacuation import slots
+from sidecar.drain.gate import rules
+from sidecar.drain.publish import on_node
+from sidecar.errors import SidecarError
+from sidecar.kube.api import (
+    BUDGETS,
+    DEPLOYMENTS,
+    DRAIN_REPORTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    STRATEGIC_MERGE_PATCH,
+    KubeApi,
+    Resource,
+    every,
+)
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
+
+_TRIES: Final = 3
+"""A node changes all the time (its kubelet alone writes it again and again), so a write may need another try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to remove."""
+
+    what: str
+    verb: str
+    resource: Resource
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    patch: Json | None = None
+    driver: str = ""
+    """For marks on a node: whose they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A kind of object that could not be listed whole, so some of it may stay."""
+
+    what: str
+    error: ApiError
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Returns the exit code: 0 nothing is left, 1 something could not be listed or removed, 2 the command line cannot be read."""
+    parser = CommandParser(USAGE)
+    parser.add_argument("--driver", default="")
+    line = parser.read(words)
+    if line is None:
+        print(USAGE)
+        return 0
+    driver = line.own.driver
+    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
+    if not driver or line.positional or not isinstance(parsed, Parsed):
+        raise UsageError([USAGE])
+    try:
+        return asyncio.run(_uninstall(parsed, driver))
+    except SidecarError as error:
+        print(f"csi-node-sidecar: {error}; check --kubeconfig and your rights", file=sys.stderr)
+        return 1
+
+
+async def _uninstall(parsed: Parsed, driver: str) -> int:
+    config, failed = parsed.config, 0
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    try:
+        async for step in steps(doors.kube, driver):
+            if isinstance(step, Unread):
+                _complain(step.what, step.error)
+                failed += 1
+                continue
+            print(f"{'would remove' if config.dry_run else 'removes'} {step.what}")
+            if not config.dry_run:
+                failed += not await _take(doors.kube, step)
+    finally:
+        await doors.close()
+    return 1 if failed else 0
+
+
+async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
+    """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain."""
+    gates, turns = rules.selector(driver), slots.selector(driver)
+    lists = ((BUDGETS, gates), (DEPLOYMENTS, gates), (LEASES, gates), (LEASES, turns), (NODES, ""), (DRAIN_REPORTS, ""))
+    for resource, selector in lists:
+        try:
+            async for obj in every(kube, resource, label_selector=selector):
+                for step in _of(resource, obj, driver):
+                    yield step
+        except ApiError as error:
+            if isinstance(error, Unavailable) and not error.status:
+                raise  # the API server does not answer at all, which is said once
+            # Without its CustomResourceDefinition there are no reports, and nothing is missing.
+            if not (resource == DRAIN_REPORTS and isinstance(error, NotFound)):
+                yield Unread(f"{resource} {selector}".rstrip(), error)
+
+
+def _of(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
+    if resource == NODES:
+        return _of_node(obj, driver)
+    if resource == DRAIN_REPORTS and (obj.get("spec") or {}).get("driver") != driver:
+        return []
+    meta = obj["metadata"]
+    namespace = meta.get("namespace", "")
+    what = f"{resource.kind} {'/'.join(filter(None, (namespace, meta['name'])))}"
+    return [Step(what, "delete", resource, meta["name"], namespace=namespace, uid=meta["uid"])]
+
+
+def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
+    node, found = Node.of(obj), []
+    if patch := _without_marks(obj, driver):
+        keys = sorted({**patch["metadata"].get("annotations", {}), **patch["metadata"].get("labels", {})})
+        found.append(Step(f"{', '.join(keys)} of node {node.name}", "patch", NODES, node.name, patch=patch, driver=driver))
+    ours = {names.condition(driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY)}
+    types = [item["type"] for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+    if types:
+        gone = {"status": {"conditions": [{"type": type_, "$patch": "delete"} for type_ in types]}}
+        found.append(Step(f"conditions {', '.join(types)} of node {node.name}", "status", NODES, node.name, patch=gone))
+    return found
+
+
+def _without_marks(obj: Mapping[str, Any], driver: str) -> Json | None:
+    """The patch that removes them from the node in exactly this state: a later one is a Conflict, and is read again."""
+    node = Node.of(obj)
+    return on_node.patch(node, on_node.none(node, driver), resource_version=obj["metadata"]["resourceVersion"])
+
+
+async def _take(kube: KubeApi, step: Step) -> bool:
+    try:
+        match step.verb:
+            case "delete":
+                await kube.delete(step.resource, step.name, namespace=step.namespace, uid=step.uid, propagation="Background")
+            case "patch":
+                await _unmark(kube, step)
+            case _:
+                await kube.patch(step.resource, step.name, step.patch or {}, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+    except NotFound:
+        return True
+    except ApiError as error:
+        _complain(step.what, error)
+        return False
+    return True
+
+
+async def _unmark(kube: KubeApi, step: Step) -> None:
+    patch, tries = step.patch, 1
+    while patch is not None:
+        try:
+            await kube.patch(NODES, step.name, patch, content_type=MERGE_PATCH)
+            return
+        except Conflict:
+            if tries == _TRIES:
+                raise
+        tries += 1
+        patch = _without_marks(await kube.get(NODES, step.name), step.driver)
+
+
+def _complain(what: str, error: ApiError) -> None:
+    remedy = "run it again with more rights" if isinstance(error, Forbidden | Unauthorized) else "run it again"
+    print(f"csi-node-sidecar: {what}: {error}; {remedy}", file=sys.stderr)

@@ -1,0 +1,160 @@
+"""Decides whether the driver may be asked to delete a volume. Deleted data cannot be restored, so every place that deletes uses this rule.
+
+The caches may be late, and they do not hold every PersistentVolume. So the caller reads each fact from the API server itself, in the order
+in which the rule needs it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+
+from sidecar.model.objects import Claim, Volume
+
+
+class Fact(Enum):
+    """What has to be known before a volume is deleted."""
+
+    VOLUME = "the PersistentVolume that bears the volume's name"
+    CLAIM = "the claim that it was made for"
+    HANDLE = "the driver's name for it"
+    USERS = "the PersistentVolumes that have its handle"
+
+
+class NotAsked(Enum):
+    """The value of a fact that was not asked for yet. This differs from None, which means that there is no such object."""
+
+    NOT_ASKED = "not asked"
+
+
+NOT_ASKED: Final = NotAsked.NOT_ASKED
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A PersistentVolume of this driver, as the API server has it now."""
+
+    volume: Volume
+    elsewhere: bool = False
+    """Something contradicts that it lies on this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A PersistentVolume whose claim is gone and whose reclaim policy is Delete."""
+
+    volume: Volume
+    """As it was when the deletion was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The driver has just created the volume, and the claim cannot use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphaned:
+    """The creation of the volume was begun, and the claim no longer needs it."""
+
+    node: str
+    """This node."""
+    claim_uid: str
+    volume_name: str
+    reclaim_policy: str
+    inherited: bool
+    """The creation was begun by a process that is gone. That process may have stored the PersistentVolume, and nobody here knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionView:
+    """Why a volume is to be deleted, and what is known about it so far."""
+
+    reason: Released | Undone | Orphaned
+    handle: str = ""
+    """The driver's name for the volume; empty if it is not known yet."""
+    any_node: bool = False
+    """The driver says that the volume is on another node. Then its handles are unique in the cluster, and any PersistentVolume with this
+    handle uses the volume. With most drivers, equal handles on different nodes mean different volumes."""
+    volume: Found | Literal[NotAsked.NOT_ASKED] | None = NOT_ASKED
+    claim: Claim | Literal[NotAsked.NOT_ASKED] | None = NOT_ASKED
+    users: tuple[Found, ...] | Literal[NotAsked.NOT_ASKED] = NOT_ASKED
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """This fact has to be known first."""
+
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Nobody uses the volume: the driver may be asked to delete it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The driver must not be asked to delete it."""
+
+    why: str
+    suspected: bool = False
+    """The volume may be left behind without an owner, and nothing shows whether it is."""
+    outdated: bool = False
+    """The decision to delete was made on an old view of the volume, and has to be made again on the new one."""
+
+
+def may_delete(view: DeletionView) -> Need | Delete | Keep:
+    """Whether the driver may be asked to delete the volume, or which fact has to be known before that can be said."""
+    match view.reason:
+        case Released(volume):
+            # The volume itself is read last: listing all of them may take seconds, in which somebody may decide to keep it.
+            return _used(view, besides=volume.name) or _changed(view, volume) or Delete()
+        case Undone():
+            return _used(view) or Delete()
+        case Orphaned() as orphan:
+            return _wanted(view, orphan) or _used(view) or Delete()
+
+
+def _used(view: DeletionView, *, besides: str = "") -> Need | Keep | None:
+    """Keeps a volume whose handle another PersistentVolume has, whatever the state of that one. Somebody may have created it by hand to
+    reach this very data; such an object may have no node affinity and be in no cache."""
+    if not view.handle:
+        return Need(Fact.HANDLE)
+    if view.users is NOT_ASKED:
+        return Need(Fact.USERS)
+    others = (found for found in view.users if found.volume.name != besides)
+    user = next((found.volume.name for found in others if view.any_node or found.volume.affinity is None or not found.elsewhere), None)
+    return None if user is None else Keep(f"PersistentVolume {user} has the same handle")
+
+
+def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:
+    if view.volume is NOT_ASKED:
+        return Need(Fact.VOLUME)
+    if view.volume is None:
+        return Keep(f"PersistentVolume {decided_on.name} is gone", outdated=True)
+    now = view.volume.volume
+    if (now.uid, now.resource_version) != (decided_on.uid, decided_on.resource_version):
+        return Keep(f"PersistentVolume {decided_on.name} has changed", outdated=True)
+    return None
+
+
+def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:
+    """Keeps a volume that is in use, that may be used again, or that somebody may have used and wants to keep."""
+    if view.volume is NOT_ASKED:
+        return Need(Fact.VOLUME)
+    stored = view.volume
+    if stored is not None and stored.volume.claim is not None and stored.volume.claim.uid == orphan.claim_uid and not stored.elsewhere:
+        return Keep(f"PersistentVolume {orphan.volume_name} is stored")
+    if view.claim is NOT_ASKED:
+        return Need(Fact.CLAIM)
+    claim = view.claim
+    if claim is None or claim.uid != orphan.claim_uid:
+        # The claim is gone, so it can no longer show that it never had the volume. If the class keeps volumes, an administrator may have
+        # removed the PersistentVolume and kept the data.
+        if orphan.inherited and orphan.reclaim_policy != "Delete":
+            return Keep(f"its class keeps volumes, and PersistentVolume {orphan.volume_name} may have come and gone", suspected=True)
+        return None
+    if not claim.volume_name and claim.selected_node == orphan.node:
+        return Keep("the claim is this node's again")
+    if orphan.inherited and claim.volume_name == orphan.volume_name and stored is None:
+        return Keep(f"the claim is bound to PersistentVolume {orphan.volume_name}, which is gone", suspected=True)
+    return None

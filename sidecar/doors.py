@@ -1,0 +1,140 @@
+"""Opens the two doors, to the API server and to the CSI driver, for `run` and for the commands. Opening them sends nothing."""
+
+import logging
+import platform
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import sidecar
+from sidecar.config.config import Config
+from sidecar.config.table import RANKED
+from sidecar.csi import link
+from sidecar.csi.api import Driver
+from sidecar.csi.driver import DriverConnection
+from sidecar.engine.health import OK, Degraded, Health, State, Stopped
+from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
+from sidecar.kube.client import KubeClient, Observer, open_client
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.events.recorder import EventRecorder
+from sidecar.kube.read_batching import SHORTEST
+from sidecar.observe.decisions import Decisions
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.narrator import Narrator
+from sidecar.provisioning.creations.journal import FileJournal, Journal, NoJournal
+
+log = logging.getLogger(__name__)
+
+# In a burst, events of a watch may wait so long to be read together. In a random race a node that hears late of a winner bids against it,
+# so only the ranked order, in which nodes bid one after the other, can afford the longer pause.
+_LONG: Final = 0.32
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What a process reports to, its clocks and its dice. They exist before the doors are open, so that health pages answer early."""
+
+    metrics: Metrics = field(default_factory=lambda: Metrics(sidecar.__version__))
+    decisions: Decisions = field(default_factory=Decisions)
+    health: Health = field(default_factory=Health)
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    rng: Callable[[], float] = random.random
+
+    @property
+    def narrator(self) -> Narrator:
+        return Narrator(self.decisions, self.metrics, self.wall)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Both doors as the rooms hold them. Capacity has a client of its own, with its own rate limit, as upstream has."""
+
+    kube: KubeApi
+    capacity_kube: KubeApi
+    driver: Driver
+    journal: Journal = field(default_factory=NoJournal)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Both doors, open. The driver is not connected before `connection.run`."""
+
+    config: Config
+    tools: Instruments
+    kube: KubeClient
+    connection: DriverConnection
+
+    def doors(self) -> Doors:
+        """Once the driver has said who it is."""
+        config = self.config
+        capacity_kube = self.kube.with_limits(qps=config.kube_api_capacity_qps, burst=config.kube_api_capacity_burst)
+        return Doors(self.kube, capacity_kube, self.connection.driver, self._journal())
+
+    def recorder(self) -> EventRecorder:
+        """Names itself in Events as upstream does: driver, pod, and a part that is new at every start."""
+        component = f"{self.connection.driver.info.name}_{self.config.pod_name or platform.node()}_{uuid.uuid4()}"
+        return EventRecorder(self.kube, component=component, host=self.config.node_name)
+
+    def _journal(self) -> Journal:
+        if self.config.dry_run:
+            return NoJournal()
+        scope = self.tools.health.scope("journal", gates_ready=False)
+        scope.report(OK())
+        folder = Path(self.config.journal_dir) if self.config.journal_dir else Path(self.config.csi_address).parent
+        return FileJournal(folder, self.connection.driver.info.name, on_state=lambda why: scope.report(Degraded(why) if why else OK()))
+
+    async def close(self) -> None:
+        await self.connection.close()
+        await self.kube.aclose()
+
+
+async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[link.LinkState], None]) -> Opened:
+    """Raises Fatal if no API server is configured, or the driver's address cannot be one."""
+    connection = DriverConnection(
+        config.csi_address,
+        call_timeout=config.timeout,
+        topology=config.gate("Topology"),
+        on_state=on_link,
+        on_call=tools.metrics.csi_call,
+        on_name=tools.metrics.driver_name,
+    )
+    kube = await open_client(
+        kubeconfig=config.kubeconfig,
+        master=config.master,
+        qps=config.kube_api_qps,
+        burst=config.kube_api_burst,
+        longest_read_delay=_LONG if config.node_deployment_placement == RANKED else SHORTEST,
+        observer=Observer(on_request=tools.metrics.api_request, on_throttled=tools.metrics.api_throttled),
+    )
+    return Opened(config, tools, kube, connection)
+
+
+async def fitted(config: Config, kube: KubeApi) -> Config:
+    """A feature gate that nobody named is turned off if the cluster does not serve its API. If that cannot be found out, it stays on."""
+    gate, wanted = "VolumeAttributesClass", ATTRIBUTES_CLASSES
+    if gate in config.gates_named or not config.gate(gate):
+        return config
+    try:
+        await kube.resource_for(wanted.api_version, wanted.kind)
+    except NotFound:
+        log.info("A feature gate is off: the cluster does not serve its API", extra={"fields": {"gate": gate, "api": wanted.api_version}})
+        return config.without_gate(gate)
+    except ApiError as error:
+        log.info("A feature gate stays on: what the cluster serves is not known", extra={"fields": {"gate": gate, "err": str(error)}})
+    return config
+
+
+def health_of_link(state: link.LinkState) -> State:
+    """What the driver's link means for health."""
+    match state:
+        case link.Ready():
+            return OK()
+        case link.GaveUp(why):
+            return Stopped(why)
+        case link.Waiting(why) | link.Probing(why) | link.Reading(why) | link.Lost(why):
+            return Degraded(why)

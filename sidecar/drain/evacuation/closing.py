@@ -1,0 +1,108 @@
+"""Computes the node's standing from its marks: whether it takes volumes now; and finds out who asks for it to be emptied.
+
+A node that takes none is called closed. The closing is noted on the node, so that a restarted process knows it for the same one.
+"""
+
+from typing import Final
+
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, Source
+from sidecar.model import names, timestamps
+from sidecar.model.nodes import Taint
+from sidecar.model.standing import OPEN, Standing
+
+# A cordon that is lifted within this time closes nothing.
+DEBOUNCE: Final = 10.0
+_CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
+
+
+def standing(
+    signals: Signals,
+    *,
+    policy: NodePolicy,
+    zero_when_closed: bool,
+    cordon_stable_since: float | None,
+    now: float,
+    debounce: float = DEBOUNCE,
+    before: Standing = OPEN,
+) -> tuple[Standing, float | None]:
+    """The standing, and when to look again although nothing changes.
+
+    `policy` is the flag's; the node's annotation overrides it. With Ignore the node stays open whatever is on it, the evacuation
+    taint included. With any other policy
+    - that taint, or an intent that somebody has declared, closes it at once;
+    - a cordon, or an autoscaler's taint, closes it after `debounce` seconds, or at once if the closing is noted on the node already;
+    - an uncordon opens it at once.
+
+    `cordon_stable_since`: when this process first saw the cordon that it still sees; the same wall clock as `now`. `before` is what
+    this function returned last time: it keeps `since` the same until the closing is noted on the node (`on_node.wanted`).
+    """
+    if effective(signals, policy) is NodePolicy.IGNORE:
+        return OPEN, None
+    if not signals.evacuate and signals.declared is None:
+        if not signals.shut:
+            return OPEN, None
+        until = _steady_at(signals, cordon_stable_since, now=now, debounce=debounce)
+        if until is not None:
+            return OPEN, until
+    return _closed(signals, before, zero=zero_when_closed, now=now), None
+
+
+def without_node(before: Standing, *, uid: str, policy: NodePolicy, zero_when_closed: bool, now: float) -> Standing:
+    """The standing when there is no Node object. `uid` is the one it had; empty: it was never seen, and may only not be listed yet."""
+    if not before.closed and (not uid or policy is NodePolicy.IGNORE):
+        return OPEN
+    since = before.since if before.closed else f"{uid}/{timestamps.to_text(now)}"
+    return Standing(closed=True, publishes_zero=zero_when_closed, why="its Node object is gone", since=since)
+
+
+def effective(signals: Signals, policy: NodePolicy) -> NodePolicy:
+    """The policy of the node's annotation, or that of the flag."""
+    return signals.policy or policy
+
+
+def asked(signals: Signals, *, policy: NodePolicy, standing: Standing) -> str:
+    """Who asks for the node to be emptied; empty: nobody.
+
+    The evacuation taint asks, and the intent's annotation, unless the policy is Ignore. With Evacuate a cordon that has lasted asks
+    too, if a program says what it is for: an autoscaler by its taint, or kured. Neither the cordon nor the program's mark is enough.
+    """
+    if not standing.closed:
+        return ""
+    if signals.evacuate:
+        return f"the taint {signals.evacuate[0]} asks for it"
+    if signals.declared is not None:
+        return f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for it"
+    if effective(signals, policy) is NodePolicy.EVACUATE and signals.cordoned and signals.source is not Source.NONE:
+        return f"the node is cordoned, and a mark by {signals.source} says what for: {signals.intent}"
+    return ""
+
+
+def noted_at(standing: Standing) -> str:
+    """When the node was closed, as it is noted on it; empty for a node that is open."""
+    return standing.since.rpartition("/")[2]
+
+
+def _steady_at(signals: Signals, since: float | None, *, now: float, debounce: float) -> float | None:
+    """When the cordon will have lasted long enough; None: it has. A clock that was set back does not make it wait again."""
+    if signals.closed_at is not None:
+        return None
+    begun = now if since is None else since
+    until = begun + debounce
+    return until if begun <= now < until else None
+
+
+def _closed(signals: Signals, before: Standing, *, zero: bool, now: float) -> Standing:
+    noted = timestamps.to_text(now if signals.closed_at is None else signals.closed_at)
+    same = before.closed and signals.closed_at is None and before.since.startswith(f"{signals.uid}/")
+    since = before.since if same else f"{signals.uid}/{noted}"
+    cordon = (_CORDON,) if signals.cordoned else ()
+    why = _why(signals)
+    return Standing(closed=True, publishes_zero=zero, why=why, since=since, taints=(*cordon, *signals.retiring, *signals.evacuate))
+
+
+def _why(signals: Signals) -> str:
+    if signals.evacuate:
+        return f"the taint {signals.evacuate[0]} asks for its evacuation"
+    if signals.declared is not None:
+        return f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for its evacuation"
+    return "it is cordoned" if signals.cordoned else f"the taint {signals.retiring[0]} says that it is to be removed"

@@ -1,0 +1,158 @@
+"""Carries out what is decided about an evacuation; what is decided: `evacuation/rules`, and whose turn it is: `evacuation/slots`.
+
+The deadline is a duty of its own, ahead of all that asks anybody: it needs no answer, and nothing that fails may put it off.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.drain import leases
+from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.evacuation import rules, slots
+from sidecar.drain.evacuation.closing import asked
+from sidecar.drain.evacuation.rules import AskForSlot, EvacuationView, Expire, Override, Undo, Wait
+from sidecar.drain.evacuation.slots_io import SlotController
+from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.judgement.assessment import Verdict
+from sidecar.drain.publish.on_node import wanted
+from sidecar.drain.publish.own_node_io import OwnNode
+from sidecar.drain.publish.report import EvacuationStatus, SlotStatus
+from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.rest import Rest
+from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Reason, Status
+from sidecar.kube.errors import ApiError
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.kube.events.recorder import Recorder
+from sidecar.model import names
+from sidecar.model.nodes import Node
+
+_SLOT: Final = "the evacuation slot"
+# Before anything is judged.
+_UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is looked at next")
+
+
+class EvacuationEvents:
+    """Events on the Node about its evacuation. An override is told once, whether it could be noted on the Node or not."""
+
+    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+        self._recorder = recorder
+        self._settings = settings
+        self.override_told = False
+        """Of the one that holds now, which may not be noted yet."""
+
+    def tell(self, node: Node, decision: rules.Decision) -> None:
+        event = rules.event(decision)
+        if isinstance(decision, Override):
+            if self.override_told:
+                return
+            self.override_told = True
+        if event is not None and not self._settings.dry_run:
+            type_, reason, message = event
+            self._recorder.record(
+                ObjectRef("v1", names.NODE, "", node.name, node.uid), type_, reason, f"{self._settings.driver}: {message}"
+            )
+
+
+class DeadlineDuty:
+    """Ends an evacuation in time, before anything is asked that might fail or take its time."""
+
+    def __init__(self, settings: Settings, own_node: OwnNode, events: EvacuationEvents, *, wall: Callable[[], float]) -> None:
+        self._settings = settings
+        self._own_node = own_node
+        self._events = events
+        self._wall = wall
+
+    async def perform(self, picture: Picture) -> Outcome:
+        view = _view(picture, self._settings, now=self._wall())
+        decision, lets_go = rules.decide(view), rules.lets_go(view)
+        # Let go by people, or by an end that is noted, or that was decided and could not be noted.
+        overridden = lets_go or bool(picture.signals.override)
+        self._events.override_told &= lets_go
+        if isinstance(decision, Expire | Override):
+            picture = await self._end(picture, decision)
+        signals = rules.believed(_view(picture, self._settings, now=self._wall()))
+        until = _deadline(signals, self._settings) if signals.state is not None else None
+        return Outcome(replace(picture, signals=signals, overridden=overridden), until=until)
+
+    async def _end(self, picture: Picture, decision: Expire | Override) -> Picture:
+        marks = wanted(picture.signals, self._settings.driver, standing=picture.standing, decision=decision)
+        after = await self._own_node.mark(picture.node, marks)
+        # An override counts although it could not be noted: the gate opens in this look.
+        if after is not None or isinstance(decision, Override):
+            self._events.tell(picture.node, decision)
+        return picture if after is None else replace(picture, node=after, signals=self._own_node.read(after))
+
+
+class EvacuationDuty:
+    """Takes the next step of the evacuation, and takes or gives back its slot. `MarksDuty` notes on the node what is decided here."""
+
+    def __init__(self, settings: Settings, slot: SlotController, refusals: Refusals, *, wall: Callable[[], float]) -> None:
+        self._settings = settings
+        self._slot = slot
+        self._refusals = refusals
+        self._wall = wall
+
+    async def perform(self, picture: Picture) -> Outcome:
+        assert picture.assessment is not None
+        signals, view = picture.signals, _view(picture, self._settings, now=self._wall())
+        decision, slot, wants_slot = rules.decide(view), None, rules.wants_slot(view)
+        needed = wants_slot and isinstance(decision, AskForSlot)
+        if needed or self._slot.maybe_held:
+            slot = await self._refusals.attempt(_SLOT, self._step(picture.node, wanted=wants_slot))
+            if needed and slot is not None:
+                decision = rules.decide(replace(view, slot=slot))
+        evacuation = EvacuationStatus(str(signals.state), signals.started_at, _deadline(signals, self._settings)) if signals.state else None
+        told = rules.told(picture.assessment, intent=signals.intent, state=signals.state, slot=slot)
+        notes = replace(picture.notes, slot=_slot_status(slot), evacuation=evacuation)
+        until = decision.until if isinstance(decision, Rest | Wait) else None
+        return Outcome(replace(picture, assessment=told, evacuation=decision, notes=notes), decision, until=until)
+
+    async def _step(self, node: Node, *, wanted: bool) -> slots.Decision:
+        decision = await self._slot.step(node, wanted=wanted)
+        if isinstance(decision, leases.Take) and not self._settings.dry_run:
+            where = f"in namespace {self._settings.namespace}" if self._settings.namespace else "because NAMESPACE is not set"
+            raise ApiError(f"the Lease {decision.name} could not be taken, {where}")
+        return decision
+
+
+class StandDownDuty:
+    """Where nothing is judged nothing is evacuated: gives back the slot and undoes what an earlier process has begun."""
+
+    def __init__(self, slot: SlotController, refusals: Refusals) -> None:
+        self._slot = slot
+        self._refusals = refusals
+
+    async def perform(self, picture: Picture) -> Outcome:
+        why = "nothing is judged without --drain-report"
+        if self._slot.maybe_held:
+            await self._refusals.attempt(_SLOT, self._slot.step(picture.node, wanted=False))
+        return Outcome(replace(picture, evacuation=Undo(why) if picture.signals.marked else Rest(why)))
+
+
+def _view(picture: Picture, settings: Settings, *, now: float) -> EvacuationView:
+    judged = picture.assessment
+    return EvacuationView(
+        now=now,
+        signals=picture.signals,
+        asked=asked(picture.signals, policy=settings.policy, standing=picture.standing),
+        drain=judged.drain if judged else _UNSEEN,
+        retire=judged.retire if judged else _UNSEEN,
+        allowed=settings.allowed,
+        expiry=settings.expiry,
+    )
+
+
+def _deadline(signals: Signals, settings: Settings) -> float | None:
+    return signals.started_at + settings.allowed if signals.started_at is not None and settings.allowed > 0 else None
+
+
+def _slot_status(slot: slots.Decision | None) -> SlotStatus | None:
+    match slot:
+        case leases.Hold(name) | leases.Renew(name) | leases.Take(name):
+            return SlotStatus(name)
+        case slots.WaitFor(ahead=ahead):
+            return SlotStatus("", ahead)
+        case _:
+            return None

@@ -1,0 +1,122 @@
+"""Builds the snapshot of one driver on one node from facts: one set of rules for the two sources that supply them.
+
+`lookups` supplies the facts of a running sidecar, `cluster_listing` those of anybody who asks from outside. A rule that only one of
+them followed would let the report and `explain node` disagree about the same cluster.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Set
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sidecar.drain.facts.locations import doubt_about
+from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
+from sidecar.drain.vocabulary import Policy
+from sidecar.model import names
+from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
+from sidecar.model.objects import Claim, Class, Json, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a source knows of one driver on one node. More claims, classes and contents than count are welcome: `assemble` chooses."""
+
+    driver: str
+    node_name: str
+    node: Node | None
+    volumes: tuple[Volume, ...]
+    """PersistentVolumes of the driver that are on this node and on no other."""
+    doubtful: tuple[str, ...]
+    """Names of volumes that may be here: the node lacks labels that they ask for."""
+    claims: tuple[Claim, ...]
+    """At least those of `volumes` and those whose volume is to be created here. Of two with one name the later one counts."""
+    pods: tuple[Pod, ...]
+    contents: tuple[SnapshotContent, ...]
+    classes: tuple[Class, ...]
+    namespace_policies: Mapping[str, str]
+    budgets: tuple[Budget, ...] | None
+    """None: they could not be read."""
+    surroundings: Surroundings | None
+    """None: not looked at, or not to be read."""
+    unread: frozenset[str]
+    """As `Snapshot.unread`."""
+    ignorance: tuple[str, ...]
+
+
+def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) -> Snapshot:
+    """What only the node's own sidecar knows (untracked volumes, volumes never used) keeps its default; its caller adds it."""
+    doubt = (doubt_about(sorted(facts.doubtful)),) if facts.doubtful else ()
+    return Snapshot(
+        now=now,
+        driver=facts.driver,
+        node_name=facts.node_name,
+        node=facts.node,
+        volumes=facts.volumes,
+        claims=MappingProxyType({claim.full_name: claim for claim in _of_volumes(facts)}),
+        pods=facts.pods,
+        contents=tuple(_contents(facts)),
+        classes=MappingProxyType({class_.name: class_ for class_ in _classes(facts)}),
+        in_flight=tuple(_in_flight(facts)),
+        namespace_policies=facts.namespace_policies,
+        default_policy=default_policy,
+        budgets=facts.budgets,
+        surroundings=facts.surroundings,
+        unread=facts.unread,
+        ignorance=(*facts.ignorance, *doubt),
+    )
+
+
+def is_unseen(claim: Claim, *, node_name: str, seen: Container[str]) -> bool:
+    """The claim is bound on this node to a volume that is not among `seen`: it has not been shown yet, or it is gone."""
+    return bool(claim.volume_name) and claim.selected_node == node_name and claim.volume_name not in seen
+
+
+def content_lies_here(content: SnapshotContent, *, node_name: str, handles: Set[tuple[str, str]]) -> bool:
+    """Not every snapshotter labels contents with their node: those without a label are where their source is.
+
+    `handles` are the (driver, handle) of the volumes that lie here.
+    """
+    return content.managed_by == node_name or (content.driver, content.source_handle) in handles
+
+
+def policy_namespaces(volumes: Iterable[Volume]) -> list[str]:
+    """The namespaces whose policy counts. A namespace may be gone while volumes that were kept still name it."""
+    return sorted({volume.claim.namespace for volume in volumes if volume.claim is not None})
+
+
+def namespace_word(namespace: Json | None) -> str | None:
+    """The policy that a namespace asks for. An empty text is not the same as none: somebody wrote it, and it is judged as a wrong word."""
+    notes: Mapping[str, str] = ((namespace or {}).get("metadata") or {}).get("annotations") or {}
+    return notes.get(names.DRAIN_POLICY)
+
+
+def _of_volumes(facts: Facts) -> Iterable[Claim]:
+    """All claims that go by the name which a volume notes, bound or not: only from the claim itself can `volumes` tell a later one.
+
+    A claim whose volume may yet be created here counts from the moment on that the volume names it.
+    """
+    refs = [volume.claim for volume in facts.volumes if volume.claim is not None]
+    uids, full_names = {ref.uid for ref in refs}, {f"{ref.namespace}/{ref.name}" for ref in refs}
+    named = (claim for claim in facts.claims if claim.full_name in full_names)
+    return (claim for claim in named if claim.uid in uids or not _may_be_created_here(claim, facts))
+
+
+def _may_be_created_here(claim: Claim, facts: Facts) -> bool:
+    return not claim.volume_name and claim.provisioner == facts.driver and claim.selected_node in ("", facts.node_name)
+
+
+def _in_flight(facts: Facts) -> Iterable[InFlight]:
+    for claim in facts.claims:
+        if not claim.volume_name and claim.selected_node == facts.node_name and claim.provisioner == facts.driver:
+            yield InFlight(claim.uid, claim.namespace, claim.name, claim.class_name, claim.requested or 0)
+
+
+def _contents(facts: Facts) -> Iterable[SnapshotContent]:
+    handles = {(volume.driver, volume.handle) for volume in facts.volumes}
+    ours = (content for content in facts.contents if content.driver == facts.driver)
+    return (content for content in ours if content_lies_here(content, node_name=facts.node_name, handles=handles))
+
+
+def _classes(facts: Facts) -> Iterable[Class]:
+    """The class of a volume that people made names no driver, and its policy counts all the same."""
+    named = {volume.class_name for volume in facts.volumes}
+    return (class_ for class_ in facts.classes if class_.provisioner == facts.driver or class_.name in named)

@@ -1,0 +1,70 @@
+"""What one listing of the whole cluster has found about one node, for all drivers; `facts_of` selects one driver's facts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sidecar.drain.facts.assembly import Facts
+from sidecar.drain.facts.snapshot import Surroundings
+from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
+from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNode:
+    """Of all drivers. What could not be read is empty, and `ignorance` says so."""
+
+    at: float
+    node_name: str
+    node: Node | None
+    others: tuple[Node, ...]
+    drivers: tuple[str, ...]
+    """Drivers that are registered with the kubelet of the node."""
+    volumes: tuple[Volume, ...]
+    """Those that are on the node and on no other."""
+    unlocated: Mapping[str, tuple[str, ...]]
+    """By driver, some volumes that may be on any node: no node reaches them, or several do, and they do not say who made them."""
+    doubtful: Mapping[str, tuple[str, ...]]
+    """By driver, some volumes that may be on the node, which lacks labels that they ask for."""
+    driverless: int
+    """How many volumes on the node belong to no CSI driver."""
+    claims: tuple[Claim, ...]
+    """Claims of those volumes, and claims whose volume is to be created on the node."""
+    pods: tuple[Pod, ...]
+    contents: tuple[SnapshotContent, ...]
+    classes: tuple[Class, ...]
+    capacities: tuple[CapacityRecord, ...] | None
+    """None: they could not be read, and where volumes could go is not known."""
+    capacity_drivers: Mapping[str, str]
+    """By uid of a capacity record: its driver, as its class says."""
+    budgets: tuple[Budget, ...] | None
+    namespace_policies: Mapping[str, str]
+    ignorance: tuple[str, ...]
+
+    def all_drivers(self) -> tuple[str, ...]:
+        """Those that are registered on the node, and those that something on it belongs to."""
+        found = {volume.driver for volume in self.volumes} | {content.driver for content in self.contents}
+        return tuple(sorted(found | {claim.provisioner for claim in self.claims if not claim.volume_name} | set(self.drivers)))
+
+    def facts_of(self, driver: str) -> Facts:
+        return Facts(
+            driver=driver,
+            node_name=self.node_name,
+            node=self.node,
+            volumes=tuple(volume for volume in self.volumes if volume.driver == driver),
+            doubtful=self.doubtful.get(driver, ()),
+            claims=self.claims,
+            pods=self.pods,
+            contents=self.contents,
+            classes=self.classes,
+            namespace_policies=self.namespace_policies,
+            budgets=self.budgets,
+            surroundings=self._surroundings(driver),
+            unread=frozenset(),
+            ignorance=self.ignorance,
+        )
+
+    def _surroundings(self, driver: str) -> Surroundings | None:
+        if self.capacities is None:
+            return None
+        ours = (record for record in self.capacities if self.capacity_drivers.get(record.uid) == driver)
+        return Surroundings(self.others, tuple(ours))

@@ -1,0 +1,97 @@
+"""All that a judgement of one driver on one node looks at, at one moment. `assembly` builds it, `judgement/assess` reads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sidecar.drain.facts.node_marks import NodePolicy
+from sidecar.drain.vocabulary import Policy, Reason
+from sidecar.model import names
+from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
+from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
+
+CLAIM, CLASS, NAMESPACE = "claim", names.STORAGE_CLASS, "namespace"
+"""Kinds of objects that have a say in policies and have to be asked for."""
+
+
+def unread_key(kind: str, name: str) -> str:
+    """How `Snapshot.unread` and the messages call such an object. A claim's name is the full one."""
+    return f"{kind} {name}"
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A volume that is being created here, or is about to be."""
+
+    claim_uid: str
+    namespace: str
+    name: str
+    class_name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The rest of the cluster, for where volumes could move to. Read only when some volume is to move."""
+
+    nodes: tuple[Node, ...] = ()
+    """All nodes but this one."""
+    capacities: tuple[CapacityRecord, ...] = ()
+    """Of this driver, all nodes'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One node, one driver. The order of its tuples means nothing: a judgement of a permuted snapshot is equal."""
+
+    now: float
+    """Wall clock, seconds since 1970."""
+    driver: str
+    node_name: str
+    node: Node | None
+    """None: there is no such Node."""
+    expected_uid: str = ""
+    """The uid of the node this process belongs to; empty for who asks from outside."""
+    volumes: tuple[Volume, ...] = ()
+    """PersistentVolumes of this driver that are on this node, in whatever phase."""
+    claims: Mapping[str, Claim] = field(default_factory=lambda: MappingProxyType({}))
+    """By `namespace/name`: those the volumes are bound to, as far as they exist."""
+    pods: tuple[Pod, ...] = ()
+    """Of this node, ended ones included."""
+    contents: tuple[SnapshotContent, ...] = ()
+    """Snapshots whose data is on this node."""
+    classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
+    in_flight: tuple[InFlight, ...] = ()
+    untracked: tuple[str, ...] = ()
+    """Handles of volumes that the driver has here and that have no PersistentVolume."""
+    untracked_unknown: str = ""
+    """Why there may be more of them. This makes no verdict Unknown by itself: a driver need not be able to list its volumes."""
+    never_used: frozenset[str] = frozenset()
+    """Names of volumes that no pod has ever used, as far as that is certain."""
+    namespace_policies: Mapping[str, str] = field(default_factory=_nothing)
+    """By namespace: the text of its annotation."""
+    default_policy: Policy | None = None
+    """What the driver's operator chose for all; None: AllowIdle for a reboot, Block for retiring."""
+    budgets: tuple[Budget, ...] | None = None
+    """None: not looked at."""
+    surroundings: Surroundings | None = None
+    """None: not looked at."""
+    ready_peers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a StatefulSet: how many of its pods are ready on other nodes."""
+    unread: frozenset[str] = frozenset()
+    """What could not be read; objects that have a say in policies by their `unread_key`. All of it is in `ignorance` too."""
+    ignorance: tuple[str, ...] = ()
+    """What should be known and could not be read, in sentences: with any of this, neither verdict is True."""
+    since: Mapping[tuple[str, Reason], float] = field(default_factory=lambda: MappingProxyType({}))
+    """By blocker (`Blocker.key`) and reason: since when it has blocked, as far as earlier judgements have noted it."""
+    node_policy: NodePolicy | None = None
+    """The policy of the flag, for nodes that have none of their own; None: not known."""
+    untracked_blocks: bool = False
+    skip_terminating_after: float = 300.0
+    """Seconds. Pods of a node that does not answer count as gone when they should have ended so long ago."""
+    terminating_too_long: float = 300.0
+    """Seconds. A pod of a node that answers is overdue when it should have ended so long ago."""

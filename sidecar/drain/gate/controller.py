@@ -1,0 +1,198 @@
+"""Creates and deletes this node's gate, and keeps its lease (`gate/lease`) for as long as it stands; when: `gate/rules`."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.watched import Watched
+from sidecar.drain.gate import lease, rules
+from sidecar.drain.gate.rules import Build, Clear, GateView, Open, Post
+from sidecar.drain.lease_io import TRUSTED, LeaseWriter, OwnLease
+from sidecar.drain.leases import identity
+from sidecar.drain.publish.report import GateStatus
+from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.rest import Rest
+from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Status
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource, find
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.kube.events.recorder import Recorder
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json
+
+_GATE: Final = "the gate"
+_KINDS: Final = {resource.kind: resource for resource in (BUDGETS, DEPLOYMENTS)}
+
+
+class GateController:
+    """One per process."""
+
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._clock = clock
+        self._budget: Json | None = None
+        self._deployment: Json | None = None
+        self._read_at: float | None = None
+        self._node_uid = ""
+        self.may_stand = True
+        """True at first: an earlier process, with other flags, may have built a gate."""
+        writer = LeaseWriter(kube, namespace=settings.namespace, dry_run=settings.dry_run)
+        self.lease = OwnLease(writer, clock=clock, wall=wall)
+
+    async def step(
+        self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool, pods: Iterable[Pod]
+    ) -> rules.Decision:
+        """Build, repair or open the gate, whichever is due. Raises ApiError if that failed."""
+        read_at = self._read_at
+        try:
+            await self._read(node)
+        except Forbidden:
+            if self._settings.gate:
+                raise
+            self.may_stand = False  # who may not even read one has not built one
+            return Rest("the gate is switched off")
+        decision = rules.decide(self._view(node, signals, drain, retire, overridden=overridden, pods=pods))
+        if isinstance(decision, Clear) and self._read_at == read_at:
+            # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
+            self._read_at = None
+            await self._read(node)
+            decision = rules.decide(self._view(node, signals, drain, retire, overridden=overridden, pods=pods))
+        stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
+        if stands:
+            await self._keep_lease(node, wanted=True)
+        await self._perform(decision)
+        if not stands:
+            await self._keep_lease(node, wanted=False)
+        self.may_stand = self._has_gate() or self.lease.may_be_there
+        return decision
+
+    async def _keep_lease(self, node: Node, *, wanted: bool) -> None:
+        driver, namespace = self._settings.driver, self._settings.namespace
+        terms = lease.terms(node.name, node.uid, driver, namespace=namespace, holder=identity(node.uid, driver))
+        await self.lease.keep(terms, wanted=wanted, needed=self._settings.gate)
+
+    @property
+    def held(self) -> bool:
+        """Whether both objects are there, as far as it is known."""
+        return self._budget is not None and self._deployment is not None
+
+    def _has_gate(self) -> bool:
+        return self._budget is not None or self._deployment is not None
+
+    def _view(self, node: Node, signals: Signals, drain: Status, retire: Status, *, overridden: bool, pods: Iterable[Pod]) -> GateView:
+        settings = self._settings
+        return GateView(
+            post=Post(node, settings.driver, settings.namespace, settings.gate_image),
+            enabled=settings.gate,
+            # Always beforehand: a drainer lists the pods it has to evict when it begins, so a gate that is built later holds nobody.
+            emptying=True,
+            intent=signals.intent,
+            drain=drain,
+            retire=retire,
+            overridden=overridden,
+            budget=self._budget,
+            deployment=self._deployment,
+            guarded=any(rules.guards_among(pods, node.uid, settings.driver, settings.namespace)),
+        )
+
+    async def _read(self, node: Node) -> None:
+        now = self._clock()
+        if self._read_at is not None and now - self._read_at < TRUSTED and node.uid == self._node_uid:
+            return
+        name, namespace = names.guard(node.uid, self._settings.driver), self._settings.namespace
+        self._budget = await find(self._kube, BUDGETS, name, namespace=namespace)
+        self._deployment = await find(self._kube, DEPLOYMENTS, name, namespace=namespace)
+        self._read_at, self._node_uid = now, node.uid
+
+    async def _perform(self, decision: rules.Decision) -> None:
+        if self._settings.dry_run:
+            return
+        match decision:
+            case Rest():
+                return
+            case Build(objects):
+                self._read_at = None
+                for body in objects:
+                    await self._create(body)
+            case Clear(objects) | Open(objects):
+                self._read_at = None
+                for obj in objects:
+                    self._keep(await take_away(self._kube, obj, namespace=self._settings.namespace), None)
+
+    async def _create(self, body: Json) -> None:
+        resource = _KINDS[body["kind"]]
+        try:
+            made = await self._kube.create(resource, body, namespace=self._settings.namespace)
+        except AlreadyExists:
+            return
+        self._keep(resource, made)
+
+    def _keep(self, resource: Resource, obj: Json | None) -> None:
+        if resource == BUDGETS:
+            self._budget = obj
+        else:
+            self._deployment = obj
+
+
+class GateDuty:
+    """Builds or opens the gate as the verdicts of this look say, and tells on the Node which.
+
+    It also opens a gate that an earlier process with other flags built. Where nothing is judged that is all it does, and nobody is told.
+    """
+
+    def __init__(self, settings: Settings, gate: GateController, *, watched: Watched, recorder: Recorder, refusals: Refusals) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._watched = watched
+        self._recorder = recorder
+        self._refusals = refusals
+
+    async def perform(self, picture: Picture) -> Outcome:
+        node, judged = picture.node, picture.assessment
+        if not self._settings.gate and not self._gate.may_stand:
+            return Outcome(picture)
+        drain, retire = (judged.drain.status, judged.retire.status) if judged else (Status.UNKNOWN, Status.UNKNOWN)
+        step = self._gate.step(
+            node, picture.signals, drain=drain, retire=retire, overridden=picture.overridden, pods=self._watched.pods.values()
+        )
+        decision = await self._refusals.attempt(_GATE, step)
+        if self._gate.lease.failure:
+            self._refusals.note("the lease of the gate", self._gate.lease.failure)
+        if self._settings.gate:
+            picture = replace(picture, notes=replace(picture.notes, gate=self.status(node.uid)))
+        if decision is None or judged is None:
+            return Outcome(picture)
+        self._tell(node, decision)
+        return Outcome(picture, decision, about=f"gate of {node.name}")
+
+    def status(self, node_uid: str) -> GateStatus:
+        """For the report and the metrics. A gate whose guard pod does not run holds nobody; one that was refused is not there."""
+        if self._gate.held:
+            pods, budgets = self._watched.pods.values(), self._watched.budgets.values()
+            why = rules.why_loose(node_uid, self._settings.driver, self._settings.namespace, pods=pods, budgets=budgets)
+            return GateStatus(True, not why, why)
+        refused = self._refusals.of(_GATE)
+        return GateStatus(True, False, f"it could not be read or written: {refused}" if refused else "")
+
+    def _tell(self, node: Node, decision: rules.Decision) -> None:
+        reason = {Build: names.DRAIN_HELD, Open: names.DRAIN_LET_GO}.get(type(decision))
+        if reason and not self._settings.dry_run:
+            ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
+            self._recorder.record(ref, names.NORMAL, reason, f"{self._settings.driver}: {decision.why}")
+
+
+async def take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:
+    """Delete one object of a gate, on condition of its uid. Returns its kind."""
+    # An object as it was read need not say its kind, and people may have removed other fields: only the Deployment has a template.
+    resource = DEPLOYMENTS if "template" in obj["spec"] else BUDGETS
+    meta = obj["metadata"]
+    try:
+        await kube.delete(resource, meta["name"], namespace=namespace, uid=meta.get("uid", ""), propagation="Background")
+    except (NotFound, Conflict):
+        pass  # it is gone, or another object has its name: the next look shows which
+    return resource

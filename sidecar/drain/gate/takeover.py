@@ -1,0 +1,149 @@
+"""Decides which sidecar looks after the gate of a node whose own sidecar has stopped, and when that gate is opened.
+
+Another node's sidecar opens a gate only if it needs no fact that the stopped one alone could know: because people have said so, or
+because all that can be read proves that nothing there would be lost. Otherwise the gate stays. It never builds one.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.drain.gate import lease as gate_lease
+from sidecar.drain.judgement.assessment import Verdict
+from sidecar.drain.leases import DURATION, Lease, Terms
+from sidecar.drain.vocabulary import Reason, Status
+from sidecar.drain.wording import first_few
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+# After the lease has run out. A sidecar that was only late has this time to come back.
+_PATIENCE: Final = 90.0
+# Added to that, times a chance that each process draws once, so that not all neighbours come at the same moment.
+_SPREAD: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourView:
+    """The lease of one neighbour's gate, as this process sees it."""
+
+    now: float
+    """Monotonic: no other node's clock is trusted."""
+    me: str
+    """Identity of this node's sidecar."""
+    driver: str
+    lease: Lease
+    unchanged_since: float
+    """Since when this process has seen the lease unchanged."""
+    chance: float
+    """In [0, 1), drawn once by this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAlone:
+    """The gate is not for this process, or not yet."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Nobody looks after the gate: take its lease."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookAfter:
+    """This process has the lease, so it judges the gate."""
+
+    why: str = "this node's sidecar looks after the gate"
+
+
+def responsible(view: NeighbourView) -> LeaveAlone | TakeOver | LookAfter:
+    """Whether this process looks after the gate."""
+    lease = view.lease
+    if lease.name != gate_lease.name(lease.node_uid, view.driver):
+        return LeaveAlone("this is not the lease of a gate")
+    if lease.holder == view.me:
+        return LookAfter()
+    # Bounded, because people may edit it: a long one must not leave the gate to nobody, nor a short one have it taken at once.
+    due = view.unchanged_since + min(max(lease.duration, 1.0), float(DURATION)) + _PATIENCE + _SPREAD * view.chance
+    if view.now < due:
+        return LeaveAlone(f"{lease.holder or 'its last holder'} looks after the gate")
+    return TakeOver(
+        f"the gate of node {lease.node} is not looked after: its lease was not renewed for {view.now - view.unchanged_since:.0f} s"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GateFacts:
+    """What can be known of a neighbour's gate from here."""
+
+    lease: Lease
+    node: Node | None
+    """As it is stored now; None: there is no such Node."""
+    gate: tuple[Json, ...]
+    """The budget and the Deployment, in this order, if they are there and not being deleted."""
+    override: str
+    """Why people let the node go whatever blocks; empty: they do not."""
+    retire: Verdict | None
+    """As judged from outside; None: not judged in this look."""
+    strays: tuple[str, ...]
+    """Volumes of the driver of which it is not known whether they lie on this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Open the gate: delete these in this order, on condition of their uid, and then the lease."""
+
+    objects: tuple[Json, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The gate stays."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """There is no gate to look after. Delete the lease, unless it is deleted with the node."""
+
+    why: str
+    by_itself: bool
+
+
+Judgement = LetGo | Keep | Nothing
+
+
+def judge(facts: GateFacts) -> Judgement:
+    node = facts.node
+    if node is None or node.uid != facts.lease.node_uid:
+        return Nothing("its node is gone, and what was made for it is deleted with it", by_itself=True)
+    if not facts.gate:
+        return Nothing("the gate is gone", by_itself=False)
+    if facts.override:
+        return LetGo(facts.gate, f"{names.FORCE_DRAIN}: {facts.override}")
+    if why := _unproven(facts):
+        return Keep(why)
+    assert facts.retire is not None
+    return LetGo(facts.gate, f"{facts.retire.reason}: {facts.retire.message}")
+
+
+def _unproven(facts: GateFacts) -> str:
+    """Why it is not proven that nothing there would be lost; empty: it is."""
+    retire = facts.retire
+    if retire is None:
+        return f"{Reason.NOT_KNOWN}: the node has not been judged from here yet"
+    if retire.status is not Status.TRUE:
+        return f"{retire.reason}: {retire.message}"
+    if facts.strays:
+        return f"{Reason.NOT_KNOWN}: these volumes may lie on the node, and node labels do not say where: {first_few(facts.strays)}"
+    return ""
+
+
+def terms(view: NeighbourView, *, namespace: str) -> Terms:
+    """The same lease, held by this process. It stays about the same node, and is deleted with that."""
+    return gate_lease.terms(view.lease.node, view.lease.node_uid, view.driver, namespace=namespace, holder=view.me)

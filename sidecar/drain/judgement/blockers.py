@@ -1,0 +1,248 @@
+"""What blocks a reboot or a retirement, as two tables: what is on the node, and the pods that use it. The blockers are made from them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
+from sidecar.drain.judgement.assessment import Blocker, Place
+from sidecar.drain.judgement.budgets import BudgetFindings
+from sidecar.drain.judgement.pod_fates import is_bare, overdue_seconds, stays
+from sidecar.drain.judgement.policy import STRICTNESS, Resolved, strictest
+from sidecar.drain.judgement.volumes import LocalItem, ObjectName
+from sidecar.drain.vocabulary import MEANING, NOT_AVAILABLE_YET, Intent, Policy, Reason, VolumeClass
+from sidecar.drain.wording import first_few
+from sidecar.model import names, nodes
+from sidecar.model.nodes import Pod
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+class Elsewhere(Enum):
+    """Whether a volume that should leave the node fits on another one."""
+
+    FITS = "it fits on another node, or that was not checked"
+    NO_SPACE = "other nodes could take it, and have too little free space"
+    NO_NODE = "no other node could take it"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A thing of this class, under one of these policies, blocks these intents for this reason."""
+
+    class_: VolumeClass
+    policies: tuple[Policy | None, ...]
+    blocks: tuple[Intent, ...]
+    reason: Reason
+    elsewhere: tuple[Elsewhere, ...] = tuple(Elsewhere)
+
+
+_BOTH, _REBOOT, _RETIRE = tuple(Intent), (Intent.REBOOT,), (Intent.RETIRE,)
+_MOVE, _BLOCK, _STAY = NOT_AVAILABLE_YET, (Policy.BLOCK,), (Policy.ALLOW_IDLE, Policy.BLOCK)
+_ALL_BUT_IGNORE: Final = (*_STAY, *_MOVE)
+_ANY: Final = (None, *Policy)
+_FITS, _NO_SPACE, _NO_NODE = (Elsewhere.FITS,), (Elsewhere.NO_SPACE,), (Elsewhere.NO_NODE,)
+
+# fmt: off
+OF_VOLUMES: Final = (
+    # what is on the node       its policy         blocks    reason                          on another node
+    Row(VolumeClass.IN_FLIGHT,  _ANY,              _BOTH,    Reason.PROVISIONING_IN_FLIGHT),
+    Row(VolumeClass.IN_USE,     _MOVE,             _BOTH,    Reason.NOT_AVAILABLE_YET,       _FITS),
+    Row(VolumeClass.IN_USE,     _MOVE,             _BOTH,    Reason.NO_CAPACITY,             _NO_SPACE),
+    Row(VolumeClass.IN_USE,     _MOVE,             _BOTH,    Reason.NO_NODE_FITS,            _NO_NODE),
+    Row(VolumeClass.IN_USE,     _BLOCK,            _REBOOT,  Reason.WOULD_STRAND),
+    Row(VolumeClass.IN_USE,     _STAY,             _RETIRE,  Reason.VOLUME_IN_USE),
+    Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NOT_AVAILABLE_YET,       _FITS),
+    Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NO_CAPACITY,             _NO_SPACE),
+    Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NO_NODE_FITS,            _NO_NODE),
+    Row(VolumeClass.IDLE,       _BLOCK,            _RETIRE,  Reason.LAST_COPY),
+    Row(VolumeClass.RETAINED,   _ALL_BUT_IGNORE,   _RETIRE,  Reason.RECLAIM_RETAIN),
+    Row(VolumeClass.RELEASING,  _ANY,              _RETIRE,  Reason.RELEASE_PENDING),
+    Row(VolumeClass.SNAPSHOT,   _ANY,              _RETIRE,  Reason.SNAPSHOT_ON_NODE),
+    Row(VolumeClass.UNTRACKED,  _ANY,              _RETIRE,  Reason.UNTRACKED_DATA),
+)
+# fmt: on
+"""The first row that applies counts; what is in no row blocks nothing. Two exceptions: what has an excuse (`LocalItem.excuse`) never
+blocks, and a volume blocks no reboot if no drain evicts any of its pods."""
+
+
+def _unowned(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
+    return "no controller owns it" if is_bare(pod) else ""
+
+
+def _doubly_selected(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
+    budgets = findings.conflicting(pod)
+    return f"selected by {' and '.join(budgets)}" if budgets else ""
+
+
+def _forbidden_now(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
+    return f"the budget is {findings.blocked[pod.full_name]}" if pod.full_name in findings.blocked else ""
+
+
+def _overdue(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
+    """Not on a node that does not answer: there nobody could report that the pod has ended."""
+    answers = snapshot.node is not None and snapshot.node.ready != nodes.UNKNOWN
+    overdue = answers and overdue_seconds(pod, snapshot.now) > snapshot.terminating_too_long
+    return f"it should have ended at {pod.deleting_since}" if overdue else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod in this situation blocks these intents for this reason. `says` describes the situation; empty: the pod is not in it."""
+
+    says: Callable[[Pod, Snapshot, BudgetFindings], str]
+    blocks: tuple[Intent, ...]
+    reason: Reason
+
+
+OF_PODS: Final = (
+    PodRow(_unowned, _BOTH, Reason.BARE_POD),
+    PodRow(_doubly_selected, _REBOOT, Reason.TWO_BUDGETS),
+    PodRow(_forbidden_now, _REBOOT, Reason.PDB_BLOCKED),
+    PodRow(_overdue, _REBOOT, Reason.POD_TERMINATING_TOO_LONG),
+)
+"""For pods that use a volume here and that a drain evicts. An eviction is the end of the first kind, whether the node comes back or not;
+of the others the eviction is refused or does not finish."""
+
+
+# --- the blockers -----------------------------------------------------------------------------------------------------
+
+_ABOUT_CLASS: Final = {
+    VolumeClass.IDLE: "no pod of this node uses it",
+    VolumeClass.RELEASING: "its PersistentVolume is still there",
+    VolumeClass.RETAINED: "no claim has it, and its reclaim policy is Retain",
+    VolumeClass.IN_FLIGHT: "its PersistentVolume does not exist yet",
+    VolumeClass.SNAPSHOT: f"it has no annotation {names.ACKNOWLEDGED}",
+    VolumeClass.UNTRACKED: "the driver lists it, and it has no PersistentVolume",
+}
+_SHOWN: Final = 3
+
+
+def of_volume(held: LocalItem, snapshot: Snapshot, *, place: Place | None) -> Iterable[Blocker]:
+    """`place` is where it could move to, if that was checked."""
+    intents: dict[Reason, list[Intent]] = defaultdict(list)
+    for intent in Intent:
+        reason = why_blocked(held, intent, place=place)
+        if reason:
+            intents[reason].append(intent)
+    for reason, blocks in intents.items():
+        resolved = held.policy(blocks[0])
+        said = (
+            _about_item(held),
+            _about_place(place, reason),
+            _about_peers(held, snapshot, resolved),
+            resolved.problem if resolved else "",
+        )
+        message = "; ".join(filter(None, said))
+        yield _blocker(held.object, snapshot, (held,), reason=reason, blocks=tuple(blocks), resolved=resolved, message=message)
+
+
+def of_pod(pod: Pod, held: Sequence[LocalItem], snapshot: Snapshot, *, findings: BudgetFindings) -> Iterable[Blocker]:
+    """`held` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge."""
+    # A claim that could not be read may be a generic ephemeral volume's, which goes with its pod and keeps it nowhere.
+    in_use = tuple(item for item in held if item.in_use and unread_key(CLAIM, item.claim) not in snapshot.unread)
+    if not in_use or stays(pod):
+        return
+    resolved = strictest(tuple(item.reboot for item in in_use if item.reboot))
+    for row in OF_PODS:
+        message = row.says(pod, snapshot, findings)
+        if message:
+            named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
+            yield _blocker(named, snapshot, in_use, reason=row.reason, blocks=row.blocks, resolved=resolved, message=message)
+
+
+def in_order(blockers: Iterable[Blocker]) -> tuple[Blocker, ...]:
+    return tuple(sorted(blockers, key=lambda item: (Intent.REBOOT not in item.blocks, -item.bytes, item.key, item.volume, item.reason)))
+
+
+def why_blocked(held: LocalItem, intent: Intent, *, place: Place | None) -> Reason | None:
+    """The reason from the table; None: it does not block. `place` is where it could move to, if that was checked.
+
+    A wrong word for a policy counts as the strictest, and is the reason itself if nothing would block without it. If the policy is not
+    certain, the volume blocks only if it would under the laxest one: beyond that the verdict is Unknown, not False.
+    """
+    resolved = held.policy(intent)
+    if resolved and not resolved.certain and _in_table(held, intent, policy=STRICTNESS[0], place=place) is None:
+        return None
+    reason = _in_table(held, intent, policy=resolved.policy if resolved else None, place=place)
+    if reason and resolved and resolved.problem and _in_table(held, intent, policy=resolved.by_order, place=place) is None:
+        return Reason.POLICY_CONFLICT
+    return reason
+
+
+def _in_table(held: LocalItem, intent: Intent, *, policy: Policy | None, place: Place | None) -> Reason | None:
+    evicts_nobody = held.in_use and all(stays(pod) for pod in held.pods)
+    if held.excuse or (intent is Intent.REBOOT and evicts_nobody):
+        return None
+    elsewhere = _elsewhere(place)
+    rows = (row for row in OF_VOLUMES if row.class_ is held.class_ and policy in row.policies and elsewhere in row.elsewhere)
+    return next((row.reason for row in rows if intent in row.blocks), None)
+
+
+def _elsewhere(place: Place | None) -> Elsewhere:
+    if place is None or place.node:
+        return Elsewhere.FITS
+    return Elsewhere.NO_SPACE if place.shortfall else Elsewhere.NO_NODE
+
+
+def _about_item(held: LocalItem) -> str:
+    if not held.pods:
+        return _ABOUT_CLASS.get(held.class_, "")
+    return f"used by {first_few(tuple(pod.full_name for pod in held.pods))}"
+
+
+def _about_place(place: Place | None, reason: Reason) -> str:
+    match reason:
+        case Reason.NO_CAPACITY if place:
+            return f"{place.shortfall} bytes are missing on the node that comes closest"
+        case Reason.NO_NODE_FITS if place:
+            return "; ".join(f"{node}: {why}" for node, why in place.excluded[:_SHOWN]) or "there is no other node"
+        case Reason.NOT_AVAILABLE_YET:
+            return f"it would fit on {place.node}" if place and place.node else "whether it fits on another node was not checked"
+        case _:
+            return ""
+
+
+def _about_peers(held: LocalItem, snapshot: Snapshot, resolved: Resolved | None) -> str:
+    """How many replicas the application would have left without this copy."""
+    if resolved is None or resolved.policy is not Policy.REPROVISION:
+        return ""
+    sets = {pod.owner.uid for pod in held.pods if pod.owner and pod.owner.uid in snapshot.ready_peers}
+    return f"replicas that are ready on other nodes: {min(snapshot.ready_peers[uid] for uid in sets)}" if sets else ""
+
+
+def _blocker(
+    named: ObjectName,
+    snapshot: Snapshot,
+    held: Sequence[LocalItem],
+    *,
+    reason: Reason,
+    blocks: tuple[Intent, ...],
+    resolved: Resolved | None,
+    message: str,
+) -> Blocker:
+    blocker = Blocker(
+        kind=named.kind,
+        namespace=named.namespace,
+        name=named.name,
+        uid=named.uid,
+        volume="" if held[0].class_ is VolumeClass.IN_FLIGHT else held[0].name,
+        bytes=sum(item.bytes for item in held),
+        class_=held[0].class_,
+        reason=reason,
+        policy=resolved.policy if resolved else None,
+        policy_source=resolved.source if resolved else "",
+        blocks=blocks,
+        since=snapshot.now,
+        message=message,
+        remedy=MEANING[reason].remedy,
+    )
+    return _dated(blocker, snapshot.since)
+
+
+def _dated(blocker: Blocker, known: Mapping[tuple[str, Reason], float]) -> Blocker:
+    """Since when it blocks is what was noted first, so that a restart does not make it look new."""
+    since = known.get((blocker.key, blocker.reason))
+    return blocker if since is None else replace(blocker, since=since)

@@ -1,0 +1,67 @@
+"""Judges the node in each look: asks for what has to be known, and for what an earlier process has stored; the rules: `assess`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.lookups import Lookups
+from sidecar.drain.facts.never_used import NeverUsed
+from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.untracked import Untracked
+from sidecar.drain.judgement.assess import assess
+from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish.controller import ReportWriter
+from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import NOT_AVAILABLE_YET
+from sidecar.model.nodes import Node
+
+
+class JudgementDuty:
+    """What cannot be learnt makes verdicts Unknown; it is not a failure of the look."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lookups: Lookups,
+        *,
+        reports: ReportWriter,
+        never_used: NeverUsed,
+        untracked: Untracked,
+        refusals: Refusals,
+        wall: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._lookups = lookups
+        self._reports = reports
+        self._never_used = never_used
+        self._untracked = untracked
+        self._refusals = refusals
+        self._wall = wall
+
+    async def perform(self, picture: Picture) -> Outcome:
+        # The stored report comes first: since when something blocks is known from it alone.
+        await self._refusals.attempt("the report", self._reports.recall(picture.node))
+        return Outcome(replace(picture, assessment=await self._assess(picture.node, picture.signals)))
+
+    async def _assess(self, node: Node, signals: Signals) -> Assessment:
+        """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
+        facts, now = await self._lookups.facts(node), self._wall()
+        snapshot = replace(
+            assemble(facts, now=now, default_policy=self._settings.default_policy),
+            expected_uid=node.uid,
+            untracked=self._untracked.handles,
+            untracked_unknown=self._untracked.unknown,
+            untracked_blocks=self._settings.untracked_blocks,
+            never_used=self._never_used.names(),
+            since=self._reports.since(now=now),
+            node_policy=self._settings.policy,
+        )
+        assessment = assess(snapshot)
+        if not signals.observed or not any(volume.policy in NOT_AVAILABLE_YET for volume in assessment.volumes):
+            return assessment
+        before = len(self._lookups.ignorance)
+        surroundings = await self._lookups.surroundings()
+        ignorance = (*self._lookups.ignorance[before:], *snapshot.ignorance)
+        return assess(replace(snapshot, surroundings=surroundings, ignorance=ignorance))

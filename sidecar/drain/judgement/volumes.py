@@ -1,0 +1,175 @@
+"""Sorts what is on a node: each thing is of exactly one class and has one policy per intent. What of it blocks: `blockers`."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.drain.facts.snapshot import InFlight, Snapshot
+from sidecar.drain.judgement.assessment import HeldVolume
+from sidecar.drain.judgement.policy import Resolved, resolve
+from sidecar.drain.vocabulary import Intent, Policy, VolumeClass
+from sidecar.model import names
+from sidecar.model.nodes import Pod, SnapshotContent
+from sidecar.model.objects import Claim, Notes, Volume
+
+ACKNOWLEDGED: Final = "acknowledged as dispensable"
+NEVER_USED: Final = "never used"
+UNTRACKED: Final = "known to the driver alone"
+
+_EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """The object by which people know a volume."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalItem:
+    """One thing of this driver on this node, with all that is judged about it: a volume, a creation, a snapshot."""
+
+    name: str
+    class_: VolumeClass
+    bytes: int
+    object: ObjectName
+    claim: str = ""
+    storage_class: str = ""
+    pods: tuple[Pod, ...] = ()
+    reboot: Resolved | None = None
+    retire: Resolved | None = None
+    excuse: str = ""
+    """Why it blocks nothing although its class would; empty: no reason."""
+
+    @property
+    def in_use(self) -> bool:
+        """It keeps its pods on this node."""
+        return self.class_ is VolumeClass.IN_USE
+
+    @property
+    def fixed_policy(self) -> Policy | None:
+        """None if it depends on the intent, or if there is none."""
+        if self.reboot is None or self.retire is None or self.reboot.policy is not self.retire.policy:
+            return None
+        return self.reboot.policy
+
+    def policy(self, intent: Intent) -> Resolved | None:
+        return self.reboot if intent is Intent.REBOOT else self.retire
+
+    def as_result(self) -> HeldVolume:
+        source = self.retire.source if self.retire else ""
+        users = tuple(pod.full_name for pod in self.pods)
+        return HeldVolume(self.name, self.claim, self.class_, self.bytes, self.fixed_policy, source, users)
+
+
+def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
+    """`pods` are those that run here, without those counted as gone. The result is sorted by name."""
+    pods = sorted(pods, key=lambda pod: pod.full_name)
+    users: dict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        for claim in set(pod.claims):
+            users[f"{pod.namespace}/{claim}"].append(pod)
+    there = {volume.claim.uid for volume in snapshot.volumes if volume.claim}
+    held = [_of_volume(volume, snapshot, users) for volume in snapshot.volumes]
+    held += [_of_flight(flight) for flight in set(snapshot.in_flight) if flight.claim_uid not in there]
+    held += [_of_content(content) for content in snapshot.contents]
+    held += [_of_handle(handle, blocks=snapshot.untracked_blocks) for handle in sorted(set(snapshot.untracked))]
+    held += [item for pod in pods for item in _inline(pod, snapshot.driver)]
+    return tuple(sorted(held, key=lambda item: (item.name, item.class_, item.object.uid)))
+
+
+def _of_volume(volume: Volume, snapshot: Snapshot, users: Mapping[str, list[Pod]]) -> LocalItem:
+    claim_name = f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
+    found = snapshot.claims.get(claim_name)
+    # A claim of this name that was made later has nothing to do with this volume, nor have its pods.
+    ours = found is None or volume.claim is None or (volume.claim.uid in ("", found.uid) and found.volume_name in ("", volume.name))
+    claim = found if ours else None
+    pods = tuple(users.get(claim_name, ())) if claim_name and ours else ()
+    class_ = _class_of(volume, claim, used=bool(pods))
+    ephemeral = class_ is VolumeClass.EPHEMERAL
+    return LocalItem(
+        name=volume.name,
+        class_=class_,
+        bytes=volume.size,
+        object=_object_of(volume, claim),
+        claim="" if volume.phase == "Available" else claim_name,
+        storage_class=volume.class_name,
+        pods=pods if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else (),
+        reboot=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.REBOOT),
+        retire=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.RETIRE),
+        excuse=_excuse(volume, claim, class_, never_used=volume.name in snapshot.never_used),
+    )
+
+
+def _class_of(volume: Volume, claim: Claim | None, *, used: bool) -> VolumeClass:
+    deleted = volume.reclaim_policy == "Delete"
+    released = volume.phase in ("Released", "Failed")
+    if released:
+        return VolumeClass.RELEASING if deleted else VolumeClass.RETAINED
+    if claim and claim.owner and claim.owner.kind == names.POD:
+        return VolumeClass.EPHEMERAL
+    if used:
+        return VolumeClass.IN_USE
+    if volume.deleting and deleted:
+        return VolumeClass.RELEASING
+    never_bound = volume.phase == "Available" or volume.claim is None
+    return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
+
+
+def _excuse(volume: Volume, claim: Claim | None, class_: VolumeClass, *, never_used: bool) -> str:
+    if class_ in (VolumeClass.RETAINED, VolumeClass.IDLE) and _acknowledged(volume.notes):
+        return ACKNOWLEDGED
+    # A volume that was filled from a snapshot or a clone has data before any pod uses it.
+    filled = claim is not None and claim.source is not None
+    return NEVER_USED if never_used and not filled and class_ not in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else ""
+
+
+def _resolved(volume: Volume, claim: Claim | None, snapshot: Snapshot, intent: Intent) -> Resolved:
+    return resolve(
+        volume,
+        claim,
+        class_=snapshot.classes.get(volume.class_name),
+        namespace_word=snapshot.namespace_policies.get(volume.claim.namespace) if volume.claim else None,
+        default=snapshot.default_policy,
+        intent=intent,
+        unread=snapshot.unread,
+    )
+
+
+def _object_of(volume: Volume, claim: Claim | None) -> ObjectName:
+    if claim and volume.phase not in ("Available", "Released", "Failed"):
+        return ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
+    return ObjectName(names.VOLUME, "", volume.name, volume.uid)
+
+
+def _of_flight(flight: InFlight) -> LocalItem:
+    claim = ObjectName(names.CLAIM, flight.namespace, flight.name, flight.claim_uid)
+    full_name = f"{flight.namespace}/{flight.name}"
+    return LocalItem(full_name, VolumeClass.IN_FLIGHT, flight.size, claim, claim=full_name, storage_class=flight.class_name)
+
+
+def _of_content(content: SnapshotContent) -> LocalItem:
+    named = ObjectName(names.SNAPSHOT_CONTENT, "", content.name, content.uid)
+    excuse = ACKNOWLEDGED if _acknowledged(content.notes) else ""
+    return LocalItem(content.name, VolumeClass.SNAPSHOT, content.size, named, excuse=excuse)
+
+
+def _of_handle(handle: str, *, blocks: bool) -> LocalItem:
+    return LocalItem(handle, VolumeClass.UNTRACKED, 0, ObjectName("Volume", "", handle, ""), excuse="" if blocks else UNTRACKED)
+
+
+def _inline(pod: Pod, driver: str) -> Iterable[LocalItem]:
+    """Inline volumes have neither an object nor a name of their own."""
+    for number in range(1, pod.inline.count(driver) + 1):
+        named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
+        name = f"{pod.full_name}#{number}"
+        yield LocalItem(name, VolumeClass.EPHEMERAL, 0, named, pods=(pod,), reboot=_EPHEMERAL, retire=_EPHEMERAL)
+
+
+def _acknowledged(notes: Notes) -> bool:
+    return any(key == names.ACKNOWLEDGED and text.strip() for key, text in notes)

@@ -1,0 +1,130 @@
+"""An assessment as text for people: what `explain node` prints; and the table of reasons for the README of deploy/components/drain."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget, Place, PodFate
+from sidecar.drain.publish.as_json import NOT_HELD, as_json, bytes_in_the_way, held_bytes, named
+from sidecar.drain.vocabulary import MEANING, Intent
+from sidecar.model import timestamps
+from sidecar.observe.sanitize import visible
+
+__all__ = ["as_json", "reasons_table", "render", "size"]
+
+_UNITS: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def render(assessment: Assessment, *, intent: Intent | None = None) -> str:
+    """What `explain node` prints; with an intent, only what concerns that."""
+    asked = (intent,) if intent else tuple(Intent)
+    blockers = [blocker for blocker in assessment.blockers if set(asked) & set(blocker.blocks)]
+    parts = (
+        [f"Node {assessment.node}, volumes of {assessment.driver}, at {timestamps.to_text(assessment.at)}"],
+        _verdicts(assessment, asked),
+        _sizes(assessment, asked),
+        _blockers(blockers),
+        _remedies(blockers),
+        _fates(assessment.pods, asked),
+        _exhausted_budgets(assessment.budgets),
+        _section("Where volumes could go", (line for place in assessment.places for line in _place_lines(place))),
+        _section("Worth knowing", assessment.notes),
+    )
+    return "\n\n".join("\n".join(visible(line) for line in part) for part in parts if part)
+
+
+def size(count: int) -> str:
+    """For people, with at most one digit after the point."""
+    for suffix, unit in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.1f}".removesuffix(".0") + suffix
+    return str(count)
+
+
+def _verdicts(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
+    rows = [(intent, assessment.verdict(intent)) for intent in asked]
+    return aligned([(f"May it be {_DONE[intent]}?", said.status, said.reason, said.message) for intent, said in rows])
+
+
+def _sizes(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
+    held = len([volume for volume in assessment.volumes if volume.class_ not in NOT_HELD])
+    if not held:
+        return []
+    in_the_way = [f"{size(bytes_in_the_way(assessment, intent))} keep it from being {_DONE[intent]}" for intent in asked]
+    return [f"{held} volume{'s' * (held > 1)} with {size(held_bytes(assessment))}; {', '.join(in_the_way)}."]
+
+
+def _blockers(blockers: Sequence[Blocker]) -> list[str]:
+    heads = ("WHAT BLOCKS", "VOLUME", "SIZE", "CLASS", "REASON", "POLICY", "BLOCKS", "SINCE")
+    head, *lines = aligned([_row(blocker) for blocker in blockers], heads=heads) or [""]
+    below = (f"    {blocker.message}" for blocker in blockers)
+    return [line for line in (head, *(part for both in zip(lines, below, strict=True) for part in both)) if line.strip()]
+
+
+def _row(blocker: Blocker) -> tuple[str, ...]:
+    policy = f"{blocker.policy} ({blocker.policy_source})" if blocker.policy and blocker.policy_source else blocker.policy
+    blocks = ", ".join(blocker.blocks)
+    since = timestamps.to_text(blocker.since)
+    return (named(blocker), blocker.volume, size(blocker.bytes), blocker.class_ or "", blocker.reason, policy or "", blocks, since)
+
+
+def _remedies(blockers: Sequence[Blocker]) -> list[str]:
+    said = dict.fromkeys((blocker.reason, blocker.remedy) for blocker in blockers)
+    lines = ((f"{reason}: {MEANING[reason].says if reason in MEANING else ''}", f"  {remedy}") for reason, remedy in said)
+    return _section("What to do", chain.from_iterable(lines))
+
+
+def _fates(pods: Sequence[PodFate], asked: Sequence[Intent]) -> list[str]:
+    heads = ("POD", *(f"IF {_DONE[intent].upper()}" for intent in asked), "VOLUMES", "BUDGETS", "WHY")
+    return aligned([_fate(pod, asked) for pod in pods], heads=heads)
+
+
+def _fate(pod: PodFate, asked: Sequence[Intent]) -> tuple[str, ...]:
+    fates = (pod.reboot if intent is Intent.REBOOT else pod.retire for intent in asked)
+    return (f"{pod.namespace}/{pod.name}", *fates, ", ".join(pod.volumes), ", ".join(pod.budgets), pod.why)
+
+
+def _exhausted_budgets(budgets: Iterable[ExhaustedBudget]) -> list[str]:
+    said = (
+        f"{budget.budget} allows {budget.allowed_now} now, and {budget.stranded} of its pods would stay away: {', '.join(budget.pods)}"
+        for budget in budgets
+    )
+    return _section("Budgets that would be used up while the node is away, so that draining another node would wait", said)
+
+
+def _place_lines(place: Place) -> list[str]:
+    volumes = ", ".join(place.volumes)
+    if place.node:
+        return [f"{volumes} to {place.node}"]
+    missing = f": {size(place.shortfall)} missing" if place.shortfall else ""
+    return [f"{volumes} to no node{missing}", *(f"  {node}: {why}" for node, why in place.excluded)]
+
+
+def _section(head: str, lines: Iterable[str]) -> list[str]:
+    body = [f"  {line}" for line in lines]
+    return [f"{head}:", *body] if body else []
+
+
+def aligned(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[str]:
+    """Columns two blanks apart. A column that is empty in every row is left out with its head."""
+    texts = [[visible(str(cell)) for cell in row] for row in rows]
+    columns = [[*heads[place : place + 1], *column] for place, column in enumerate(zip(*texts, strict=True)) if any(column)]
+    padded = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns]
+    return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+
+
+# --- for the README ---------------------------------------------------------------------------------------------------
+
+
+def reasons_table() -> str:
+    """Every reason that withholds a True, as Markdown."""
+    rows = (f"| `{reason}` | {_cell(meaning.says)} | {_cell(meaning.remedy)} |" for reason, meaning in MEANING.items())
+    return "\n".join(("| reason | what it says | what to do |", "|---|---|---|", *rows))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

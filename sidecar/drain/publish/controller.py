@@ -1,0 +1,177 @@
+"""Writes what others see of a judgement: the report (`report`), and our marks and conditions on the Node (`on_node`).
+
+New is compared with what is stored, not with what was written last: others may have edited it. So it is read at the start, at every
+heartbeat and after every write that failed.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.evacuation.controller import EvacuationEvents
+from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish import events, on_node, report, stored
+from sidecar.drain.publish.on_node import needs_protection, summary_mark
+from sidecar.drain.publish.own_node_io import OwnNode
+from sidecar.drain.publish.report import HEARTBEAT, ReportContext
+from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Reason
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
+from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
+from sidecar.kube.events.recorder import Recorder
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+Since = dict[tuple[str, Reason], float]
+"""As `Snapshot.since`."""
+
+_MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
+
+
+class ReportWriter:
+    """One per process."""
+
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._clock = clock
+        self._stored: Json | None = None
+        self._made: Json | None = None
+        self._unsaved = False
+        """The last report that was made could not be stored, so the stored one is out of date."""
+        self._report_read_at: float | None = None
+        self._conditions: list[Json] = []
+        self._conditions_read_at: float | None = None
+        self._conditions_written_at: float | None = None
+        self._node_uid = ""
+        self._since: Since = {}
+        self._complete_since: Since = {}
+        self.recalled = False
+        """The stored report has been read, or there is none. Before that earlier events are not known, and none is written."""
+
+    @property
+    def previous(self) -> Json | None:
+        """The stored report, or the last one made if it could not be stored."""
+        return self._made if self._unsaved else self._stored or self._made
+
+    async def recall(self, node: Node) -> None:
+        """Read what an earlier process, or anybody else, has stored. Raises ApiError."""
+        if node.uid != self._node_uid:
+            self._stored = self._made = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
+            self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
+            self._since = self._complete_since = {}
+        if self._is_due(self._report_read_at):
+            self._stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
+            self._report_read_at, self.recalled = self._clock(), True
+
+    def since(self, *, now: float) -> Since:
+        """Since when each blocker has blocked. The stored report has only the beginning of a long list; this process remembers the rest."""
+        found = {key: at for key, at in self._since.items() if at <= now}
+        return found | stored.since(self.previous, node_uid=self._node_uid, now=now)
+
+    async def write_report(self, assessment: Assessment, context: ReportContext, *, now: float) -> None:
+        """Raises ApiError if it could not be stored; what was made is remembered all the same."""
+        new = report.body(assessment, previous=self.previous, agent=self._settings.agent, context=context)
+        self._made = new
+        found = {(blocker.key, blocker.reason): blocker.since for blocker in assessment.blockers}
+        # While something is unknown, a blocker that is not seen may still be there, and keeps its time.
+        self._since = found if assessment.complete else self._complete_since | found
+        self._complete_since = found if assessment.complete else self._complete_since
+        if self._settings.dry_run:
+            return
+        if self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now):
+            return
+        old, self._stored, self._unsaved = self._stored, None, True
+        try:
+            await self._store(old, new)
+        except ApiError:
+            self._report_read_at = None
+            raise
+        self._stored, self._unsaved = new, False
+
+    async def write_conditions(self, assessment: Assessment) -> None:
+        """Raises ApiError if they could not be stored."""
+        if self._is_due(self._conditions_read_at):
+            node = await self._kube.get(NODES, assessment.node)
+            self._conditions = list((node.get("status") or {}).get("conditions") or ())
+            self._conditions_read_at = self._clock()
+        wanted = on_node.conditions(assessment, self._conditions)
+        if not on_node.conditions_differ(self._conditions, wanted) and not self._is_due(self._conditions_written_at):
+            return
+        if not self._settings.dry_run:
+            patch = on_node.conditions_patch(wanted, node_uid=assessment.node_uid)
+            await self._kube.patch(NODES, assessment.node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        ours = {condition["type"] for condition in wanted}
+        self._conditions = [condition for condition in self._conditions if condition.get("type") not in ours] + wanted
+        self._conditions_written_at = self._clock()
+
+    async def _store(self, old: Json | None, new: Json) -> None:
+        name = new["metadata"]["name"]
+        if old is None:
+            try:
+                await self._kube.create(DRAIN_REPORTS, new)
+            except AlreadyExists:
+                pass
+            except NotFound as error:
+                raise NotFound(_MISSING, status=404) from error
+        elif report.owner_differs(old, new):
+            await self._kube.patch(DRAIN_REPORTS, name, report.owner_patch(new), content_type=MERGE_PATCH)
+        await self._kube.patch(DRAIN_REPORTS, name, report.status_patch(new), content_type=JSON_PATCH, subresource="status")
+
+    def _is_due(self, at: float | None) -> bool:
+        return at is None or self._clock() - at >= HEARTBEAT
+
+
+class MarksDuty:
+    """Writes our marks on the Node as this look has decided them, then the event about it: no event without its mark."""
+
+    def __init__(self, settings: Settings, own_node: OwnNode, evacuation_events: EvacuationEvents) -> None:
+        self._settings = settings
+        self._own_node = own_node
+        self._evacuation_events = evacuation_events
+
+    async def perform(self, picture: Picture) -> Outcome:
+        settings, judged = self._settings, picture.assessment
+        marks = on_node.wanted(picture.signals, settings.driver, standing=picture.standing, decision=picture.evacuation)
+        if judged is None:
+            await self._own_node.mark(picture.node, marks, protect=False)
+            return Outcome(picture)
+        protect = needs_protection(enabled=settings.protects, retire=judged.retire.status, overridden=picture.overridden)
+        if await self._own_node.mark(picture.node, marks | summary_mark(judged), protect=protect) is not None:
+            self._evacuation_events.tell(picture.node, picture.evacuation)
+        return Outcome(picture)
+
+
+class ReportDuty:
+    """Shows the assessment to everybody: the Node's conditions, events and the report.
+
+    Events come before the report that remembers they were told. They are written in the background, so a process that is killed in
+    between may omit one.
+    """
+
+    def __init__(
+        self, settings: Settings, reports: ReportWriter, *, recorder: Recorder, refusals: Refusals, wall: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._reports = reports
+        self._recorder = recorder
+        self._refusals = refusals
+        self._wall = wall
+
+    async def perform(self, picture: Picture) -> Outcome:
+        assessment, signals = picture.assessment, picture.signals
+        assert assessment is not None
+        await self._refusals.attempt("the node's conditions", self._reports.write_conditions(assessment))
+        if not self._reports.recalled:
+            return Outcome(picture)  # which events were written is not known, and the report that knows must not be overwritten
+        before = stored.status_of(self._reports.previous) or None
+        if not self._settings.dry_run:
+            for event in events.events(before, assessment, observed=signals.observed, intent=signals.intent):
+                self._recorder.record(event.ref, event.type_, event.reason, event.message)
+        source = str(signals.source) if signals.intent else ""
+        context = replace(picture.notes, observed=signals.observed, intent=signals.intent, intent_source=source)
+        await self._refusals.attempt("the report", self._reports.write_report(assessment, context, now=self._wall()))
+        return Outcome(picture)

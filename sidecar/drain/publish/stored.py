@@ -1,0 +1,71 @@
+"""Reads a stored report, and carries on what has to last. It is read with distrust: anybody may have edited it, and what cannot be
+read counts as not there."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sidecar.drain.vocabulary import Reason
+from sidecar.model import timestamps
+from sidecar.model.objects import Json
+
+LONGEST: Final = 1024
+"""Characters of a text in a report or condition."""
+
+
+def status_of(report: Mapping[str, Any] | None) -> Json:
+    """Empty if there is none."""
+    return mapping(report or {}, "status")
+
+
+def mapping(of: Mapping[str, Any], key: str) -> Json:
+    value = of.get(key)
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def entries(of: Mapping[str, Any], key: str) -> tuple[Json, ...]:
+    value = of.get(key)
+    return tuple(dict(item) for item in value if isinstance(item, Mapping)) if isinstance(value, list | tuple) else ()
+
+
+def text(of: Mapping[str, Any], key: str) -> str:
+    value = of.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def of_this_node(status: Json, node_uid: str) -> Json:
+    """Empty for a report on a former machine of this name: nothing of it is carried on."""
+    return status if text(status, "nodeUID") == node_uid else {}
+
+
+def seconds(of: Mapping[str, Any], key: str) -> float | None:
+    return timestamps.to_seconds(text(of, key))
+
+
+def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, Reason], float]:
+    """For `Snapshot.since`: since when each blocker has blocked. A time in the future is not believed."""
+    blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
+    noted = ((_key(entry), _reason(entry), seconds(entry, "since")) for entry in blockers)
+    return {(key, reason): at for key, reason, at in noted if reason is not None and at is not None and at <= now}
+
+
+def dated(said: Json, before: Json, *, at: float) -> Json:
+    """A verdict with the time since when it has its status: the noted one as long as the status stays, else `at`."""
+    noted = seconds(before, "lastTransitionTime") if text(before, "status") == said["status"] else None
+    since = at if noted is None or noted > at else noted
+    return {**said, "message": shortened(said["message"]), "lastTransitionTime": timestamps.to_text(since)}
+
+
+def shortened(value: str) -> str:
+    return value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
+
+
+def _key(entry: Json) -> str:
+    """As `Blocker.key`."""
+    return f"{text(entry, 'kind')}/{text(entry, 'uid') or '/'.join((text(entry, 'namespace'), text(entry, 'name')))}"
+
+
+def _reason(entry: Json) -> Reason | None:
+    try:
+        return Reason(text(entry, "reason"))
+    except ValueError:
+        return None

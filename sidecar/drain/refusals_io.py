@@ -1,0 +1,40 @@
+"""Tries each read and write of a look by itself, and remembers what the API server refused or did not answer."""
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from sidecar.kube.errors import ApiError
+
+R = TypeVar("R")
+
+
+class Refusals:
+    """Those of one look: `begin` forgets the earlier ones."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, str] = {}
+
+    def begin(self) -> None:
+        self._errors = {}
+
+    async def attempt(self, what: str, effect: Awaitable[R]) -> R | None:
+        """The answer; None when it was refused or could not be had."""
+        try:
+            return await effect
+        except ApiError as error:
+            self.note(what, str(error))
+            return None
+
+    def note(self, what: str, error: str) -> None:
+        self._errors[what] = error
+
+    def of(self, what: str) -> str:
+        """Why it was refused in this look; empty: it was not."""
+        return self._errors.get(what, "")
+
+    def __str__(self) -> str:
+        """Empty: nothing was refused."""
+        return "; ".join(f"{what} could not be written or read: {error}" for what, error in sorted(self._errors.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)

@@ -1,0 +1,209 @@
+"""The words of drain decisions: intents, policies, classes of volumes, fates of pods, reasons and what they mean.
+
+Reports, events, metrics and `explain` show these values: a value that is changed breaks alerts and scripts of users.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from sidecar.model import names
+
+
+class Status(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Intent(StrEnum):
+    """What is going to happen to the node."""
+
+    REBOOT = "reboot"
+    """The node comes back, with its disks."""
+    RETIRE = "retire"
+    """The node goes for good, and its disks with it."""
+
+
+class Policy(StrEnum):
+    """What may be done with a volume when its node is drained. `judgement/blockers` says what each of them blocks."""
+
+    IGNORE = "Ignore"
+    BLOCK = "Block"
+    ALLOW_IDLE = "AllowIdle"
+    REPROVISION = "Reprovision"
+    MIGRATE = "Migrate"
+
+
+NOT_AVAILABLE_YET: Final = (Policy.REPROVISION, Policy.MIGRATE)
+"""Recognised and judged; this release does not carry them out."""
+
+
+class VolumeClass(StrEnum):
+    """What a thing on the node is. Each is exactly one of these; `judgement/volumes` sorts them."""
+
+    EPHEMERAL = "Ephemeral"
+    """It goes with its pod."""
+    IN_USE = "InUse"
+    IDLE = "Idle"
+    """Bound or reserved, and no pod of this node uses it."""
+    RELEASING = "Releasing"
+    """Its data is to be deleted, and still is here."""
+    RETAINED = "Retained"
+    """No claim uses it, and its reclaim policy keeps its data."""
+    IN_FLIGHT = "InFlight"
+    """It is being created, or is about to be."""
+    SNAPSHOT = "Snapshot"
+    UNTRACKED = "Untracked"
+    """The driver lists it, and it has no PersistentVolume."""
+    FOREIGN = "Foreign"
+    """Of another driver."""
+    MOVED = "Moved"
+    """Another node has a copy by now."""
+
+
+class Fate(StrEnum):
+    """What becomes of a pod of this node, if the node is drained for an intent."""
+
+    STAYS = "Stays"
+    """No drain evicts it: a static pod, or a DaemonSet's."""
+    MOVES_FREE = "MovesFree"
+    """It can run on another node."""
+    RETURNS = "ReturnsAfterUncordon"
+    """It stays Pending until this node is uncordoned."""
+    STRANDED = "StrandedUntilUncordon"
+    """It stays Pending for as long as its claims exist: the node does not come back."""
+    REPROVISIONED = "Reprovisioned"
+    MIGRATED = "Migrated"
+    LOST = "Lost"
+    """The pod or its data does not come back."""
+
+
+class Reason(StrEnum):
+    """Why a verdict is what it is. `MEANING` explains each that withholds a True, with the remedy."""
+
+    LAST_COPY = "LastCopy"
+    VOLUME_IN_USE = "VolumeInUse"
+    WOULD_STRAND = "WouldStrand"
+    NO_CAPACITY = "NoCapacity"
+    NO_NODE_FITS = "NoNodeFits"
+    NOT_AVAILABLE_YET = "NotAvailableYet"
+    SNAPSHOT_ON_NODE = "SnapshotOnNode"
+    RELEASE_PENDING = "ReleasePending"
+    PROVISIONING_IN_FLIGHT = "ProvisioningInFlight"
+    RECLAIM_RETAIN = "ReclaimRetain"
+    UNTRACKED_DATA = "UntrackedData"
+    PDB_BLOCKED = "PDBBlocked"
+    TWO_BUDGETS = "PDBConflict"
+    POD_TERMINATING_TOO_LONG = "PodTerminatingTooLong"
+    BARE_POD = "BareControllerlessPod"
+    POLICY_CONFLICT = "PolicyConflict"
+    SOURCE_OFFLINE = "SourceOffline"
+    WAITING_FOR_SLOT = "WaitingForSlot"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    NOT_KNOWN = "NotKnown"
+    NODE_IDENTITY = "NodeIdentityChanged"
+    # verdicts that are True
+    NOTHING_HERE = "NoVolumes"
+    NOTHING_BLOCKS = "NothingBlocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a reason says, and what whoever reads it can do."""
+
+    says: str
+    remedy: str
+
+
+MEANING: Final = MappingProxyType(
+    {
+        Reason.LAST_COPY: Meaning(
+            "the volume's only copy is on this node, and no pod uses it",
+            f"back up the data and delete the claim; if the data may be lost, annotate the claim with {names.DRAIN_POLICY}: Ignore",
+        ),
+        Reason.VOLUME_IN_USE: Meaning(
+            "a pod on this node uses the volume, and the only copy of its data is on this node",
+            "move the application and its data to another node and delete the claim; if the data may be lost, annotate the claim with "
+            f"{names.DRAIN_POLICY}: Ignore",
+        ),
+        Reason.WOULD_STRAND: Meaning(
+            "an evicted pod would stay Pending until the node is uncordoned, and the volume's policy Block forbids that",
+            "stop the application before the drain, or set the policy AllowIdle until the reboot is over",
+        ),
+        Reason.NO_CAPACITY: Meaning(
+            "no other node has enough free space for the volume",
+            "add a node or free space on another one; the report says how many bytes are missing",
+        ),
+        Reason.NO_NODE_FITS: Meaning(
+            "no other node can take the volume and run its pod",
+            "check cordons, taints, node selectors and allowedTopologies; the report gives the reasons node by node",
+        ),
+        Reason.NOT_AVAILABLE_YET: Meaning(
+            "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
+            "move the data by hand and delete the claim, or choose the policy Ignore, Block or AllowIdle",
+        ),
+        Reason.SNAPSHOT_ON_NODE: Meaning(
+            "the data of a volume snapshot is on this node",
+            f"delete the VolumeSnapshot; if it may be lost, annotate its VolumeSnapshotContent with {names.ACKNOWLEDGED}: WHO",
+        ),
+        Reason.RELEASE_PENDING: Meaning(
+            "a released volume waits to be deleted by this node's sidecar",
+            "wait; if it stays, read the events of the PersistentVolume and the driver's log",
+        ),
+        Reason.PROVISIONING_IN_FLIGHT: Meaning(
+            "a volume is being created on this node",
+            "wait; if it does not finish, read the events of the claim",
+        ),
+        Reason.RECLAIM_RETAIN: Meaning(
+            "a volume that no claim uses was kept, because its reclaim policy is Retain, and its data is on this node",
+            "save the data and delete the PersistentVolume; if the data may be lost, annotate the PersistentVolume with "
+            f"{names.ACKNOWLEDGED}: WHO",
+        ),
+        Reason.UNTRACKED_DATA: Meaning(
+            "the driver lists a volume on this node that has no PersistentVolume",
+            "find out whose data it is, and delete the volume in the driver",
+        ),
+        Reason.PDB_BLOCKED: Meaning(
+            "a PodDisruptionBudget allows no further disruption, so the pod cannot be evicted now",
+            "make the application's other replicas ready, or relax the budget",
+        ),
+        Reason.TWO_BUDGETS: Meaning(
+            "more than one PodDisruptionBudget selects the pod, so the API server refuses to evict it",
+            "change the selectors so that only one budget selects the pod",
+        ),
+        Reason.POD_TERMINATING_TOO_LONG: Meaning(
+            "the pod was asked to end and is still there, long after its grace period",
+            "check the pod's finalizers and the kubelet of the node",
+        ),
+        Reason.BARE_POD: Meaning(
+            "no controller owns the pod, so an eviction would delete it for good",
+            "delete the pod yourself once it may go, or run it under a controller such as a Deployment",
+        ),
+        Reason.POLICY_CONFLICT: Meaning(
+            "the drain policies set for the volume contradict each other or cannot be understood, so the strictest is applied",
+            f"correct the annotation {names.DRAIN_POLICY} that the message names",
+        ),
+        Reason.SOURCE_OFFLINE: Meaning(
+            "the node does not answer, so nothing on it can be checked or saved",
+            "bring the node back, or treat its volumes as lost",
+        ),
+        Reason.WAITING_FOR_SLOT: Meaning(
+            "as many nodes are being evacuated as --max-concurrent-evacuations allows",
+            "wait; the report names the nodes that come first",
+        ),
+        Reason.DEADLINE_EXCEEDED: Meaning(
+            "the evacuation has taken longer than --evacuation-deadline allows",
+            f"remove what blocks it; to let the node be drained regardless, annotate it with {names.FORCE_DRAIN}: WHY",
+        ),
+        Reason.NOT_KNOWN: Meaning(
+            "information that the answer depends on could not be read",
+            "see the message; grant the rights of deploy/components/drain, or wait for the API server",
+        ),
+        Reason.NODE_IDENTITY: Meaning(
+            "another machine has registered under this node's name",
+            "nothing of the former node is applied to it; restart the sidecar if this does not pass",
+        ),
+    }
+)

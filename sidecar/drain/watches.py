@@ -1,0 +1,229 @@
+"""Says what this room watches and which changes wake it, and joins its watches, its controller and its tasks.
+
+A process that makes no drain decisions has none of this. What follows from a change is decided elsewhere in the room.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sidecar.csi.api import DriverInfo
+from sidecar.drain.controller import DrainRoom
+from sidecar.drain.facts.never_used import NeverUsed
+from sidecar.drain.facts.untracked import Untracked
+from sidecar.drain.facts.watched import Watched
+from sidecar.drain.gate.takeover_io import Neighbours
+from sidecar.drain.settings import Settings
+from sidecar.engine.loop import Loop
+from sidecar.kube import reflector as reflectors
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
+from sidecar.kube.reflector import ReflectorState
+from sidecar.kube.store import Store, by_uid
+from sidecar.local.caches import Caches
+from sidecar.local.here import Here
+from sidecar.local.volume_location import may_lie_here
+from sidecar.local.watch import Watch
+from sidecar.model import names
+from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
+from sidecar.model.objects import Claim, Json, Volume, claim_provisioner, selected_node
+from sidecar.tools import MakeLoop, Tools
+
+_SHARED = (CLAIMS, VOLUMES, CLASSES)
+"""What this room judges by, and other rooms watch too."""
+
+
+class DrainWatches:
+    """The node itself is always watched; pods, budgets and snapshots only if the node is judged."""
+
+    def __init__(self, here: Here, caches: Caches, *, judges: bool, state: Callable[[Resource], ReflectorState]) -> None:
+        self.nodes: Store[Node] = Store()
+        self.pods: Store[Pod] = Store()
+        self.contents: Store[SnapshotContent] = Store()
+        self.budgets: Store[Budget] = Store()
+        self.never_used = NeverUsed()
+        self.on_node: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _nobody
+        self._here, self._caches, self._judges, self._state = here, caches, judges, state
+        self._driver: DriverInfo = here.driver
+        self._pods_listed = False
+        # Snapshots even if the driver does not offer them today: those it made before still lie here.
+        judged: list[Watch[Any]] = [self._watch_pods(), self._watch_budgets(), self._watch_contents()] if judges else []
+        self._own: list[Watch[Any]] = [self._watch_node(), *judged]
+
+    def watches(self) -> list[Watch[Any]]:
+        claims: Watch[Claim] = Watch(
+            resource=CLAIMS, store=self._caches.claims, project=self._claim, wakes=self._wake, key_of=by_uid, required=True
+        )
+        volumes: Watch[Volume] = Watch(
+            resource=VOLUMES, store=self._caches.volumes, project=self._volume, wakes=self.volume_changed, required=True
+        )
+        return [claims, volumes, Watch(resource=CLASSES, store=self._caches.classes, wakes=self._wake, required=True), *self._own]
+
+    def watched(self) -> Watched:
+        return Watched(
+            nodes=self.nodes,
+            pods=self.pods,
+            contents=self.contents,
+            budgets=self.budgets,
+            claims=self._caches.claims,
+            volumes=self._caches.volumes,
+            classes=self._caches.classes,
+            ignorance=self.ignorance,
+            segment=self._driver.segment,
+            without_contents=self._without_contents,
+        )
+
+    def ignorance(self) -> tuple[str, ...]:
+        """Each watch that is not complete now, with the reason."""
+        resources = (*_SHARED, *(watch.resource for watch in self._own))
+        return tuple(sorted(filter(None, (_unknown(resource, self._state(resource)) for resource in resources))))
+
+    def _without_contents(self) -> bool:
+        return self._judges and isinstance(state := self._state(SNAPSHOT_CONTENTS), reflectors.Off) and state.absent
+
+    # --- claims and volumes -------------------------------------------------------------------------------------------
+
+    def _claim(self, obj: Json) -> Claim | None:
+        """Claims that are bound to a volume on this node: provisioning does not keep them any more."""
+        volume = str((obj.get("spec") or {}).get("volumeName") or "")
+        if not self._judges or not volume or claim_provisioner(obj) != self._driver.name:
+            return None
+        return Claim.of(obj) if selected_node(obj) == self._here.node or volume in self._caches.volumes else None
+
+    def _volume(self, obj: Json) -> Volume | None:
+        """Volumes that may lie here, besides those that provisioning keeps. Judged by the hostname label, which hardly ever changes."""
+        node = self.nodes.get(self._here.node)
+        hostname = node.labels.get(names.HOSTNAME, "") if node else ""
+        return Volume.of(obj) if self._judges and may_lie_here(self._here, obj, hostname) else None
+
+    def volume_changed(self, change: Change[Volume]) -> None:
+        if change.new is None:
+            self.never_used.gone(change.key)
+        elif change.old is None and change.new.identity == self._here.identity and self._sees_pods() and self._is_empty(change.new):
+            self.never_used.made(change.new)
+        self.on_change()
+
+    def _is_empty(self, volume: Volume) -> bool:
+        """Whether the volume was made empty. One from a snapshot or a clone was not; without its claim that is not known."""
+        claim = self._caches.claims.get(volume.claim.uid) if volume.claim else None
+        return claim is not None and claim.source is None
+
+    def _sees_pods(self) -> bool:
+        return self._judges and isinstance(self._state(PODS), reflectors.Synced)
+
+    # --- what no other room watches -----------------------------------------------------------------------------------
+
+    def _watch_node(self) -> Watch[Node]:
+        """Awaited before any work: whether the node takes volumes has to be known."""
+        field = f"metadata.name={self._here.node}"
+        return Watch(
+            resource=NODES, store=self.nodes, project=Node.of, wakes=lambda change: self.on_node(), optional=True, field_selector=field
+        )
+
+    def _watch_pods(self) -> Watch[Pod]:
+        def wakes(change: Change[Pod]) -> None:
+            if change.new is not None:
+                self.never_used.seen(change.new)
+            self.on_change()
+
+        return Watch(
+            resource=PODS,
+            store=self.pods,
+            project=Pod.of,
+            wakes=wakes,
+            optional=True,
+            awaited=False,
+            field_selector=f"spec.nodeName={self._here.node}",
+            on_list=self._pods_were_listed,
+        )
+
+    def _pods_were_listed(self) -> None:
+        """A list shows which pods are there, and not which came and went since the watch broke."""
+        if self._pods_listed:
+            self.never_used.overlooked()
+        self._pods_listed = True
+
+    def _watch_budgets(self) -> Watch[Budget]:
+        return Watch(resource=BUDGETS, store=self.budgets, project=Budget.of, wakes=self._wake, optional=True, awaited=False)
+
+    def _watch_contents(self) -> Watch[SnapshotContent]:
+        def project(obj: Json) -> SnapshotContent | None:
+            content = SnapshotContent.of(obj)
+            return content if content.driver == self._driver.name and content.managed_by in ("", self._here.node) else None
+
+        return Watch(resource=SNAPSHOT_CONTENTS, store=self.contents, project=project, wakes=self._wake, optional=True, awaited=False)
+
+    def _wake(self, change: Change[Any]) -> None:
+        self.on_change()
+
+
+class DrainPart:
+    """The watches, the room and its tasks. `wiring` has one of these, or none if there are no drain decisions."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        settings: Settings,
+        *,
+        here: Here,
+        caches: Caches,
+        state: Callable[[Resource], ReflectorState],
+        under_way: Callable[[], Iterable[str]],
+        make_loop: MakeLoop,
+        on_standing: Callable[[], None],
+    ) -> None:
+        watches = self._watches = DrainWatches(here, caches, judges=settings.judges, state=state)
+        watched = watches.watched()
+        self._node = here.node
+        self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way)
+        self.room = DrainRoom(
+            tools,
+            settings=settings,
+            watched=watched,
+            never_used=watches.never_used,
+            untracked=self._untracked,
+            on_standing=on_standing,
+        )
+        self._neighbours = Neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node))
+        self._judges, self._guards_others = settings.judges, settings.gate
+        self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts)
+        watches.on_node, watches.on_change = self.node_changed, self.wake
+        tools.metrics.watch_drain(self.room.numbers)
+
+    @property
+    def loops(self) -> list[Loop[str]]:
+        return [self.loop]
+
+    def watches(self) -> list[Watch[Any]]:
+        return self._watches.watches()
+
+    async def run(self) -> None:
+        """Until cancelled. The driver's list of volumes is needed only to judge; only who builds gates looks after others' gates."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.loop.run(), name="drain")
+            if self._judges:
+                group.create_task(self._untracked.run(), name="untracked volumes")
+            if self._guards_others:
+                group.create_task(self._neighbours.run(), name="gates of others")
+
+    def node_changed(self) -> None:
+        """The standing is renewed at once, the rest in the next look."""
+        self.room.node_changed()
+        self.wake()
+
+    def wake(self) -> None:
+        self.loop.add(self._node, self.room.soonest())
+
+
+def _unknown(resource: Resource, state: ReflectorState) -> str:
+    match state:
+        case reflectors.Synced():
+            return ""
+        case reflectors.Off(absent=True) if resource == SNAPSHOT_CONTENTS:
+            return ""
+        case _:
+            return f"{resource}: {state.why}"
+
+
+def _nobody() -> None:
+    """Nobody is there yet."""

@@ -1,0 +1,19 @@
+"""Parts of sentences that several rooms need: a few names of many, and what somebody wrote on an object."""
+
+from collections.abc import Sequence
+from typing import Final
+
+_SHOWN: Final = 3
+# An annotation may have 256 KiB.
+_LONGEST: Final = 40
+
+
+def first_few(names: Sequence[str], most: int = _SHOWN) -> str:
+    """The first names of a list that may be long, and how many there are beside them."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def quoted(text: str) -> str:
+    """What somebody wrote on an object, for a sentence about it."""
+    return repr(text[:_LONGEST])

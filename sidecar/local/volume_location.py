@@ -1,0 +1,59 @@
+"""Decides which volumes lie on this node: by node affinity if it names labels of this driver, otherwise by which node created them."""
+
+from collections.abc import Mapping
+
+from sidecar.local.here import Here
+from sidecar.model import names
+from sidecar.model.objects import Json, Volume, affinity_of, identity_of
+from sidecar.model.topology import Term
+
+
+def lies_here(here: Here, volume: Volume) -> bool:
+    """The volume is known to lie on this node."""
+    return _lies_here(here, volume.affinity, volume.identity)
+
+
+def lies_elsewhere(here: Here, volume: Volume) -> bool:
+    """Something contradicts that the volume lies here. This is not the opposite of `lies_here`: if the affinity asks for labels that this
+    driver does not report, neither is true."""
+    if volume.affinity is not None and here.with_topology:
+        return not any(term.may_match(here.node, here.segment.labels()) for term in volume.affinity)
+    return not lies_here(here, volume)
+
+
+def concerns_us(here: Here, obj: Json) -> bool:
+    """`lies_here` for a PersistentVolume in JSON, so that no record is made of volumes of other nodes."""
+    driver = ((obj.get("spec") or {}).get("csi") or {}).get("driver")
+    return driver == here.driver.name and _lies_here(here, affinity_of(obj), identity_of(obj))
+
+
+def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
+    """A PersistentVolume, in JSON, is this driver's, and nothing contradicts that it lies here.
+
+    Volumes that people create by hand may ask for node labels that no driver reports, most often for the hostname; so that one counts too.
+    """
+    if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
+        return False
+    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.segment.labels()}
+    return any(term.may_match(here.node, known) for term in affinity_of(obj) or ())
+
+
+def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> bool:
+    """Whether this node may have the driver delete the volume. A driver answers OK if it is asked to delete a volume that it does not know;
+    then the PersistentVolume would go and the data would stay on its node. So only the node that has the volume may ask.
+
+    Without node affinity, or if it also asks for labels that this driver does not report, the identity tells who created the volume:
+    `<time>-<random>-<driver>-<node>`.
+    """
+    made_here = identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+    if affinity is None or not here.with_topology:
+        return made_here
+    labels = here.segment.labels()
+    return any(_places_here(here, term, labels, made_here=made_here) for term in affinity)
+
+
+def _places_here(here: Here, term: Term, labels: Mapping[str, str], *, made_here: bool) -> bool:
+    """A term that names no values of this driver's labels, or only excludes values, is true of many nodes; then the creator decides."""
+    if not term.names_values(labels):
+        return made_here and term.holds(labels)
+    return term.holds(labels) or (made_here and term.may_match(here.node, {names.HOSTNAME: here.node, **labels}))

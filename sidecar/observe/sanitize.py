@@ -1,0 +1,105 @@
+"""Makes any value JSON of a limited size, and any text one line.
+
+Everything that is shown to people passes through here. Nothing here may raise, since logging a failure must not cause another one.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from enum import Enum
+from itertools import islice
+from typing import Final
+
+Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """The length of texts, the items of a collection, and the depth. What exceeds a limit is cut, and the result says so."""
+
+    # Container runtimes split log lines at 16 KiB, and a part of a JSON line is not JSON.
+    text: int = 12_000
+    items: int = 100
+    depth: int = 6
+
+
+LIMITS: Final = Limits()
+
+_NAMED_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+_QUOTE_ESCAPES = {'"': r"\"", "\\": r"\\"}
+
+
+def plain(value: object, limits: Limits = LIMITS) -> Plain:
+    """The value as JSON. What JSON cannot express becomes text; what is too long or too deep is cut."""
+    try:
+        return _plain(value, limits, limits.depth)
+    except Exception:  # noqa: BLE001  a value's own __str__ or __iter__ may raise anything
+        return f"<unprintable {type(value).__name__}>"
+
+
+def to_json(value: Plain) -> str:
+    """ASCII only: some readers take U+2028 for the end of a line, and a lone surrogate cannot be encoded."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def quoted(text: str) -> str:
+    """As Go's %q, which is how klog writes text."""
+    cut = clipped(text)
+    if cut.isprintable() and not ('"' in cut or "\\" in cut):  # the usual case, and many times faster
+        return f'"{cut}"'
+    return '"' + "".join(_QUOTE_ESCAPES.get(char) or _visible(char) for char in cut) + '"'
+
+
+def visible(text: str) -> str:
+    """On one line and without control characters, but not quoted."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def clipped(text: str, limit: int = LIMITS.text) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def _plain(value: object, limits: Limits, depth: int) -> Plain:
+    match value:
+        case Enum():  # before str and int, which an Enum may also be
+            return _plain(value.value, limits, depth)
+        case None | bool():
+            return value
+        case int():
+            return int(value) if abs(value) < 1 << 64 else clipped(str(value), limits.text)
+        case float():
+            return float(value) if math.isfinite(value) else str(value)
+        case str():
+            return clipped(str(value), limits.text)
+        case _ if depth <= 0:
+            return f"<{type(value).__name__}>"  # not its text, which would be endless for a value that contains itself
+        case _:
+            return _composed(value, limits, depth - 1)
+
+
+def _composed(value: object, limits: Limits, depth: int) -> Plain:
+    def inner(item: object) -> Plain:
+        return plain(item, dataclasses.replace(limits, depth=depth))
+
+    if isinstance(value, Mapping):
+        shown = {clipped(str(key), limits.text): inner(item) for key, item in islice(value.items(), limits.items)}
+        return shown if len(value) <= limits.items else shown | {"…": f"and {len(value) - limits.items} more"}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [inner(item) for item in islice(value, limits.items)]
+        return items if len(value) <= limits.items else [*items, f"… and {len(value) - limits.items} more"]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
+        # A field that its class leaves out of the repr must not be shown, for it may be secret.
+        return {item.name: inner(getattr(value, item.name)) for item in dataclasses.fields(value) if item.repr}
+    if isinstance(value, BaseException):
+        return clipped(str(value) or type(value).__name__, limits.text)
+    return clipped(str(value), limits.text)
+
+
+def _visible(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return _NAMED_ESCAPES.get(char) or f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,105 @@
+"""The record of a begun creation, and its form as a line of the journal.
+
+It holds what is needed to find the volume again when the process or the claim is gone: the request to the driver, and
+the claim that the volume was for. It holds no secret, only the name of the Secret to read, because it is written to disk.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.csi.api import Capability, CreateRequest
+from sidecar.model.topology import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class CreationRecord:
+    """One creation. CreateVolume is idempotent by name, so repeating the request finds the volume, however the first ended."""
+
+    uid: str
+    """The claim's uid; it tells the claim from a later one of the same name."""
+    namespace: str
+    name: str
+    class_name: str
+    request: CreateRequest
+    secret: tuple[str, str] | None = None
+    """(namespace, name) of the Secret whose content the driver was given."""
+    denials: int = 0
+    """How often the driver has since refused in a way that does not prove that there is no volume."""
+    reclaim_policy: str = "Delete"
+    """The reclaim policy of the class at that time. A line of an older version has none and counts as Delete."""
+    inherited: bool = False
+    """A process that is gone began it, and may have stored its PersistentVolume without recording the end.
+
+    It is not written to the line: whoever reads a line left behind sets it.
+    """
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def to_line(record: CreationRecord) -> bytes:
+    """The record as one line of JSON, without the line break."""
+    request = record.request
+    about: dict[str, Any] = {
+        "uid": record.uid,
+        "namespace": record.namespace,
+        "name": record.name,
+        "class": record.class_name,
+        "secret": record.secret,
+        "denials": record.denials,
+        "reclaim": record.reclaim_policy,
+        "request": {
+            "name": request.name,
+            "bytes": request.required_bytes,
+            "capabilities": [[item.access_mode, item.block, item.fs_type, item.mount_flags] for item in request.capabilities],
+            "parameters": dict(request.parameters),
+            "requisite": [segment.pairs for segment in request.requisite],
+            "preferred": [segment.pairs for segment in request.preferred],
+            "mutable": dict(request.mutable_parameters),
+            "snapshot": request.source_snapshot,
+            "volume": request.source_volume,
+        },
+    }
+    return json.dumps(about, separators=(",", ":")).encode()
+
+
+def from_line(line: bytes) -> CreationRecord:
+    """Reads a line of `to_line`. Raises ValueError for a line that this program did not write, or of which only a part was written."""
+    try:
+        about = json.loads(line)
+        asked = about["request"]
+        secret = about["secret"]
+        return CreationRecord(
+            uid=str(about["uid"]),
+            namespace=str(about["namespace"]),
+            name=str(about["name"]),
+            class_name=str(about["class"]),
+            secret=(str(secret[0]), str(secret[1])) if secret else None,
+            denials=int(about["denials"]),
+            reclaim_policy=str(about.get("reclaim", "Delete")),
+            request=CreateRequest(
+                name=str(asked["name"]),
+                required_bytes=int(asked["bytes"]),
+                capabilities=tuple(
+                    Capability(str(mode), bool(block), str(fs), tuple(map(str, flags))) for mode, block, fs, flags in asked["capabilities"]
+                ),
+                parameters=_strings(asked["parameters"]),
+                requisite=_segments(asked["requisite"]),
+                preferred=_segments(asked["preferred"]),
+                mutable_parameters=_strings(asked["mutable"]),
+                source_snapshot=str(asked["snapshot"]),
+                source_volume=str(asked["volume"]),
+            ),
+        )
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"not a record of a creation: {error!r}") from error
+
+
+def _strings(about: dict[str, str]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in about.items()}
+
+
+def _segments(rows: list[list[list[str]]]) -> tuple[Segment, ...]:
+    return tuple(Segment(tuple((str(key), str(value)) for key, value in row)) for row in rows)

@@ -1,0 +1,113 @@
+"""Finds the volume of a begun creation whose claim no longer needs it, and deletes the volume. What may be deleted: `deletion.rules`.
+
+CreateVolume is idempotent by name, so calling it again is the one way to find the volume with every driver: the driver returns the
+volume that exists, or creates one that is deleted at once. The rules are asked twice: before the driver may create anything, and
+again before it deletes anything.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sidecar.csi.api import Driver
+from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
+from sidecar.deletion.rules import DeletionView, Keep, Orphaned
+from sidecar.kube.errors import ApiError
+from sidecar.local.here import Here
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.requests.secrets import SecretRef
+from sidecar.provisioning.requests.volume import is_elsewhere
+
+log = logging.getLogger(__name__)
+
+# Some refusals do not prove that there is no volume. After this many of them the driver is believed, so that the retries end; a leak
+# is then suspected.
+_MOST_DENIALS: Final = 10
+
+Secrets = Callable[[SecretRef | None], Awaitable[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The creation needs no more work: nothing is left of it, or its volume is in use."""
+
+    why: str
+    suspected: bool = False
+    """A volume may be left that this program cannot find."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """The outcome is not known yet. The caller tries again, with back-off."""
+
+    why: str
+    denied: bool = False
+
+
+class OrphanCleanup:
+    def __init__(self, *, here: Callable[[], Here], driver: Driver, deletion: Deletion, secrets: Secrets) -> None:
+        self._here = here
+        self._driver = driver
+        self._deletion = deletion
+        self._secrets = secrets
+
+    async def clear(self, record: CreationRecord) -> Settled | AskAgain:
+        """Looks for the volume and deletes it if the rules allow that. Calls the driver at most twice: to find, and to delete."""
+        view = DeletionView(reason=Orphaned(self._here().node, record.uid, record.request.name, record.reclaim_policy, record.inherited))
+        name, claim = record.request.name, (record.namespace, record.name)
+        try:
+            verdict = await self._deletion.judge(view, name=name, claim=claim)
+            if isinstance(verdict, Keep):
+                return Settled(verdict.why, verdict.suspected)
+            secrets = await self._secrets(SecretRef(*record.secret) if record.secret else None)
+            outcome = await self._find(record, secrets)
+            if not isinstance(outcome, Done):
+                return _without_volume(record, outcome, blind=record.secret is not None and not secrets)
+            # The call to the driver may have taken long, and a PersistentVolume may have been stored meanwhile. So `delete` judges again,
+            # from what is true now.
+            found = outcome.volume
+            view = replace(view, handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
+            if kept := await self._deletion.delete(view, secrets=_known(secrets), name=name, claim=claim):
+                return Settled(kept.why, kept.suspected)
+        except (ApiError, DriverError) as error:
+            return AskAgain(str(error))
+        log.info(
+            "A volume that had lost its claim was deleted",
+            extra={"fields": {"claim": record.full_name, "uid": record.uid, "volume": record.request.name, "handle": found.volume_id}},
+        )
+        return Settled("its volume was deleted")
+
+    async def _find(self, record: CreationRecord, secrets: Mapping[str, str]) -> Outcome:
+        try:
+            return Done(await self._driver.create_volume(record.request, secrets=secrets))
+        except DriverError as error:
+            return of_failure(error, may_reschedule=False)
+
+
+def _known(secrets: Mapping[str, str]) -> Callable[[], Awaitable[Mapping[str, str]]]:
+    async def read() -> Mapping[str, str]:
+        return secrets
+
+    return read
+
+
+def _without_volume(
+    record: CreationRecord, outcome: MaybeRunning | NeverSent | NoSpaceHere | Refused, *, blind: bool
+) -> Settled | AskAgain:
+    """What a creation without a volume in the answer means.
+
+    `blind`: the first call had a secret and this one had none, so the refusal may be about the missing secret and proves nothing.
+    """
+    match outcome:
+        case MaybeRunning(why) | NeverSent(why):
+            return AskAgain(why)
+        case Refused(why, occupied=True) if not blind:
+            return Settled(f"something else has its name: {why}", suspected=True)
+        case Refused(why, doubtful=doubtful) if (doubtful or blind) and record.denials + 1 < _MOST_DENIALS:
+            return AskAgain(why, denied=True)
+        case Refused(why, doubtful=doubtful) if doubtful or blind:
+            return Settled(f"the driver has said {_MOST_DENIALS} times that there is nothing: {why}", suspected=True)
+        case Refused(why) | NoSpaceHere(why):
+            return Settled(f"there is nothing: {why}")

@@ -1,0 +1,119 @@
+"""Has the driver delete a volume: the only file that calls DeleteVolume. Whether it may be deleted: `deletion.rules`.
+
+It asks the API server for what the rule needs, and returns the rule's word if that is to keep the volume.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from sidecar.csi.api import Driver
+from sidecar.deletion.rules import Delete, DeletionView, Fact, Found, Keep, Need, may_delete
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, every, find
+from sidecar.kube.errors import ApiError
+from sidecar.local.here import Here
+from sidecar.local.volume_location import lies_elsewhere
+from sidecar.model.objects import Claim, Json, Volume
+from sidecar.provisioning.needs import text
+
+Secrets = Callable[[], Awaitable[Mapping[str, str]]]
+
+
+class Deletion:
+    """`judge` and `delete` raise ApiError when a fact cannot be had, `delete` also DriverError. Then nothing is known to be deleted."""
+
+    def __init__(self, *, here: Callable[[], Here], kube: KubeApi, driver: Driver) -> None:
+        self._here = here
+        self._kube = kube
+        self._driver = driver
+        self._users = HandleUsers(here=here, kube=kube)
+
+    async def judge(self, view: DeletionView, *, name: str, claim: tuple[str, str]) -> Delete | Keep | Need:
+        """`name` is the PersistentVolume's, `claim` the claim's namespace and name. A need that is left is for the handle, which only
+        the driver can tell."""
+        while isinstance(verdict := may_delete(view), Need) and verdict.fact is not Fact.HANDLE:
+            match verdict.fact:
+                case Fact.VOLUME:
+                    view = replace(view, volume=await self._volume(name))
+                case Fact.CLAIM:
+                    found = await find(self._kube, CLAIMS, claim[1], namespace=claim[0])
+                    view = replace(view, claim=Claim.of(found) if found else None)
+                case Fact.USERS:
+                    view = replace(view, users=await self._users.of(view.handle))
+                case _:
+                    assert_never(verdict.fact)
+        return verdict
+
+    async def delete(self, view: DeletionView, *, secrets: Secrets, name: str = "", claim: tuple[str, str] = ("", "")) -> Keep | None:
+        """None: the driver has deleted it. `secrets` are read once it is known that they are needed."""
+        verdict = await self.judge(view, name=name, claim=claim)
+        if not isinstance(verdict, Delete):
+            return verdict if isinstance(verdict, Keep) else Keep("the driver's handle of it is not known")
+        await self._driver.delete_volume(view.handle, secrets=await secrets())
+        return None
+
+    async def _volume(self, name: str) -> Found | None:
+        found = await find(self._kube, VOLUMES, name)
+        return _found(self._here(), Volume.of(found)) if found else None
+
+
+class HandleUsers:
+    """Which PersistentVolumes of this driver have a handle, as the API server has them.
+
+    It can only be asked for all of them, and a node may delete hundreds of volumes at once. So one list answers everybody who asked
+    before it began. Who asks later waits for the next one: the list may have passed the volume in question by then. A list that fails
+    fails them all, for an API server that cannot answer one list must not be sent hundreds.
+    """
+
+    def __init__(self, *, here: Callable[[], Here], kube: KubeApi) -> None:
+        self._here = here
+        self._kube = kube
+        self._turn = asyncio.Lock()
+        self._questions = 0
+        self._open: dict[int, str] = {}
+        """By question: the handle."""
+        self._answers: dict[int, tuple[Found, ...] | ApiError] = {}
+
+    async def of(self, handle: str) -> tuple[Found, ...]:
+        self._questions += 1
+        question = self._questions
+        self._open[question] = handle
+        try:
+            async with self._turn:
+                if question not in self._answers:
+                    await self._answer_all()
+                answer = self._answers[question]
+        finally:
+            self._open.pop(question, None)
+            self._answers.pop(question, None)
+        if isinstance(answer, ApiError):
+            raise answer.with_traceback(None)  # else each who raises it lengthens its traceback
+        return answer
+
+    async def _answer_all(self) -> None:
+        asked = dict(self._open)
+        found = await self._list(frozenset(asked.values()))
+        answers = {question: found if isinstance(found, ApiError) else tuple(found[handle]) for question, handle in asked.items()}
+        self._answers |= {question: answer for question, answer in answers.items() if question in self._open}
+
+    async def _list(self, handles: frozenset[str]) -> Mapping[str, list[Found]] | ApiError:
+        here = self._here()
+        found: dict[str, list[Found]] = {handle: [] for handle in handles}
+        try:
+            async for obj in every(self._kube, VOLUMES):
+                handle = _handle_of(obj, here.driver.name)
+                if handle in found:
+                    found[handle].append(_found(here, Volume.of(obj)))
+        except ApiError as error:
+            return error
+        return found
+
+
+def _handle_of(obj: Json, driver: str) -> str:
+    """Empty for another driver's: of the cluster's volumes most are."""
+    return text(obj, "spec", "csi", "volumeHandle") if text(obj, "spec", "csi", "driver") == driver else ""
+
+
+def _found(here: Here, volume: Volume) -> Found:
+    return Found(volume, lies_elsewhere(here, volume))

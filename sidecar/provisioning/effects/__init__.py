@@ -1,0 +1,1 @@
+"""What this room does to claims and volumes, one file for each kind of effect. When each is done: `provisioning.rules`."""

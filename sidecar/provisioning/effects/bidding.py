@@ -1,0 +1,88 @@
+"""Writes this node into a claim: the bid by which it takes it. When to bid: `ownership.rules`."""
+
+from collections.abc import Callable
+
+from sidecar.kube.api import CLAIMS
+from sidecar.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable, Withdrawn
+from sidecar.model.objects import Claim
+from sidecar.ownership.controller import Contenders
+from sidecar.ownership.local_delay import LocalDelay
+from sidecar.ownership.reserved_space import Promise
+from sidecar.ownership.rules import after_conflict
+from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Racing, race_of, without_bid
+from sidecar.provisioning.rules import Bid
+from sidecar.provisioning.view import ClaimView
+
+
+class Bidder:
+    """`promise` says what this node owes a claim, `delay` is told how long each write takes."""
+
+    def __init__(
+        self, shared: Shared, *, delay: LocalDelay, promise: Callable[[str], Promise | None], contenders: Contenders | None
+    ) -> None:
+        self._kube = shared.tools.kube
+        self._metrics = shared.tools.metrics
+        self._clock = shared.tools.clock
+        self._caches = shared.caches
+        self._space = shared.space
+        self._table = shared.table
+        self._reports = shared.reports
+        self._standing = shared.standing
+        self._delay = delay
+        self._promise = promise
+        self._contenders = contenders
+
+    async def bid(self, uid: str, view: ClaimView, bid: Bid) -> float | None:
+        self._metrics.race_bid()
+        # From here on its bytes count as promised: another claim that is measured meanwhile must not be given the same ones.
+        self._table.advance(uid, Bidding(bid.claim, race_of(self._table.progress(uid))))
+        self._delay.began(uid, self._clock())
+        try:
+            if bid.out_of_turn and not await self._is_unchanged(bid.claim):
+                return self._clock()
+            written = await self._kube.replace(
+                CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, is_current=lambda: self._still_wants(bid.claim)
+            )
+            self._caches.write_through(bid.claim, written)
+        except Withdrawn:
+            return self._clock()
+        except Conflict:
+            wait = after_conflict(view.race_view(bid.claim))
+            self._reports.note(uid, bid.claim, wait)
+            self._table.advance(uid, Racing(wait.race))
+            return wait.until
+        except NotFound:
+            self._table.forget(uid)
+            return None
+        except (Unavailable, TooManyRequests) as error:
+            return self._reports.unreachable(uid, bid.claim, error)
+        except ApiError as error:
+            return self._reports.failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
+        finally:
+            self._table.advance(uid, without_bid(self._table.progress(uid)))
+            self._delay.ended(uid, self._clock())
+            if self._promise(uid) is None:
+                self._space.promise_changed(bid.claim.class_name)  # its bytes were promised while the bid was on its way
+        self._doubt_order(view, bid.claim)
+        self._table.advance(uid, NOT_BEGUN)
+        # The cache has it already, so the watch event will change nothing and wake nobody: it is looked at again at once.
+        return self._clock()
+
+    async def _is_unchanged(self, claim: Claim) -> bool:
+        """Asks the API server, and keeps its answer in the cache. A claim made anew under that name is another claim."""
+        fresh = await self._kube.get(CLAIMS, claim.name, namespace=claim.namespace)
+        if fresh["metadata"].get("uid") != claim.uid:
+            raise NotFound(f"claim {claim.full_name} with uid {claim.uid} is gone", status=404)
+        self._caches.write_through(claim, fresh)
+        return bool(fresh["metadata"].get("resourceVersion") == claim.resource_version)
+
+    def _still_wants(self, claim: Claim) -> bool:
+        """Asked when the write leaves: false if the watch has shown a newer claim, or the node was closed meanwhile."""
+        held = self._caches.claims.get(claim.uid)
+        return held is not None and held.resource_version == claim.resource_version and not self._standing().closed
+
+    def _doubt_order(self, view: ClaimView, claim: Claim) -> None:
+        """Two other nodes should have bid before this one. Either they are gone or the list of them is old, so it is made again."""
+        if self._contenders and view.roster and view.roster.rank(view.here.node, claim.uid, claim.requested or 0, exact=2) >= 2:
+            self._contenders.doubt()

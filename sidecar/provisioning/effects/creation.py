@@ -1,0 +1,137 @@
+"""Has the driver create a claim's volume, and does what its answer calls for. What the answer means: `rules.conclude`."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
+from sidecar.kube.errors import ApiError, Unavailable
+from sidecar.model import names
+from sidecar.model.objects import Claim
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.effects.handback import HandBack
+from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.effects.storing import Storer
+from sidecar.provisioning.effects.undoing import Undoer
+from sidecar.provisioning.progress import Creating, Infeasible, created_for
+from sidecar.provisioning.requests import sources
+from sidecar.provisioning.rules import CleanUp, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo, conclude
+from sidecar.provisioning.view import ClaimView
+
+
+class Creator:
+    def __init__(self, shared: Shared, *, storer: Storer, undoer: Undoer, hand_back: HandBack) -> None:
+        self._driver = shared.tools.driver
+        self._clock = shared.tools.clock
+        self._retry = shared.tools.retry
+        self._space = shared.space
+        self._table = shared.table
+        self._creations = shared.creations
+        self._lookup = shared.lookup
+        self._reports = shared.reports
+        self._storer = storer
+        self._undoer = undoer
+        self._hand_back = hand_back
+
+    async def create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
+        findings = self._table.findings(uid)
+        findings = replace(findings, source=replace(findings.source, source=sources.to_release(attempt.claim)))
+        self._table.learn(uid, findings)
+        try:
+            secrets = await self._lookup.secret(attempt.refs.provisioner)
+        except Unavailable as error:
+            return self._reports.unreachable(uid, attempt.claim, error)
+        except ApiError as error:
+            if view.gone and view.record is not None:
+                decision = CleanUp(view.record, f"the claim is gone, and its secret with it: {error}")
+                self._reports.note(uid, attempt.claim, decision)
+                return await self._undoer.clean_up(uid, decision.record)
+            return self._reports.failed(uid, attempt.claim, str(error))
+        source = replace(findings.source, just_written=False)
+        self._table.learn(uid, replace(findings, source=source, hopeless=False, creating_since=self._clock()))
+        with self._table.in_hand(uid):
+            return await self._ask_and_follow(uid, view, attempt, secrets)
+
+    async def _ask_and_follow(self, uid: str, view: ClaimView, attempt: Create, secrets: Mapping[str, str]) -> float | None:
+        # Said before the driver is asked: if this look is cut off, the next one must know that a volume may exist.
+        self._table.advance(uid, Creating(attempt.claim))
+        if view.record is not None and view.record.inherited and not view.gone:
+            # The claim shows that it has never had the volume, so the process before this one has stored nothing.
+            self._table.keep_record(replace(view.record, inherited=False))
+        first = await self._begin(attempt)
+        outcome: Outcome | None = None
+        try:
+            although = f" ({attempt.why})" if view.standing.closed else ""
+            self._reports.tell(attempt.claim, names.NORMAL, names.PROVISIONING, _is_provisioning(attempt.claim) + although)
+            outcome = await self._ask_driver(view, attempt, secrets)
+            if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
+                self._concluded(attempt, outcome)
+            progress, conclusion = conclude(view, attempt, outcome)
+            self._reports.note(uid, attempt.claim, conclusion)
+            self._table.advance(uid, progress)
+            return await self._follow(uid, attempt, conclusion)
+        finally:
+            if not isinstance(outcome, NeverSent):
+                self._space.changed(attempt.claim.class_name, placed=isinstance(outcome, Done) and view.here.with_topology)
+
+    async def _begin(self, attempt: Create) -> bool:
+        """Writes the creation down, because from here on a volume may exist whatever becomes of this process.
+
+        False: an earlier attempt stands there already. That one stays, because a volume that exists was made as it asked for.
+        """
+        claim = attempt.claim
+        if self._table.record(claim.uid) is not None:
+            return False
+        secret = attempt.refs.provisioner
+        whose = (secret.namespace, secret.name) if secret else None
+        policy = attempt.class_.reclaim_policy
+        record = CreationRecord(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy)
+        await self._creations.begin(record)
+        return True
+
+    def _concluded(self, attempt: Create, outcome: Outcome) -> None:
+        """The driver has said that there is no volume, so the record is struck out. It stays if the driver gave no reason, or was asked for
+        another volume than at first because the class has changed: then the driver is asked once more when the claim is gone."""
+        record = self._table.record(attempt.claim.uid)
+        same = record is not None and record.request == attempt.request
+        if same and not (isinstance(outcome, Refused) and outcome.doubtful):
+            self._creations.end(attempt.claim.uid)
+
+    async def _ask_driver(self, view: ClaimView, attempt: Create, secrets: Mapping[str, str]) -> Outcome:
+        try:
+            return Done(await self._driver.create_volume(attempt.request, secrets=secrets))
+        except DriverError as error:
+            return of_failure(error, may_reschedule=view.here.with_topology and bool(attempt.claim.selected_node))
+
+    async def _follow(self, uid: str, attempt: Create, conclusion: Conclusion) -> float | None:
+        match conclusion:
+            case Store():
+                return await self._storer.store(uid, conclusion)
+            case Undo(claim, volume_id, secret, why, elsewhere):
+                return self._reports.failed(
+                    uid, claim, await self._undoer.undo(uid, claim, volume_id, secret=secret, why=why, elsewhere=elsewhere)
+                )
+            case Retry(claim, why, infeasible):
+                if not infeasible:
+                    return self._reports.failed(uid, claim, why)
+                self.give_up_space(uid, claim)
+                self._reports.failed(uid, claim, f"Volume provisioning is infeasible with these arguments, retries will be delayed: {why}")
+                held = Infeasible(self._clock() + self._retry.cap, attempt.class_.uid)
+                self._table.learn(uid, replace(self._table.findings(uid), infeasible=held))
+                return held.until
+            case Remember(claim, why):
+                return self._reports.failed(uid, claim, why)
+            case Reschedule():
+                return await self._hand_back.reschedule(uid, conclusion)
+            case _:
+                assert_never(conclusion)
+
+    def give_up_space(self, uid: str, claim: Claim) -> None:
+        """Until somebody changes something it will not be created, and must not keep others from the room it would take."""
+        hopeless = created_for(self._table.progress(uid)) is None  # else the driver may still be taking it
+        self._table.learn(uid, replace(self._table.findings(uid), hopeless=hopeless))
+        self._space.promise_changed(claim.class_name)
+
+
+def _is_provisioning(claim: Claim) -> str:
+    return f'External provisioner is provisioning volume for claim "{claim.full_name}"'

@@ -1,0 +1,52 @@
+"""Tells what has become of a claim: to its user as events, to metrics and log, and to the back-off."""
+
+import logging
+
+from sidecar.engine.backoff import Attempts
+from sidecar.kube.errors import ApiError
+from sidecar.kube.events.recorder import ObjectRef
+from sidecar.model import names
+from sidecar.model.objects import Claim
+from sidecar.ownership import rules as ownership
+from sidecar.provisioning.progress import UNSTORED
+from sidecar.provisioning.rules import ClaimDecision, Conclusion
+from sidecar.tools import Tools
+
+log = logging.getLogger(__name__)
+
+ROOM = "provisioning"
+
+
+class ClaimReports:
+    """What is called after a failure returns when to look at the claim again."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._recorder = tools.recorder
+        self._metrics = tools.metrics
+        self._narrator = tools.narrator
+        self._retry = tools.retry
+        self._clock = tools.clock
+        self.attempts: Attempts[str] = Attempts()
+
+    def failed(self, uid: str, claim: Claim, why: str, *, tell: bool = True) -> float:
+        self._metrics.provision_failed(claim.class_name, claim.source.kind if claim.source else "")
+        if tell:
+            self.tell(claim, names.WARNING, names.PROVISIONING_FAILED, why)
+        log.warning("Provisioning failed", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": why}})
+        return self.later(uid)
+
+    def unreachable(self, uid: str, claim: Claim, error: ApiError) -> float:
+        """Writes no event: the API server could not take that either, and by the time it can the event would be out of date."""
+        log.warning("A claim waits for the API server", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
+        return min(self.later(uid), self._clock() + UNSTORED)
+
+    def later(self, uid: str) -> float:
+        """With back-off, which grows until the claim is forgotten by `attempts`."""
+        return self._clock() + self._retry.delay(self.attempts.next(uid))
+
+    def note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
+        self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
+
+    def tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
+        ref = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version)
+        self._recorder.record(ref, type_, reason, message, once=once)

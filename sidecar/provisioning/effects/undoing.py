@@ -1,0 +1,76 @@
+"""Clears up after creations that came to nothing. What may be deleted: `deletion.rules`."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sidecar.csi.outcome import DriverError
+from sidecar.deletion.rules import DeletionView, Undone
+from sidecar.kube.errors import ApiError
+from sidecar.model.objects import Claim
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.orphan_cleanup import AskAgain, OrphanCleanup, Settled
+from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.progress import NOT_BEGUN, Creating
+from sidecar.provisioning.requests.secrets import SecretRef
+
+log = logging.getLogger(__name__)
+
+
+class Undoer:
+    """`undo` deletes a volume that the driver has just made, `clean_up` one that may have been made at any time before."""
+
+    def __init__(self, shared: Shared, *, deletion: Deletion) -> None:
+        self._metrics = shared.tools.metrics
+        self._clock = shared.tools.clock
+        self._here = shared.here
+        self._caches = shared.caches
+        self._space = shared.space
+        self._table = shared.table
+        self._creations = shared.creations
+        self._lookup = shared.lookup
+        self._reports = shared.reports
+        self._deletion = deletion
+        self._orphans = OrphanCleanup(here=shared.here, driver=shared.tools.driver, deletion=deletion, secrets=self._secret_for_clean_up)
+
+    async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
+        """Returns `why` with what has become of the volume, for the claim's user."""
+        try:
+            view = DeletionView(reason=Undone(), handle=volume_id, any_node=elsewhere)
+            kept = await self._deletion.delete(view, secrets=lambda: self._lookup.secret_if_any(secret, about=claim.full_name))
+        except (DriverError, ApiError) as error:
+            self._table.advance(uid, Creating(claim))  # the volume exists, so the next look has to see to it
+            return f"{why}; deleting it failed, so it is left behind for now: {error}"
+        self._undone(uid)
+        if kept is not None:
+            return f"{why}; it is left alone: {kept.why}"
+        self._space.changed(claim.class_name, placed=self._here().with_topology)
+        return f"{why}; it was deleted again"
+
+    def _undone(self, uid: str) -> None:
+        self._table.advance(uid, NOT_BEGUN)
+        self._creations.end(uid)
+
+    async def clean_up(self, uid: str, record: CreationRecord) -> float | None:
+        """The claim has no use for the volume any more. What is still open is tried again with back-off, if need be by the next process."""
+        fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name}
+        found = await self._orphans.clear(record)
+        self._space.changed(record.class_name, placed=self._here().with_topology)
+        match found:
+            case Settled(why, suspected):
+                log.log(logging.WARNING if suspected else logging.INFO, "A creation is settled", extra={"fields": fields | {"why": why}})
+                if suspected:
+                    self._metrics.leak_suspected()
+                self._creations.end(uid)
+                self._table.forget(uid)
+                self._reports.attempts.forget(uid)
+                return self._clock() if uid in self._caches.claims else None
+            case AskAgain(why, denied):
+                log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
+                if denied:
+                    self._table.keep_record(replace(record, denials=record.denials + 1))
+                return self._reports.later(uid)
+
+    async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
+        return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")

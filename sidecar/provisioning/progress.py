@@ -1,0 +1,312 @@
+"""Records how far this process has come with each claim and volume: frozen values, and the table that holds them. No cache shows this.
+
+All of it is lost when the process ends. What the next process has to know is written to the `journal`.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from sidecar.model.objects import Claim, Json, Volume
+from sidecar.ownership.rules import Race
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.needs import Ref
+
+# In seconds. While the API server is away, nothing is wrong with the claim or the volume, and the driver's answer is lost if this process
+# ends. So the write is tried again this soon, however long the outage has lasted.
+UNSTORED: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """The driver is not asked again before that time, unless the class is replaced."""
+
+    until: float
+    class_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHold:
+    """Our finalizer on the source of the volume. It is written before the first creation and needed until the volume is stored."""
+
+    source: Ref | None = None
+    """The source. Another claim that is done with the same source must not take our finalizer off it."""
+    just_written: bool = False
+    """The finalizer was put on a moment ago. If the next look does not find it, something else takes it off again."""
+    forbidden: bool = False
+    """The API server forbids to put the finalizer on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was learnt about a claim. It is kept apart from the progress because it stays true when that changes: a claim that cannot
+    be handed back still cannot be after the next creation has failed. It is dropped when the claim is forgotten."""
+
+    source: SourceHold = SourceHold()
+    infeasible: Infeasible | None = None
+    hand_back_refused: str = ""
+    """Why the API server refused the write that hands the claim back; then the claim is provisioned here. Empty: it did not refuse."""
+    hopeless: bool = False
+    """The last attempt failed for a reason that another attempt will not change, so no space is reserved until something changes."""
+    creating_since: float | None = None
+    """When the driver was last asked for the claim's volume."""
+    release_turn: float | None = None
+    """When this node may release the claim, a source of clones, in place of the node that has its volume."""
+
+
+NOTHING_FOUND: Final = Findings()
+
+
+class RemovalStep(Enum):
+    """The steps in which a volume is removed."""
+
+    NOT_YET = 0
+    EMPTIED = 1
+    """The driver has said that its volume is gone."""
+    REMOVED = 2
+    """The API server has accepted the deletion of the PersistentVolume."""
+    UNFINALIZED = 3
+    """The API server has accepted the removal of our finalizer too."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """Nothing is under way here. The state of the claim is in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Racing:
+    """This node waits for its turn to bid for the claim, or to tell its user why nobody takes it."""
+
+    race: Race
+
+
+@dataclass(frozen=True, slots=True)
+class Bidding:
+    """The write by which this node takes the claim is under way."""
+
+    claim: Claim
+    race: Race | None
+    """The race that goes on if the write fails; None for a node whose turn came at the first look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Creating:
+    """The driver was asked for the volume, and it is not known whether one exists. Meanwhile the journal holds a `CreationRecord`."""
+
+    claim: Claim
+    """The claim as it was when the driver was asked. It may be deleted meanwhile; the creation goes on all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaved:
+    """The volume exists, and the API server has not accepted its PersistentVolume yet."""
+
+    claim: Claim
+    body: Json
+    refusals: int = 0
+    """How often the API server has refused this body."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The claim was handed back and no answer came. While the claim has this resourceVersion, the write may still succeed. So nothing may
+    be created here: another node might create the volume too."""
+
+    resource_version: str
+    before: NotBegun | Racing | Creating
+    """The progress that holds if the write did not succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The PersistentVolume is stored. The watch may not have shown it yet, and without this the driver would be asked once more."""
+
+
+Progress = NotBegun | Racing | Bidding | Creating | Unsaved | HandedBack | Stored
+NOT_BEGUN: Final = NotBegun()
+
+
+def race_of(progress: Progress) -> Race | None:
+    """Where this node stands in the race for the claim."""
+    match progress:
+        case Racing(race) | Bidding(race=race):
+            return race
+        case HandedBack(before=before):
+            return race_of(before)
+        case _:
+            return None
+
+
+def created_for(progress: Progress) -> Claim | None:
+    """The claim for which a volume may exist without a PersistentVolume."""
+    match progress:
+        case Creating(claim) | Unsaved(claim):
+            return claim
+        case HandedBack(before=before):
+            return created_for(before)
+        case _:
+            return None
+
+
+def without_bid(progress: Progress) -> Progress:
+    """The progress after a bid that failed: the race goes on as it was."""
+    if not isinstance(progress, Bidding):
+        return progress
+    return NOT_BEGUN if progress.race is None else Racing(progress.race)
+
+
+def with_race(progress: Progress, race: Race) -> Progress:
+    """The progress with another race. A bid that is under way stays under way."""
+    return replace(progress, race=race) if isinstance(progress, Bidding) else Racing(race)
+
+
+def after_unanswered_hand_back(progress: Progress, resource_version: str) -> Progress:
+    """The progress after a hand-back without an answer. A claim whose volume exists is never handed back, so its progress stays."""
+    match progress:
+        case HandedBack(before=before):
+            return HandedBack(resource_version, before)
+        case NotBegun() | Racing() | Creating():
+            return HandedBack(resource_version, progress)
+        case _:
+            return progress
+
+
+def competes(progress: Progress) -> bool:
+    """Whether this node will bid for the claim. A node that may not bid has a race too, in which it waits to tell the claim's user."""
+    race = race_of(progress)
+    return race is not None and math.isfinite(race.bid_at)
+
+
+def _takes_claim(progress: Progress) -> Claim | None:
+    return progress.claim if isinstance(progress, Bidding) else created_for(progress)
+
+
+class ProgressTable:
+    """The progress of claims, by uid, and of volumes that are being removed, by name."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, Progress] = {}
+        self._findings: dict[str, Findings] = {}
+        self._in_hand: set[str] = set()
+        """Claims whose creation a worker is busy with, from the call of the driver to what follows from its answer. This is not part of the
+        progress because it ends when the worker does, however that ends."""
+        self._removal_steps: dict[str, tuple[str, RemovalStep]] = {}
+        self._doubted: set[str] = set()
+        self._records: dict[str, CreationRecord] = {}
+
+    def progress(self, uid: str) -> Progress:
+        return self._claims.get(uid, NOT_BEGUN)
+
+    def advance(self, uid: str, progress: Progress) -> None:
+        if isinstance(progress, NotBegun):
+            self._claims.pop(uid, None)
+        else:
+            self._claims[uid] = progress
+
+    def findings(self, uid: str) -> Findings:
+        return self._findings.get(uid, NOTHING_FOUND)
+
+    def learn(self, uid: str, findings: Findings) -> None:
+        self._findings[uid] = findings
+
+    @contextmanager
+    def in_hand(self, uid: str) -> Iterator[None]:
+        """While a worker is busy with the claim's creation, the claim concerns this node, whatever its progress says."""
+        self._in_hand.add(uid)
+        try:
+            yield
+        finally:
+            self._in_hand.discard(uid)
+
+    def forget(self, uid: str) -> None:
+        self._claims.pop(uid, None)
+        self._findings.pop(uid, None)
+        self._in_hand.discard(uid)
+        self._doubted.discard(uid)
+
+    def keep_record(self, record: CreationRecord) -> None:
+        """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
+        self._records[record.uid] = record
+
+    def record(self, uid: str) -> CreationRecord | None:
+        return self._records.get(uid)
+
+    def drop_record(self, uid: str) -> bool:
+        """Drops the record of a creation of which nothing is left, or whose PersistentVolume is stored. Returns whether there was one."""
+        return self._records.pop(uid, None) is not None
+
+    def doubt(self, uid: str) -> None:
+        """Notes that the claim's PersistentVolume is gone. Either the claim went first and its watch is late, or a new volume is needed."""
+        self._doubted.add(uid)
+
+    def doubts(self, uid: str) -> bool:
+        return uid in self._doubted
+
+    def settle_doubt(self, uid: str) -> None:
+        """Ends the doubt: the claim exists and is unbound, so what was stored for it is gone and is created again."""
+        self._doubted.discard(uid)
+        if isinstance(self.progress(uid), Stored):
+            self.advance(uid, NOT_BEGUN)
+
+    def concerns(self, uid: str) -> bool:
+        """Whether something is under way for the claim."""
+        progress = self.progress(uid)
+        under_way = race_of(progress) is not None or created_for(progress) is not None
+        return under_way or uid in self._records or uid in self._in_hand
+
+    def pending(self) -> dict[str, Claim]:
+        """Claims that will take space, whatever the cache says: this node bids for them, or their creation may be running."""
+        return {uid: claim for uid, progress in self._claims.items() if (claim := _takes_claim(progress)) is not None}
+
+    def pending_of(self, uid: str) -> Claim | None:
+        return _takes_claim(self.progress(uid))
+
+    def hindered_races(self) -> list[tuple[str, Race]]:
+        """The claims that this node competes for and could not take so far, the longest waiting first."""
+        races = ((uid, race_of(progress)) for uid, progress in self._claims.items() if competes(progress))
+        hindered = [(race.hindered_since, uid, race) for uid, race in races if race is not None and race.hindered_since is not None]
+        return [(uid, race) for _, uid, race in sorted(hindered, key=lambda item: item[0])]
+
+    def blind_races(self) -> list[str]:
+        """The claims whose turn was drawn while the contenders were not known."""
+        return [uid for uid, progress in self._claims.items() if (race := race_of(progress)) is not None and race.blind]
+
+    def takes_space(self, uid: str) -> bool:
+        """Whether space has to be reserved for the claim. Once its volume exists, the driver's own figure includes it; and an attempt that
+        is hopeless takes none."""
+        return not (self.findings(uid).hopeless or isinstance(self.progress(uid), Stored | Unsaved))
+
+    def fills_from(self, source: Ref) -> bool:
+        """Whether a claim's volume is being filled from this source, or is about to be."""
+        return any(findings.source.source == source for findings in self._findings.values())
+
+    def under_way(self) -> list[str]:
+        """Claims for which a creation may have been begun, whether or not they are still in the cache."""
+        return [
+            *self._records,
+            *(uid for uid, progress in self._claims.items() if created_for(progress) is not None and uid not in self._records),
+        ]
+
+    def in_progress(self) -> int:
+        """The number of claims whose creation may still be running in the driver."""
+        return sum(created_for(progress) is not None for progress in self._claims.values()) - self.unsaved()
+
+    def unsaved(self) -> int:
+        """The number of volumes that exist and whose PersistentVolume the API server has not accepted yet."""
+        return sum(isinstance(progress, Unsaved) for progress in self._claims.values())
+
+    def removal_step(self, volume: Volume) -> RemovalStep:
+        """How far the removal of this volume has come. The uid is compared, so a new volume with an old name starts from the beginning."""
+        uid, progress = self._removal_steps.get(volume.name, ("", RemovalStep.NOT_YET))
+        return progress if volume.uid == uid else RemovalStep.NOT_YET
+
+    def reach_removal_step(self, volume: Volume, step: RemovalStep) -> None:
+        """Records that this step is done."""
+        self._removal_steps[volume.name] = (volume.uid, step)
+
+    def forget_volume(self, name: str) -> None:
+        self._removal_steps.pop(name, None)

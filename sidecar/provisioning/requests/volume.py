@@ -1,0 +1,153 @@
+"""Builds the PersistentVolume from the claim, the request and the driver's answer, field by field. Pure: it stores nothing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.csi.api import CreatedVolume, CreateRequest
+from sidecar.local.here import Here
+from sidecar.model import names
+from sidecar.model.objects import Claim, ClaimRef, Class, Json, Volume
+from sidecar.model.quantity import format_bytes
+from sidecar.model.topology import Requirement, Segment
+from sidecar.provisioning.requests.request import fs_type
+from sidecar.provisioning.requests.secrets import NO_SECRETS, SecretRefs
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The volume exists, but it cannot serve the claim; `why` says what the driver did."""
+
+    why: str
+    elsewhere: bool = False
+    """The driver says that the volume is on another node."""
+
+
+def build(
+    here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume, *, refs: SecretRefs = NO_SECRETS
+) -> Json | Unusable:
+    """The object to store, or the reason why the new volume must be deleted again."""
+    # A driver may leave the size out of its answer; then the size that was asked for counts, here and in spec.capacity.
+    if created.capacity_bytes and created.capacity_bytes < request.required_bytes:
+        return Unusable(
+            f"CSI driver {here.driver.name} created volume {created.volume_id!r} with {created.capacity_bytes} bytes,"
+            f" less than the {request.required_bytes} bytes asked for"
+        )
+    if is_elsewhere(here, created):
+        places = " or ".join(map(str, created.topologies))
+        return Unusable(
+            f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment})",
+            elsewhere=True,
+        )
+    spec: Json = {
+        "accessModes": list(claim.access_modes),
+        "capacity": {"storage": format_bytes(created.capacity_bytes or request.required_bytes)},
+        "claimRef": _claim_ref(claim),
+        "csi": _csi(here, claim, class_, request, created) | _secret_references(refs),
+        "storageClassName": claim.class_name,
+    }
+    optional = {
+        "mountOptions": list(class_.mount_options),
+        "nodeAffinity": _affinity(here, created.topologies),
+        "persistentVolumeReclaimPolicy": class_.reclaim_policy,
+        "volumeMode": claim.volume_mode,
+        "volumeAttributesClassName": claim.attributes_class if here.options.attributes_classes else "",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": names.VOLUME,
+        "metadata": {
+            "name": request.name,
+            "annotations": {names.PROVISIONED_BY: class_.provisioner} | _secret_notes(refs),
+            "finalizers": [names.VOLUME_FINALIZER],
+        },
+        "spec": spec | {key: value for key, value in optional.items() if value},
+    }
+
+
+def _secret_notes(refs: SecretRefs) -> dict[str, str]:
+    """The annotations that name the Secrets which are needed later.
+
+    The two for deletion are always written. Empty, they say that there is no Secret; if they were left out, the class would be asked.
+    """
+    deletion, modify = refs.provisioner, refs.controller_modify
+    notes = {
+        names.DELETION_SECRET_NAME: deletion.name if deletion else "",
+        names.DELETION_SECRET_NAMESPACE: deletion.namespace if deletion else "",
+    }
+    if modify is None:
+        return notes
+    return notes | {names.MODIFY_SECRET_NAME: modify.name, names.MODIFY_SECRET_NAMESPACE: modify.namespace}
+
+
+def _secret_references(refs: SecretRefs) -> Json:
+    wanted = {
+        "controllerPublishSecretRef": refs.controller_publish,
+        "nodeStageSecretRef": refs.node_stage,
+        "nodePublishSecretRef": refs.node_publish,
+        "controllerExpandSecretRef": refs.controller_expand,
+        "nodeExpandSecretRef": refs.node_expand,
+    }
+    return {field: {"name": ref.name, "namespace": ref.namespace} for field, ref in wanted.items() if ref is not None}
+
+
+def is_ours(found: Volume, wanted: Json) -> bool:
+    """Whether the stored PersistentVolume of that name is the one we meant to store: same claim, same volume, same place.
+
+    The place counts because a handle is unique on its node only. Many drivers make the handle from the volume's name, and the name
+    comes from the claim, so another node that created a volume for the same claim would have the same handle.
+    """
+    claim, csi = wanted["spec"]["claimRef"], wanted["spec"]["csi"]
+    same_claim = found.claim == ClaimRef(claim["uid"], claim["namespace"], claim["name"])
+    same_place = _place(found) == _place(Volume.of(wanted))
+    return same_claim and same_place and (found.driver, found.handle) == (csi["driver"], csi["volumeHandle"])
+
+
+def _place(volume: Volume) -> frozenset[frozenset[Requirement]] | None:
+    """The terms of the node affinity as sets, because another writer may store the same answer of the driver in another order."""
+    return None if volume.affinity is None else frozenset(frozenset(term.requirements) for term in volume.affinity)
+
+
+def _claim_ref(claim: Claim) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": names.CLAIM,
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+        "resourceVersion": claim.resource_version,
+    }
+
+
+def _csi(here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume) -> Json:
+    csi: Json = {
+        "driver": here.driver.name,
+        "volumeHandle": created.volume_id,
+        # The driver's own context comes last, so it wins over ours for an equal key.
+        "volumeAttributes": {names.PROVISIONER_IDENTITY: here.identity, **created.context},
+    }
+    if fs := fs_type(here, claim, class_):
+        csi["fsType"] = fs
+    if here.options.controller_publish_readonly and [item.access_mode for item in request.capabilities] == ["MULTI_NODE_READER_ONLY"]:
+        csi["readOnly"] = True
+    return csi
+
+
+def is_elsewhere(here: Here, created: CreatedVolume) -> bool:
+    """Whether every place that the driver names contradicts this node's segment.
+
+    The driver may name fewer keys than the node has, or additional ones. Only a different value for the same key proves another place.
+    """
+    mine = here.segment.labels()
+    places = [segment for segment in created.topologies if segment]
+    contradicted = all(any(mine.get(key, value) != value for key, value in segment.pairs) for segment in places)
+    return here.with_topology and bool(places) and contradicted
+
+
+def _affinity(here: Here, topologies: tuple[Segment, ...]) -> dict[str, Any] | None:
+    """One term for each topology of the answer. An empty topology says nothing and is left out; if none remains, there is no affinity."""
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in segment.pairs]}
+        for segment in topologies
+        if segment
+    ]
+    return {"required": {"nodeSelectorTerms": terms}} if here.with_topology and terms else None

@@ -1,0 +1,130 @@
+"""What every stand-in has: caches to read, and loops that changes wake."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from sidecar.engine.backoff import Backoff
+from sidecar.engine.loop import Loop
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, MERGE_PATCH, PODS, VOLUMES, Change, KubeApi, Resource
+from sidecar.kube.errors import ApiError, Conflict, Invalid, NotFound
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.store import Store
+from sidecar.model import names
+from sidecar.model.objects import Json
+
+_RETRY: Final = Backoff(0.05, 5.0)
+
+Keys = Callable[[Change[Json]], Iterable[str]]
+
+
+def claims_of(pod: Json) -> list[str]:
+    """`namespace/name` of every claim the pod uses."""
+    namespace = pod["metadata"]["namespace"]
+    return [
+        f"{namespace}/{volume['persistentVolumeClaim']['claimName']}"
+        for volume in pod["spec"].get("volumes") or ()
+        if volume.get("persistentVolumeClaim")
+    ]
+
+
+def daemon_set_of(pod: Json) -> list[str]:
+    """`namespace/name` of the DaemonSet that controls the pod."""
+    meta = pod["metadata"]
+    owners = meta.get("ownerReferences") or ()
+    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == "DaemonSet"]
+
+
+def claim_uid(volume: Json) -> list[str]:
+    """The claim that the volume is for."""
+    uid = (volume["spec"].get("claimRef") or {}).get("uid")
+    return [uid] if uid else []
+
+
+def class_name(claim: Json) -> str:
+    """The name of the class; the old annotation wins, as everywhere in Kubernetes."""
+    notes = claim["metadata"].get("annotations") or {}
+    return str(notes.get(names.STORAGE_CLASS_BETA) or claim["spec"].get("storageClassName") or "")
+
+
+def sides(change: Change[Json]) -> list[Json]:
+    """The object before and after the change, as far as it exists."""
+    return [obj for obj in (change.old, change.new) if obj is not None]
+
+
+_INDEXES: Final[dict[Resource, dict[str, Callable[[Json], Iterable[str]]]]] = {
+    CLAIMS: {"uid": lambda claim: (claim["metadata"]["uid"],), "volume": lambda claim: (claim["spec"].get("volumeName", ""),)},
+    VOLUMES: {"claim": claim_uid},
+    PODS: {"claim": claims_of, "daemon set": daemon_set_of},
+    ATTACHMENTS: {"volume": lambda attachment: (attachment["spec"]["source"].get("persistentVolumeName", ""),)},
+}
+
+
+class StandInBase:
+    """The caches that stand-ins share, and their loops. Caches must be asked for before `run`."""
+
+    def __init__(self, api: KubeApi, *, clock: Callable[[], float], rng: random.Random) -> None:
+        self.api = api
+        self.rng = rng
+        self.clock = clock
+        self._caches: dict[Resource, Store[Json]] = {}
+        self._reflectors: list[Reflector[Json]] = []
+        self._wakes: dict[Resource, list[Callable[[Change[Json]], None]]] = {}
+        self._loops: list[Loop[str]] = []
+
+    def cache(self, resource: Resource) -> Store[Json]:
+        if resource not in self._caches:
+            store = self._caches[resource] = Store(_INDEXES.get(resource, {}))
+            self._reflectors.append(self._reflector(resource, store))
+        return self._caches[resource]
+
+    def wake(self, loop: Loop[str], resource: Resource, keys: Keys) -> None:
+        """A change of that resource wakes these keys of the loop."""
+
+        def changed(change: Change[Json]) -> None:
+            for key in keys(change):
+                loop.add(key)
+
+        self.cache(resource)
+        self._wakes.setdefault(resource, []).append(changed)
+
+    def loop(self, name: str, act: Callable[[str], Awaitable[float | None]]) -> Loop[str]:
+        """A loop that calls `act` for each key; `act` says when to look again.
+
+        A write that came too late is dropped, because the watch brings the news. Any other error is tried again.
+        """
+
+        async def handle(key: str) -> float | None:
+            try:
+                return await act(key)
+            except (Conflict, NotFound, Invalid):
+                return None
+            except ApiError:
+                return self.clock() + _RETRY.delay(loop.attempts.next(key))
+
+        loop: Loop[str] = Loop(name, handle, workers=50, deadline=120.0, backoff=_RETRY, clock=self.clock)
+        self._loops.append(loop)
+        return loop
+
+    async def run(self, *loops: Loop[str]) -> None:
+        """Runs these loops, or all that were made."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run())
+            for reflector in self._reflectors:
+                await reflector.wait_synced()
+            for loop in loops or self._loops:
+                group.create_task(loop.run())
+
+    async def patch(self, resource: Resource, obj: Json, patch: Json, **options: Any) -> Json:
+        meta = obj["metadata"]
+        namespace = meta.get("namespace", "")
+        return await self.api.patch(resource, meta["name"], patch, content_type=MERGE_PATCH, namespace=namespace, **options)
+
+    def _reflector(self, resource: Resource, store: Store[Json]) -> Reflector[Json]:
+        def changed(change: Change[Json]) -> None:
+            for wake in self._wakes.get(resource, ()):
+                wake(change)
+
+        return Reflector(self.api, resource, project=lambda obj: obj, store=store, on_change=changed, clock=self.clock, rng=self.rng.random)

@@ -1,0 +1,13 @@
+"""Worlds: nodes with the real rooms, on a simulated API server, with trouble that is drawn from a seed.
+
+    world            begins a world, plays its plan, lets it come to rest and judges it
+    plan             what happens when, drawn from the seed; `plan_actions` does it
+    node, doors      one node: its driver, its sidecar's lives, and the network between them and the API server
+    life, network    when a process dies; how late and how reliable requests are
+    invariants       what must hold at the end; `referee` watches what must never happen in between
+    foreign_objects  objects of others, which the sidecars must leave alone
+    request_log      how often nodes asked while asking was useless
+    transcript       what happened, as lines of text
+
+`hack/fire` plays many seeds; tests/world plays some of them.
+"""

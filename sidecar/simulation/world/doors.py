@@ -1,0 +1,347 @@
+"""The two doors of a simulated node: the real protocols, with the network, the life of the process and the request log in between.
+
+A request that has left the process is on its way even if the process dies: a write may land when its sender is gone, and a driver may
+go on with a call that nobody waits for. A request that has not left by then never does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
+from sidecar.csi.outcome import Code, DriverError, NotSent
+from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
+from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable, Withdrawn
+from sidecar.model.objects import Json
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.simulation.driver.calls import Reception
+from sidecar.simulation.driver.local_driver import LocalDriver
+from sidecar.simulation.world.life import Life
+from sidecar.simulation.world.network import Broken, Latency, Network, Stream
+from sidecar.simulation.world.request_log import RequestLog
+
+T = TypeVar("T")
+Tell = Callable[[str], None]
+
+REQUEST_TIMEOUT = 30.0
+"""As the real client has it."""
+
+
+class NodeKube:
+    """`KubeApi` for one life of one node's sidecar."""
+
+    def __init__(self, api: KubeApi, network: Network, life: Life, *, node: str, tell: Tell, request_log: RequestLog | None = None) -> None:
+        self._api = api
+        self._network = network
+        self._life = life
+        self._node = node
+        self._tell = tell
+        self._request_log = request_log or RequestLog(lambda: 0.0)
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        return await self._read(f"get {resource} {name}", lambda: self._api.get(resource, name, namespace=namespace))
+
+    async def list_page(self, resource: Resource, **query: Any) -> Page:
+        return await self._read(f"list {resource}", lambda: self._api.list_page(resource, **query))
+
+    async def server_version(self) -> str:
+        return await self._read("get version", self._api.server_version)
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource:
+        return await self._read(f"discover {api_version}", lambda: self._api.resource_for(api_version, kind))
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
+        name = body["metadata"].get("name") or f"{body['metadata'].get('generateName', '')}… {body.get('storageClassName', '')}".rstrip()
+        return await self._write(f"create {resource} {name}", lambda: self._api.create(resource, body, namespace=namespace))
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        is_current: Callable[[], bool] = always,
+    ) -> Json:
+        if not is_current():  # evaluated before the request goes out, not when it arrives
+            raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
+        return await self._write(
+            f"update {resource} {name}",
+            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
+        )
+
+    async def patch(self, resource: Resource, name: str, patch: Any, **options: Any) -> Json:
+        return await self._write(f"patch {resource} {name}", lambda: self._api.patch(resource, name, patch, **options))
+
+    async def delete(self, resource: Resource, name: str, **options: Any) -> None:
+        await self._write(f"delete {resource} {name}", lambda: self._api.delete(resource, name, **options))
+
+    async def create_subresource(
+        self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> Json:
+        return await self._write(
+            f"create {resource}/{subresource} {name}",
+            lambda: self._api.create_subresource(resource, name, subresource, body, namespace=namespace),
+        )
+
+    async def watch(self, resource: Resource, **query: Any) -> AsyncIterator[WatchEvent]:
+        """Events arrive in order, each a little late; a cut ends the stream in the middle."""
+        what = f"watch {resource}"
+        await self._travel(what, self._network.weather.read)
+        with self._network.stream(self._node) as stream:
+            pump = asyncio.create_task(self._pump(resource, query, stream))
+            try:
+                while (event := await self._hear(what, stream)) is not None:
+                    yield event
+            finally:
+                pump.cancel()
+                await asyncio.gather(pump, return_exceptions=True)
+
+    async def _pump(self, resource: Resource, query: Mapping[str, Any], stream: Stream[object]) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            async with aclosing(self._api.watch(resource, **query)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    stream.put(event, now() + self._network.watch_delay(self._node, str(resource)))
+            stream.put(None, now())
+        except ApiError as error:  # it travels to whoever reads the stream
+            stream.put(error, now())
+
+    async def _hear(self, what: str, stream: Stream[object]) -> WatchEvent | None:
+        try:
+            item = await stream.next()
+        except Broken:
+            self._life.check()
+            raise Unavailable(f"{what}: the connection broke") from None
+        self._life.check()
+        if isinstance(item, ApiError):
+            raise item
+        assert item is None or isinstance(item, WatchEvent)
+        return item
+
+    async def _read(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        await self._travel(what, self._network.weather.read)
+        answer = await ask()
+        self._life.check()
+        return answer
+
+    async def _travel(self, what: str, latency: Latency) -> None:
+        await self._set_out(what)
+        await asyncio.sleep(latency.draw(self._network.rng))
+        self._life.check()
+        self._arrive(what)
+
+    async def _set_out(self, what: str) -> None:
+        self._life.check()
+        up = self._network.up(self._node)
+        self._request_log.asked(self._node, what, up=up)
+        if not up:
+            await asyncio.sleep(0.001)
+            self._life.check()
+            raise Unavailable(f"{what}: connection refused")
+
+    def _arrive(self, what: str) -> None:
+        if not self._network.up(self._node):
+            raise Unavailable(f"{what}: the connection broke")
+        if self._network.falls_on(self._network.weather.refused):
+            raise TooManyRequests(f"{what}: too many requests", retry_after=1.0)
+
+    async def _write(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Sent, done, answered: the process may die, or the network lose the request, between any two of these moments."""
+        self._life.cross(f"before {what}")
+        await self._set_out(what)
+        on_the_wire = asyncio.create_task(self._land(what, ask))
+        on_the_wire.add_done_callback(_look_at)
+        # A request under way is not called back, neither when its sender dies nor when it stops waiting.
+        await asyncio.wait({on_the_wire}, timeout=REQUEST_TIMEOUT)
+        self._life.cross(f"after {what}")
+        if not on_the_wire.done():
+            raise Unavailable(f"{what}: no answer in time")
+        return on_the_wire.result()
+
+    async def _land(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        await asyncio.sleep(self._network.write_delay())
+        self._arrive(what)
+        if self._network.falls_on(self._network.weather.lost_requests):
+            self._tell(f"{what}: the request is lost")
+            raise Unavailable(f"{what}: no answer in time")
+        late = "" if self._life.alive else " (who sent it is dead)"
+        try:
+            answer = await ask()
+        except ApiError as error:
+            self._tell(f"{what}: {type(error).__name__}{late}")
+            raise
+        self._tell(f"{what}{late}")
+        if self._network.falls_on(self._network.weather.lost_answers):
+            self._tell(f"{what}: the answer is lost")
+            raise Unavailable(f"{what}: no answer in time")
+        return answer
+
+
+class Folder:
+    """The folder beside the driver's socket on a node. It outlives the processes that write there."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, CreationRecord] = {}
+        self.full = False
+        self.unrecorded: set[str] = set()
+        """The names of volumes whose creation could not be written down."""
+
+
+class NodeJournal:
+    """The journal of one process in that folder. A write takes no time, but the process may die before or after it."""
+
+    def __init__(self, folder: Folder, life: Life) -> None:
+        self._folder = folder
+        self._life = life
+        self._own: set[str] = set()
+
+    async def begin(self, begun: CreationRecord) -> None:
+        what = f"writing down the creation of {begun.request.name}"
+        self._life.cross(f"before {what}")
+        self._own.add(begun.uid)
+        if self._folder.full:
+            self._folder.unrecorded.add(begun.request.name)
+        else:
+            self._folder.begun[begun.uid] = begun
+        self._life.cross(f"after {what}")
+
+    def end(self, uid: str) -> None:
+        self._life.check()
+        self._folder.begun.pop(uid, None)
+
+    async def take_over(self) -> list[CreationRecord]:
+        self._life.check()
+        left = [begun for uid, begun in self._folder.begun.items() if uid not in self._own]
+        self._own |= {begun.uid for begun in left}
+        return left
+
+    async def close(self) -> None:
+        pass
+
+
+class Link:
+    """The connection to one node's driver. While the driver is away every call fails at once; calls in flight when it goes are lost."""
+
+    def __init__(self, *, forsakes: Callable[[], bool] = lambda: True) -> None:
+        """`forsakes` says for each call whether the driver drops it when its caller is gone."""
+        self.up = True
+        self._forsakes = forsakes
+        self._calls: dict[asyncio.Task[Any], None] = {}
+        self._back = asyncio.Event()
+        self._back.set()
+
+    async def ready(self) -> None:
+        await self._back.wait()
+
+    def go_down(self) -> None:
+        self.up = False
+        self._back.clear()
+        for call in list(self._calls):
+            call.cancel()
+
+    def come_back(self) -> None:
+        self.up = True
+        self._back.set()
+
+    async def carry(self, what: str, call: "asyncio.Task[T]", *, timeout: float) -> T:
+        self._calls[call] = None
+        call.add_done_callback(_look_at)
+        try:
+            await asyncio.wait({call}, timeout=timeout)
+            if not call.done():
+                raise DriverError(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
+            if call.cancelled():
+                raise DriverError(Code.UNAVAILABLE, f"{what}: the connection broke")
+            return call.result()
+        finally:
+            del self._calls[call]
+            if not call.done() and self._forsakes():
+                call.cancel()
+
+
+class NodeDriver:
+    """`csi.api.Driver` for one life of one node's sidecar: the local driver, called without a socket."""
+
+    def __init__(
+        self,
+        driver: LocalDriver,
+        reception: Reception,
+        life: Life,
+        *,
+        network: Network,
+        timeout: float,
+        tell: Tell,
+        link: Link | None = None,
+        on_sent: Callable[[str, str], None] = lambda method, name: None,
+        on_done: Callable[[str, str], None] = lambda method, name: None,
+    ) -> None:
+        self._driver = driver
+        self._reception = reception
+        self._life = life
+        self._network = network
+        self._timeout = timeout
+        self._tell = tell
+        self._link = link or Link()
+        self._on_sent = on_sent
+        self._on_done = on_done
+
+    @property
+    def info(self) -> DriverInfo:
+        return self._driver.info
+
+    async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
+        return await self._change("CreateVolume", request.name, lambda: self._driver.create(request))
+
+    async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
+        await self._change("DeleteVolume", volume_id, lambda: self._driver.delete(volume_id))
+
+    async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
+        return await self._call("GetCapacity", "", lambda: self._driver.get_capacity(query))
+
+    async def list_volumes(self) -> tuple[str, ...]:
+        page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)
+        return tuple(volume.volume_id for volume in page)
+
+    async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
+        self._life.cross(f"before {method} {name}")
+        self._on_sent(method, name)
+        try:
+            answer = await self._call(method, name, lambda: self._act(method, name, act))
+        except DriverError as error:
+            self._tell(f"{method} {name}: {error.code.value}")
+            self._life.cross(f"after {method} {name}")
+            raise
+        self._tell(f"{method} {name}: OK")
+        self._life.cross(f"after {method} {name}")
+        return answer
+
+    def _act(self, method: str, name: str, act: Callable[[], T]) -> T:
+        """The moment at which the driver acts, whether or not its caller still waits."""
+        answer = act()
+        self._on_done(method, name)
+        if not self._life.alive:
+            self._tell(f"{method} {name}: done (who asked for it is dead)")
+        return answer
+
+    async def _call(self, method: str, name: str, act: Callable[[], T]) -> T:
+        self._life.check()
+        if not self._link.up:
+            raise NotSent(Code.UNAVAILABLE, f"{method} was not sent, the driver is away")
+        answer = await self._link.carry(method, asyncio.create_task(self._attend(method, name, act)), timeout=self._timeout)
+        self._life.check()
+        return answer
+
+    async def _attend(self, method: str, name: str, act: Callable[[], T]) -> T:
+        await asyncio.sleep(self._network.weather.driver.draw(self._network.rng))
+        answer = await self._reception.attend(method, name, request={}, act=act)
+        await asyncio.sleep(self._network.weather.driver.draw(self._network.rng))
+        return answer
+
+
+def _look_at(task: "asyncio.Task[Any]") -> None:
+    """The caller is gone, so somebody else must fetch the result, or asyncio would warn of an exception nobody retrieved."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,250 @@
+"""What must hold in every world once it is at rest, whatever happened before. Each invariant is one function.
+
+What this program cannot promise yet is a known gap with a name. Its condition is as narrow as possible: a leak that does not meet it
+is a violation.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sidecar.csi.api import CapacityQuery
+from sidecar.engine.health import OK, Stopped
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
+from sidecar.model import names
+from sidecar.model.objects import IMMEDIATE, Json
+from sidecar.model.quantity import parse_bytes
+from sidecar.simulation.world import foreign_objects
+from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.world.referee import HOLLOW, TWO_VOLUMES
+from sidecar.simulation.world.request_log import Window
+
+if TYPE_CHECKING:
+    from sidecar.simulation.world.world import World
+
+KNOWN_LEAK: Final = "a volume whose creation could not be written down, was under way when its sidecar ended, and has lost its claim"
+
+LEAKED: Final = "leaked"
+LEFT_OVER: Final = "left over"
+STUCK: Final = "stuck"
+LOST: Final = "lost"
+CAPACITY: Final = "capacity"
+TRESPASS: Final = "trespass"
+PRESSING: Final = "too many requests"
+RESTLESS: Final = "never rests"
+KEPT: Final = "kept"
+UNWELL: Final = "unwell"
+
+_READS: Final = ("list", "watch")
+# Per node and minute at rest. Watches end and are opened again: one for each of five kinds every five minutes.
+_READS_AT_REST: Final = 5.0
+_WRITES_AT_REST: Final = 0.5
+# While there is no API server, the back-off of a claim doubles up to this.
+_RETRY_CAP: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What a world holds at its end."""
+
+    claims: list[Json]
+    volumes: list[Json]
+    capacities: list[Json]
+    classes: list[Json]
+    nodes: list[Node]
+
+
+async def judge(world: "World") -> None:
+    """Checks every invariant on the same picture of the world."""
+    kinds = (CLAIMS, VOLUMES, CAPACITIES, CLASSES)
+    claims, volumes, capacities, classes = [(await world.api.list_page(kind, limit=0)).items for kind in kinds]
+    after = Aftermath(
+        [claim for claim in claims if not foreign_objects.is_one(claim)],
+        [volume for volume in volumes if not foreign_objects.is_one(volume)],
+        capacities,
+        [item for item in classes if item["provisioner"] == DRIVER],
+        list(world.nodes.values()),
+    )
+    for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right):
+        invariant(after, world.found)
+    no_leak(after, world.found, world.report.known)
+    for node in after.nodes:
+        nothing_kept(node, world.found)
+        all_well(node, world.found)
+    await strangers_untouched(world)
+    for window in world.request_log.windows:
+        bounded_while_down(window, world.found)
+    rests(world.request_log.resting or Counter(), len(after.nodes), world.plan.rest, world.found)
+
+
+Found = Callable[[str, str], None]
+
+
+def one_volume_per_claim(after: Aftermath, found: Found) -> None:
+    for name, count in Counter(volume.name for node in after.nodes for volume in node.driver.volumes()).items():
+        if count > 1:
+            found(TWO_VOLUMES, f"{count} volumes are named {name}")
+    for uid, count in Counter((volume["spec"].get("claimRef") or {}).get("uid") for volume in after.volumes).items():
+        if count > 1:
+            found(TWO_VOLUMES, f"{count} PersistentVolumes are for claim {uid}")
+
+
+def nothing_hollow(after: Aftermath, found: Found) -> None:
+    made = {volume.id: node.name for node in after.nodes for volume in node.driver.volumes()}
+    for item in after.volumes:
+        handle, name = item["spec"]["csi"]["volumeHandle"], item["metadata"]["name"]
+        if handle not in made:
+            found(HOLLOW, f"PersistentVolume {name} has nothing behind it")
+        elif made[handle] not in str(item["spec"].get("nodeAffinity")):
+            found(HOLLOW, f"PersistentVolume {name} does not lead to {made[handle]}, where its volume is")
+
+
+def nothing_left_over(after: Aftermath, found: Found) -> None:
+    wanted = {claim["metadata"]["uid"] for claim in after.claims}
+    for item in after.volumes:
+        name, phase = item["metadata"]["name"], (item.get("status") or {}).get("phase")
+        if (item["spec"].get("claimRef") or {}).get("uid") not in wanted:
+            found(LEFT_OVER, f"PersistentVolume {name} is {phase}, and its claim is gone")
+
+
+def nothing_stuck(after: Aftermath, found: Found) -> None:
+    for kind, items in (("claim", after.claims), ("PersistentVolume", after.volumes)):
+        for item in items:
+            if item["metadata"].get("deletionTimestamp"):
+                found(STUCK, f"{kind} {item['metadata']['name']} does not go")
+
+
+def all_bound(after: Aftermath, found: Found) -> None:
+    """A claim may stay unbound only if it needs more space than any node has left."""
+    free = max(node.driver.free(POOL) for node in after.nodes)
+    for claim in after.claims:
+        needed = parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
+        if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free:
+            found(LOST, f"claim {claim['metadata']['name']} is not bound though {free} bytes are free somewhere")
+
+
+def capacity_right(after: Aftermath, found: Found) -> None:
+    """There is one capacity object for each late-binding class and node, with the right figures and not marked stale, and no other."""
+    late = [class_ for class_ in after.classes if class_["volumeBindingMode"] != IMMEDIATE]
+    for node in after.nodes:
+        ours = [item for item in after.capacities if foreign_objects.published_by(node.name, item)]
+        published = sorted((item["storageClassName"], *_figures(item)) for item in ours)
+        wanted = sorted((class_["metadata"]["name"], *_wanted(node, class_)) for class_ in late)
+        if published != wanted:
+            found(CAPACITY, f"{node.name} publishes {published} and should publish {wanted}")
+        if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} for item in ours):
+            found(CAPACITY, f"{node.name} publishes for somewhere else")
+        for item in ours:
+            if names.STALE_SINCE in (item["metadata"].get("annotations") or {}):
+                found(CAPACITY, f"{node.name} calls its figure for {item['storageClassName']} stale, and its driver answers")
+
+
+def _figures(item: Json) -> tuple[int, int]:
+    """A missing figure never counts as right."""
+    return parse_bytes(item.get("capacity", -1)), parse_bytes(item.get("maximumVolumeSize", -1))
+
+
+def _wanted(node: Node, class_: Json) -> tuple[int, int]:
+    """What the driver says: at the end no claim has space promised any more."""
+    answer = node.driver.get_capacity(CapacityQuery(class_.get("parameters") or {}, node.driver.info.segment))
+    return answer.available, answer.maximum or 0
+
+
+def no_leak(after: Aftermath, found: Found, known: Counter[str]) -> None:
+    """Every volume of a driver has its PersistentVolume."""
+    stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
+    wanted = {f"pvc-{claim['metadata']['uid']}" for claim in after.claims}
+    for node in after.nodes:
+        for volume in node.driver.volumes():
+            if volume.id in stored:
+                continue
+            gap = "" if volume.name in wanted else known_gap(node, volume.name)
+            if gap:
+                known[gap] += 1
+            else:
+                found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
+
+
+def known_gap(node: Node, name: str) -> str:
+    """The name of the known gap that left this volume without claim and object; empty if it is none."""
+    return KNOWN_LEAK if name in node.folder.unrecorded and node.has_ended(node.asker[name]) else ""
+
+
+def nothing_kept(node: Node, found: Found) -> None:
+    """What a process remembers beyond its caches is forgotten when it is done with, because a process runs for months."""
+    if node.sidecar is None:
+        found(UNWELL, f"no sidecar runs on {node.name}")
+        return
+    table, caches = node.sidecar.provisioning.room._table, node.sidecar.caches
+    for begun in node.folder.begun.values():
+        found(KEPT, f"{node.name} still has {begun.request.name} in its journal, though all is settled")
+    for uid, progress in table._claims.items():
+        if uid not in caches.claims:
+            found(KEPT, f"{node.name} still keeps {progress} of claim {uid}, which is gone")
+    for uid, findings in table._findings.items():
+        if uid not in caches.claims:
+            found(KEPT, f"{node.name} still keeps {findings} of claim {uid}, which is gone")
+    capacity, space, known = node.sidecar.capacity, node.sidecar.space, set(caches.classes.keys())
+    classes = {*(space._published), *(space._bid_for), *(name for _, name in space._pools._answers)}
+    if capacity is not None and (room := capacity.room) is not None:
+        classes |= {*room._busy, *room._failing, *room._settling}
+    for name in sorted(classes - known):
+        found(KEPT, f"{node.name} still keeps what it knew of class {name}, which is gone")
+    for name in table._removal_steps:
+        if name not in caches.volumes:
+            found(KEPT, f"{node.name} still keeps how far it came with volume {name}, which is gone")
+
+
+def all_well(node: Node, found: Found) -> None:
+    """Every sidecar is healthy again."""
+    for row in node.tools.health.rows() if node.tools is not None else ():
+        if not isinstance(row.state, OK | Stopped):
+            found(UNWELL, f"{node.name} reports {row}")
+
+
+async def strangers_untouched(world: "World") -> None:
+    for what in (*await foreign_objects.missing(world.api), *await world.foreign.touched()):
+        world.found(TRESPASS, what)
+    deletions = []
+    for at, node, verb, name in _capacity_writes(world.transcript.lines):
+        if name in world.foreign.names or name.startswith(foreign_objects.NAME):
+            world.found(TRESPASS, f"{node} wrote at {at:.1f} s: {verb} {name}, which is another's")
+        if verb == "delete":
+            deletions.append((at, name))
+    for what in world.foreign.deleted_by_us(deletions):
+        world.found(TRESPASS, what)
+
+
+def _capacity_writes(lines: list[str]) -> Iterator[tuple[float, str, str, str]]:
+    """Time, node, verb and name of every capacity write that the server accepted from a node."""
+    for line in lines:
+        at, node, verb, *rest = line.split()
+        if verb in ("update", "patch", "delete") and rest[:1] == [str(CAPACITIES)] and not rest[1].endswith(":"):
+            yield float(at), node, verb, rest[1]
+
+
+def bounded_while_down(window: Window, found: Found) -> None:
+    """While the server is down: about one attempt a second for each watched kind, and a back-off for each written claim and volume."""
+    seconds = (window.begun if window.ended is None else window.ended) - window.begun
+    once_a_second, backing_off = seconds + 3.0 * window.starts, seconds / _RETRY_CAP + (math.log2(seconds + 1.0) + 3.0) * window.starts
+    asked: Counter[str] = Counter()
+    for what, count in window.asked.items():
+        verb, kind = what.split()[:2]
+        asked[f"list and watch {kind}" if verb in _READS else f"write {kind}" if kind == str(EVENTS) else what] += count
+    for what, count in asked.items():
+        # A capacity figure is written again after every creation or deletion, at most once a second.
+        limit = backing_off if what.split()[1] in (str(CLAIMS), str(VOLUMES)) else once_a_second
+        if count > limit:
+            found(PRESSING, f"{window.node} asked {count} times in {seconds:.0f} s without a server: {what}")
+
+
+def rests(asked: Counter[tuple[str, str]], nodes: int, seconds: float, found: Found) -> None:
+    """At rest nothing is left to do, so there are hardly any requests."""
+    minutes = nodes * seconds / 60.0
+    reads = sum(count for (_, what), count in asked.items() if what.split()[0] in _READS)
+    writes = asked.total() - reads
+    busiest = ", ".join(f"{node} {what} ×{count}" for (node, what), count in asked.most_common(3))
+    if reads > _READS_AT_REST * minutes or writes > _WRITES_AT_REST * minutes:
+        found(RESTLESS, f"{reads} lists and watches and {writes} other requests of {nodes} nodes in {seconds:.0f} s: {busiest}")

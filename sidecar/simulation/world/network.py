@@ -1,0 +1,155 @@
+"""The network between nodes and the API server: latency, loss, outages. It is data and dice; `doors` asks it what happens to a request."""
+
+import asyncio
+import math
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A log-normal delay with this median and 99th percentile, in seconds.
+
+    No delay is longer than three times the latter: a connection would have ended before.
+    """
+
+    median: float
+    p99: float
+
+    def draw(self, rng: random.Random) -> float:
+        if self.median <= 0:
+            return 0.0
+        spread = math.log(max(self.p99 / self.median, 1.0)) / 2.326
+        return min(self.median * math.exp(spread * rng.gauss(0.0, 1.0)), 3.0 * max(self.p99, self.median))
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How the network behaves, apart from outages."""
+
+    read: Latency = field(default_factory=lambda: Latency(0.002, 0.020))
+    write: Latency = field(default_factory=lambda: Latency(0.005, 0.050))
+    watch: Latency = field(default_factory=lambda: Latency(0.010, 0.200))
+    driver: Latency = field(default_factory=lambda: Latency(0.010, 0.500))
+    """To the driver and back: no network, but time passes."""
+    lost_requests: float = 0.0
+    """Share of writes that never arrive at the server."""
+    lost_answers: float = 0.0
+    """Share of writes that are done and whose answer is lost."""
+    straying: float = 0.0
+    """Share of writes that arrive up to a minute late, when their sender may have given up or be dead."""
+    refused: float = 0.0
+    """Share of requests that an overloaded server answers with 429."""
+
+
+class Broken(ConnectionError):
+    """The connection has broken."""
+
+
+class Stream(Generic[T]):
+    """An open stream. Items come out in order, each at its time. After it has broken nothing comes out."""
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[float, T]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._last = 0.0
+        self._broken = False
+
+    def put(self, item: T, at: float) -> None:
+        """The item comes out at that time, or together with the item before it if that is later."""
+        self._last = max(self._last, at)
+        self._items.append((self._last, item))
+        if len(self._items) == 1:
+            self._wake()
+
+    def break_off(self) -> None:
+        self._broken = True
+        self._wake()
+
+    async def next(self) -> T:
+        """Raises Broken as soon as the stream breaks, even if items are still in it."""
+        now = asyncio.get_running_loop().time
+        while not self._broken:
+            if self._items and self._items[0][0] <= now():
+                return self._items.popleft()[1]
+            await self._sleep(self._items[0][0] if self._items else None)
+        raise Broken
+
+    async def _sleep(self, until: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if until is None else loop.call_at(until, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Network:
+    """One per world. An outage cuts every node off from the API server, a partition only the named one."""
+
+    def __init__(self, rng: random.Random, weather: Weather) -> None:
+        self.weather = weather
+        self.rng = rng
+        self._down: set[str] = set()
+        self._lags: dict[str, float] = {}
+        self._parts: dict[tuple[str, str], float] = {}
+        # Dicts serve as ordered sets, so that every run walks them in the same order.
+        self._streams: dict[str, dict[Stream[object], None]] = {}
+
+    def up(self, node: str) -> bool:
+        return node not in self._down
+
+    @contextmanager
+    def stream(self, node: str) -> Iterator[Stream[object]]:
+        """A connection that an outage or a cut breaks."""
+        stream: Stream[object] = Stream()
+        open_ones = self._streams.setdefault(node, {})
+        open_ones[stream] = None
+        try:
+            yield stream
+        finally:
+            open_ones.pop(stream, None)
+
+    def break_connections(self, node: str) -> None:
+        """Open watches end; the next request goes through."""
+        for stream in list(self._streams.get(node, ())):
+            stream.break_off()
+
+    def take_down(self, node: str) -> None:
+        self._down.add(node)
+        self.break_connections(node)
+
+    def bring_up(self, node: str) -> None:
+        self._down.discard(node)
+
+    def local_delay(self, node: str, seconds: float) -> None:
+        """Delays every watch of that node, each by its own part of up to so many seconds; 0 ends it."""
+        self._lags[node] = seconds
+        self._parts.clear()
+
+    def watch_delay(self, node: str, what: str) -> float:
+        if not (local_delay := self._lags.get(node, 0.0)):
+            return self.weather.watch.draw(self.rng)
+        part = self._parts.setdefault((node, what), self.rng.random())
+        return self.weather.watch.draw(self.rng) + local_delay * part
+
+    def write_delay(self) -> float:
+        astray = self.rng.uniform(5.0, 60.0) if self.falls_on(self.weather.straying) else 0.0
+        return self.weather.write.draw(self.rng) + astray
+
+    def falls_on(self, share: float) -> bool:
+        """Draws whether a request belongs to that share."""
+        return share > 0 and self.rng.random() < share

@@ -1,0 +1,249 @@
+"""A node of a world. Its driver and its state live as long as the world; its sidecar is killed and started again."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Doors, Instruments
+from sidecar.kube.api import KubeApi
+from sidecar.kube.events.recorder import EventRecorder
+from sidecar.model.quantity import parse_bytes
+from sidecar.observe.metrics import Metrics
+from sidecar.simulation.driver.calls import Call, Reception, Record
+from sidecar.simulation.driver.faults import Fault, Faults
+from sidecar.simulation.driver.local_driver import LocalDriver
+from sidecar.simulation.driver.spec import Spec
+from sidecar.simulation.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
+from sidecar.simulation.world.life import Killed, Life
+from sidecar.simulation.world.network import Network
+from sidecar.simulation.world.plan import Plan
+from sidecar.simulation.world.request_log import RequestLog
+from sidecar.simulation.world.transcript import Transcript
+from sidecar.wiring import Sidecar
+
+DRIVER: Final = "world.csi-node-sidecar.io"
+TOPOLOGY_KEY: Final = f"topology.{DRIVER}/node"
+EPOCH: Final = 1_767_225_600.0
+"""The wall clock at the start of every world."""
+NAMESPACE: Final = "default"
+POOL: Final = "main"
+SPARE_POOL: Final = "spare"
+"""Nobody claims anything of it."""
+
+CALL_TIMEOUT: Final = 10.0
+SHUTDOWN_TIMEOUT: Final = 25.0
+_ARGS: Final = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-qps=-1", "--kube-api-capacity-qps=-1")
+
+
+def csi_node(name: str) -> dict[str, Any]:
+    """The CSINode that a kubelet would write for the driver on its node."""
+    drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}]
+    return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+
+
+class Around(Protocol):
+    """What a node needs of the world around it."""
+
+    plan: Plan
+    clock: Callable[[], float]
+    api: KubeApi
+    network: Network
+    request_log: RequestLog
+    transcript: Transcript
+
+    def found(self, kind: str, what: str) -> None:
+        """Reports a violation."""
+
+    def acted(self, node: str, method: str, name: str) -> None:
+        """Called when the node's driver has done this."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one life of the sidecar ended."""
+
+    at: float
+    number: int
+    how: str
+
+
+class Node:
+    """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
+
+    def __init__(self, world: Around, name: str) -> None:
+        self.name = name
+        self.ends: list[End] = []
+        self.asker: dict[str, int] = {}
+        """By volume, the life that was the last to ask for its creation."""
+        self._world = world
+        self._dice = random.Random(f"node {world.plan.seed} {name}")
+        pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
+        self.driver = LocalDriver(Spec(node_id=name, name=DRIVER, pools=pools, topology={TOPOLOGY_KEY: name}))
+        self.link = Link(forsakes=lambda: self._dice.random() < 0.5)
+        self.folder = Folder()
+        self.reception = Reception(record=Record(now=world.clock))
+        self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
+        self._drawn = self.reception.faults
+        self.sidecar: Sidecar | None = None
+        """The sidecar that runs now."""
+        self.tools: Instruments | None = None
+        """What it reports to."""
+        self._life: Life | None = None
+        self._over: asyncio.Future[str] | None = None
+        self._doom = 0
+        self._lives = 0
+
+    def last_creation(self, name: str) -> Call | None:
+        """The last call for that volume's creation, as the driver saw it."""
+        calls = [call for call in self.reception.record.calls if (call.method, call.name) == ("CreateVolume", name)]
+        return calls[-1] if calls else None
+
+    def has_ended(self, life: int) -> bool:
+        return any(end.number == life for end in self.ends)
+
+    # --- what may happen to it -------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        if self._life is not None:
+            self._life.kill("kill -9")
+
+    def doom(self, crossings: int) -> None:
+        """The sidecar dies at that crossing from now; if none runs, the next sidecar does."""
+        self._doom = crossings
+        if self._life is not None and self._life.alive:
+            self._condemn(self._life)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
+            self._over.set_result("stopped")
+
+    def driver_away(self) -> None:
+        self.link.go_down()
+
+    def driver_back(self) -> None:
+        """The driver is reachable again; the process is told as its real link would tell it."""
+        if not self.link.up:
+            self.link.come_back()
+            self._world.request_log.started(self.name)
+            if self.sidecar is not None:
+                self.sidecar.wake_all()
+
+    def strike(self, fault: Fault | None) -> None:
+        """The driver has this fault and no other; with None it has the drawn ones again."""
+        self.reception.faults = self._drawn if fault is None else Faults([fault])
+
+    def spare(self) -> None:
+        """From now on nothing goes wrong on this node any more."""
+        self.strike(None)
+        self._doom = 0
+        if self._life is not None:
+            self._life.pardon()
+        self.reception.faults.set([])
+        self.folder.full = False
+        self.driver_back()
+
+    # --- its lives ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        while True:
+            self._lives += 1
+            self._world.transcript.tell(self.name, f"starts, life {self._lives}")
+            self._world.request_log.started(self.name)
+            how = await self._live()
+            self.ends.append(End(self._world.clock(), self._lives, how))
+            self._world.transcript.tell(self.name, how)
+            await asyncio.sleep(self._dice.uniform(0.5, 10.0))
+
+    async def _live(self) -> str:
+        self._over = over = asyncio.get_running_loop().create_future()
+        life = self._life = Life(self._lives, on_death=self._died)
+        if self._doom:
+            self._condemn(life)
+        program = asyncio.create_task(self._program(life), name=f"{self.name} life {self._lives}")
+        try:
+            await asyncio.wait({program, over}, return_when=asyncio.FIRST_COMPLETED)
+            if over.done() and over.result() == "stopped":
+                await self._drain(life)
+                program.cancel()
+                await asyncio.wait({program})
+        finally:
+            self.sidecar = None
+            life.end()
+            program.cancel()
+            await asyncio.gather(program, return_exceptions=True)
+        return self._how_it_ended(program, over)
+
+    def _how_it_ended(self, program: "asyncio.Task[None]", over: "asyncio.Future[str]") -> str:
+        error = None if program.cancelled() else program.exception()
+        strays = _others_than_killed(error)
+        if strays or not over.done():
+            self._world.found("crashed", f"the sidecar of {self.name} ended by itself: {strays or 'no error'}")
+            return "crashed"
+        return over.result()
+
+    async def _program(self, life: Life) -> None:
+        await self.link.ready()
+        self.sidecar = self._assemble(life)
+        await self.sidecar.run()
+
+    async def _drain(self, life: Life) -> None:
+        """Stops as on SIGTERM: calls in flight may end. The process may be killed meanwhile."""
+        if self.sidecar is None or not life.alive:
+            return
+        self._world.transcript.tell(self.name, "SIGTERM")
+        draining = asyncio.create_task(self.sidecar.drain(SHUTDOWN_TIMEOUT))
+        while not draining.done() and life.alive:
+            await asyncio.wait({draining}, timeout=0.1)
+        draining.cancel()
+        await asyncio.gather(draining, return_exceptions=True)
+
+    def _condemn(self, life: Life) -> None:
+        life.doom(self._doom)
+        self._doom = 0
+
+    def _asked(self, method: str, name: str, life: Life) -> None:
+        if method == "CreateVolume":
+            self.asker[name] = life.number
+
+    def _died(self, why: str) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(f"killed: {why}")
+
+    def _assemble(self, life: Life) -> Sidecar:
+        world = self._world
+        tell = world.transcript.voice(self.name)
+        dice = random.Random(f"sidecar {world.plan.seed} {self.name} {life.number}")
+        kube = NodeKube(world.api, world.network, life, node=self.name, tell=tell, request_log=world.request_log)
+        driver = NodeDriver(
+            self.driver,
+            self.reception,
+            life,
+            network=world.network,
+            timeout=CALL_TIMEOUT,
+            tell=tell,
+            link=self.link,
+            on_sent=lambda method, name: self._asked(method, name, life),
+            on_done=lambda method, name: world.acted(self.name, method, name),
+        )
+
+        def wall() -> float:
+            return EPOCH + world.clock()
+
+        tools = self.tools = Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
+        recorder = EventRecorder(
+            kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=dice.random
+        )
+        parsed = parse([*_ARGS, *world.plan.args], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        assert isinstance(parsed, Parsed), parsed
+        return Sidecar(parsed.config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)
+
+
+def _others_than_killed(error: BaseException | None) -> list[Any]:
+    """The exceptions among these that are not `Killed`."""
+    if isinstance(error, BaseExceptionGroup):
+        return [found for inner in error.exceptions for found in _others_than_killed(inner)]
+    return [] if error is None or isinstance(error, Killed) else [repr(error)]

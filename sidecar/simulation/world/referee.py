@@ -1,0 +1,88 @@
+"""Watches a world while it runs, and reports what must not be the case even for a moment."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent
+from sidecar.kube.errors import ApiError
+from sidecar.model import names
+from sidecar.model.objects import Json
+from sidecar.simulation.driver.local_driver import LocalDriver
+from sidecar.simulation.world import foreign_objects
+
+TWO_OWNERS: Final = "two owners"
+TWO_VOLUMES: Final = "two volumes"
+HOLLOW: Final = "hollow"
+
+Found = Callable[[str, str], None]
+
+
+class Referee:
+    """Sees every version of every claim and volume, without delay."""
+
+    def __init__(self, api: KubeApi, drivers: dict[str, LocalDriver], found: Found) -> None:
+        self._api = api
+        self._drivers = drivers
+        self._found = found
+        self._owners: dict[str, str] = {}
+        self._made: set[str] = set()
+
+    def created(self, name: str) -> None:
+        """A driver has made that volume, or had it already."""
+        holders = [(node, volume) for node, driver in self._drivers.items() for volume in driver.volumes() if volume.name == name]
+        self._made.update(volume.id for _, volume in holders)
+        if len(holders) > 1:
+            self._found(TWO_VOLUMES, f"{name} exists on {' and '.join(node for node, _ in holders)}")
+
+    async def watch_claims(self) -> None:
+        await self._follow(CLAIMS, self._look_at_claim, self._forget_owners)
+
+    async def watch_volumes(self) -> None:
+        await self._follow(VOLUMES, self._look_at_volume, lambda: None)
+
+    async def _follow(self, resource: Resource, look: Callable[[Json], None], skipped: Callable[[], None]) -> None:
+        version = ""
+        while True:
+            try:
+                if not version:
+                    page = await self._api.list_page(resource, limit=0)
+                    version = page.resource_version
+                    skipped()
+                    _each(look, page.items)
+                async for event in self._api.watch(resource, resource_version=version):
+                    version = event.resource_version
+                    self._hear(event, look)
+            except ApiError:
+                version = ""
+
+    def _hear(self, event: WatchEvent, look: Callable[[Json], None]) -> None:
+        if event.type in ("ADDED", "MODIFIED"):
+            look(event.object)
+
+    def _forget_owners(self) -> None:
+        """After missed versions: a claim may have been given back in between, so its known owner no longer counts."""
+        self._owners.clear()
+
+    def _look_at_claim(self, claim: Json) -> None:
+        """An owner may give a claim back, but no other node may take it over."""
+        uid = claim["metadata"]["uid"]
+        owner = (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, "")
+        before = self._owners.get(uid, "")
+        if owner and before and owner != before:
+            self._found(TWO_OWNERS, f"claim {claim['metadata']['name']} was {before}'s and became {owner}'s")
+        self._owners[uid] = owner
+
+    def _look_at_volume(self, volume: Json) -> None:
+        """A PersistentVolume may outlive its volume for a while, but must not exist before it."""
+        if foreign_objects.is_one(volume):
+            return
+        source = volume["spec"]["csi"]
+        name = volume["metadata"]["name"]
+        if source["volumeHandle"] not in self._made:
+            self._found(HOLLOW, f"PersistentVolume {name} names volume {source['volumeHandle']}, which never was")
+            self._made.add(source["volumeHandle"])  # said once
+
+
+def _each(look: Callable[[Json], None], items: Iterable[Json]) -> None:
+    for item in items:
+        look(item)

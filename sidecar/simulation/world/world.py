@@ -1,0 +1,232 @@
+"""Plays a world: nodes with the real rooms, their drivers and one API server in virtual time, with trouble drawn from a seed.
+
+    report = play(plan_of(seed=7))
+
+The plan says what happens when. After its last event the network is reliable again, the world comes to rest, and the invariants are
+checked on what is left: the API server's objects and the drivers' own state. Known gaps have names and are reported apart from
+violations, so that a new leak cannot hide among them.
+"""
+
+import asyncio
+import gc
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.kube.api import CLASSES as CLASS_RESOURCE
+from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
+from sidecar.kube.errors import AlreadyExists
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
+from sidecar.simulation.stand_ins import Binder, Scheduler, StandInBase
+from sidecar.simulation.world import foreign_objects, invariants, plan
+from sidecar.simulation.world.life import Killed
+from sidecar.simulation.world.network import Network, Weather
+from sidecar.simulation.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
+from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
+from sidecar.simulation.world.plan_actions import carry_out, class_
+from sidecar.simulation.world.referee import Referee
+from sidecar.simulation.world.request_log import RequestLog
+from sidecar.simulation.world.transcript import Transcript
+
+__all__ = ["Finding", "Plan", "PlannedEvent", "Report", "World", "plan_of", "play"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A violation of an invariant."""
+
+    kind: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}"
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of a world."""
+
+    plan: Plan
+    violations: list[Finding] = field(default_factory=list)
+    known: Counter[str] = field(default_factory=Counter)
+    """Known gaps by name."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Events by what they were."""
+    transcript: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    @property
+    def kinds(self) -> set[str]:
+        return {finding.kind for finding in self.violations}
+
+    @property
+    def replay(self) -> str:
+        return f"hack/fire --seed {self.plan.seed}"
+
+    def __str__(self) -> str:
+        """The text of a failed assertion: how to play this world again, and what is wrong in it."""
+        return "\n".join((self.replay, *map(str, self.violations)))
+
+
+def play(plan: Plan, *, before: Callable[["World"], None] = lambda _: None) -> Report:
+    """Plays one world from its start to its judgement. `before` may break something on purpose."""
+
+    async def story() -> Report:
+        world = World(plan)
+        before(world)
+        with _errors_to(world.found):
+            return await world.play()
+
+    with _no_collector():
+        return run_virtual(story(), limit=100_000.0, seed=plan.seed)
+
+
+class World:
+    """To be made inside the virtual event loop."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.clock: Callable[[], float] = asyncio.get_running_loop().time
+        self.transcript = Transcript(self.clock)
+        self.report = Report(plan)
+        self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random(f"server {plan.seed}").random)
+        self.api: KubeApi = InProcessApi(self.cluster)
+        self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
+        self.request_log = RequestLog(self.clock)
+        self.foreign = foreign_objects.Foreign(self.api, self.clock)
+        self.nodes = {name: Node(self, name) for name in plan.nodes}
+        self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
+        self._spawned: dict[str, asyncio.Task[None]] = {}
+
+    async def play(self) -> Report:
+        async with asyncio.TaskGroup() as group:
+            await self._furnish()
+            tasks = [group.create_task(each) for each in (*self._bystanders(), *(node.run() for node in self.nodes.values()))]
+            await self._play_events()
+            await self._come_to_rest()
+            await invariants.judge(self)
+            for task in (*tasks, *self._spawned.values()):
+                task.cancel()
+        self.report.transcript = str(self.transcript)
+        return self.report
+
+    # --- for nodes, actions and the referee -------------------------------------------------------------------------------------
+
+    def found(self, kind: str, what: str) -> None:
+        """Records a violation."""
+        self.report.violations.append(Finding(kind, what))
+        self.transcript.tell("VIOLATION", f"{kind}: {what}")
+
+    def acted(self, node: str, method: str, name: str) -> None:
+        if method == "CreateVolume":
+            self.referee.created(name)
+
+    def spawn(self, name: str, doing: Coroutine[Any, Any, None]) -> None:
+        """Starts a task that runs beside the plan. A name has at most one task."""
+        self.give_up(name)
+        self._spawned[name] = asyncio.create_task(doing)
+
+    def give_up(self, name: str) -> None:
+        if task := self._spawned.pop(name, None):
+            task.cancel()
+
+    def take_down(self, node: str) -> None:
+        """Cuts the node off from the API server."""
+        self.network.take_down(node)
+        self.request_log.went_down(node)
+
+    def bring_up(self, node: str) -> None:
+        self.network.bring_up(node)
+        self.request_log.came_up(node)
+
+    # --- from start to judgement --------------------------------------------------------------------------------
+
+    async def _furnish(self) -> None:
+        try:
+            await self.api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        except AlreadyExists:
+            pass  # the server has made it itself
+        await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
+        for name in plan.CLASSES:
+            await self.api.create(CLASS_RESOURCE, class_(name))
+        for name in self.nodes:
+            labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
+            await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
+            await self.api.create(CSI_NODES, csi_node(name))
+        await foreign_objects.settle(self.api)
+
+    def _bystanders(self) -> list[Coroutine[Any, Any, None]]:
+        """The rest of the control plane, and the referee."""
+        base = StandInBase(self.api, clock=self.clock, rng=random.Random(f"eyes {self.plan.seed}"))
+        Binder(base), Scheduler(base)  # the base keeps them
+        return [base.run(), self.referee.watch_claims(), self.referee.watch_volumes()]
+
+    async def _play_events(self) -> None:
+        for item in self.plan.events:
+            await asyncio.sleep(max(item.at - self.clock(), 0.0))
+            self.report.counts[item.what] += 1
+            self.transcript.tell("world", str(item))
+            await carry_out(self, item)
+
+    async def _come_to_rest(self) -> None:
+        """Ends all trouble (network, drivers, kills, missing classes) and lets time pass."""
+        self.transcript.tell("world", "comes to rest")
+        self.network.weather = Weather()
+        for name, node in self.nodes.items():
+            self.bring_up(name)
+            self.network.local_delay(name, 0.0)
+            node.spare()
+        for name in plan.CLASSES:
+            await carry_out(self, PlannedEvent(self.clock(), "class back", name))
+        await asyncio.sleep(self.plan.settle)
+        self.transcript.tell("world", "should be at rest")
+        self.request_log.begin_rest()
+        await asyncio.sleep(self.plan.rest)
+
+
+class _ErrorsTo(logging.Handler):
+    def __init__(self, found: Callable[[str, str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, Killed):
+            self._found("error logged", f"{record.getMessage()}{'' if error is None else f': {error!r}'}")
+
+
+@contextmanager
+def _errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
+    """Records what the program logs at level ERROR as a violation. Lower levels are off, to save time."""
+    log, handler = logging.getLogger("sidecar"), _ErrorsTo(found)
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Switches the garbage collector of Python off: it would run clean-up code at different moments in different processes."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,135 @@
+"""Acceptance cases S, F1 and F5 as a process shows them: real sockets, exit codes and log lines, with no API server behind it.
+
+That the start limit is 30 s is proven with a handed-in clock in tests/csi/test_link.py. What needs an API server is in tests/e2e.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.programs import OurDriver, Process, Sidecar
+
+NO_API = "http://127.0.0.1:1"
+
+
+def sidecar_at(address: Path | str, work: Path, *args: str) -> Sidecar:
+    return Sidecar(work, node="n1", address=address, kubeconfig="", args=[f"--master={NO_API}", *args])
+
+
+def says(process: Process, text: str) -> None:
+    until(lambda: text in process.output(), f"{process.name} says {text!r}", seconds=30)
+
+
+def refused(*words: str, environ: dict[str, str] | None = None) -> tuple[int, list[str]]:
+    """Exit code and lines of a run that cannot start."""
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "NODE_NAME": "n1"} if environ is None else environ
+    done = subprocess.run([sys.executable, "-m", "sidecar", *words], env=environ, capture_output=True, text=True, check=False, timeout=30)
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("form", ["{}", "unix://{}"], ids=["S1-F5-path", "S1-F5-unix"])
+def test_a_socket_that_appears_later_is_used(form: str, tmp_path: Path) -> None:
+    """Until then it is alive, not ready, and says which socket it waits for."""
+    driver = OurDriver(tmp_path, node="n1")
+    with sidecar_at(form.format(driver.socket), tmp_path) as sidecar:
+        until(lambda: f"driver: Degraded: {driver.socket} does not exist" in sidecar.page("/readyz")[1], "the missing socket is named")
+        assert sidecar.page("/readyz")[0] == 503
+        assert sidecar.page("/healthz") == (200, "ok")
+        with driver:
+            says(sidecar, '"Driver is ready"')
+            assert f'driver="{driver.driver}"' in sidecar.output()
+            assert "driver:" not in sidecar.page("/readyz")[1]
+    assert sidecar.child.returncode == 0
+    assert sidecar.records("EF") == []
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        pytest.param(["--fault=GetPluginInfo:fail=INTERNAL,message=no disk"], "code = Internal desc = no disk", id="S3-error"),
+        pytest.param(["--name="], "answered GetPluginInfo with an empty name", id="S3-empty-name"),
+    ],
+)
+def test_a_driver_that_cannot_say_its_name_ends_the_start(args: Sequence[str], reason: str, tmp_path: Path) -> None:
+    with OurDriver(tmp_path, node="n1", args=args) as driver, sidecar_at(driver.socket, tmp_path) as sidecar:
+        assert sidecar.wait(30) == 1
+        (line,) = sidecar.records("EF")
+        assert reason in line
+        assert str(driver.socket) in line
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        pytest.param({"name": "other.csi-node-sidecar.io"}, "its name was 'ours.csi-node-sidecar.io' and is now 'other.", id="S8-name"),
+        pytest.param({"args": ["--topology=zone=b"]}, "the node's topology was ", id="S8-topology"),
+    ],
+)
+def test_a_driver_that_comes_back_as_another_one_ends_the_process(changed: dict[str, object], reason: str, tmp_path: Path) -> None:
+    """Everything this process holds was built on the old answer."""
+    first = OurDriver(tmp_path, node="n1")
+    with first, sidecar_at(first.socket, tmp_path) as sidecar:
+        says(sidecar, '"Driver is ready"')
+        first.kill()
+        second = OurDriver(tmp_path, node="n1", **changed)  # type: ignore[arg-type]
+        with second:
+            assert sidecar.wait(30) == 1
+    (line,) = sidecar.records("EF")
+    assert reason in line
+
+
+def test_F1_without_a_node_name_no_driver_is_contacted(tmp_path: Path) -> None:
+    """Exit 1 with one line, before anything else is tried."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "csi.sock"))
+        listener.listen()
+        listener.setblocking(False)
+        address = f"--csi-address={tmp_path / 'csi.sock'}"
+        code, lines = refused("--node-deployment", f"--master={NO_API}", address, environ={"PYTHONPATH": str(REPOSITORY)})
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert code == 1
+    (line,) = lines
+    assert "NODE_NAME is not set" in line
+
+
+def test_F5_an_address_that_is_no_unix_socket_is_refused() -> None:
+    code, lines = refused("--node-deployment", f"--master={NO_API}", "--csi-address=dns:///x")
+    assert code == 1
+    (line,) = lines
+    assert "--csi-address=dns:///x" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        pytest.param(["--node-deployment", "--no-such-flag"], "--no-such-flag: unknown flag", id="unknown-flag"),
+        pytest.param(["provision"], "unknown command 'provision'", id="unknown-verb"),
+        pytest.param(["explain", "pod", "n1"], "usage: csi-node-sidecar explain pvc", id="unknown-kind"),
+        pytest.param(["explain", "pvc", "default/"], "usage: csi-node-sidecar explain pvc", id="no-name"),
+    ],
+)
+def test_a_line_that_cannot_be_read_ends_with_2(words: Sequence[str], reason: str) -> None:
+    """One line says what is wrong, and perhaps one where to read on."""
+    code, lines = refused(*words)
+    assert code == 2
+    assert reason in lines[0]
+    assert len(lines) <= 2
+
+
+def test_SIGTERM_while_it_waits_for_the_socket_ends_it_well(tmp_path: Path) -> None:
+    with sidecar_at(tmp_path / "none.sock", tmp_path) as sidecar:
+        says(sidecar, "does not exist")
+        sidecar.signal(signal.SIGTERM)
+        assert sidecar.wait(10) == 0
+    assert sidecar.records("WEF") == []

@@ -1,0 +1,112 @@
+"""`explain node` on what was gathered: one answer for each driver. Against a live cluster it runs in the end-to-end tests."""
+
+import json
+
+import pytest
+
+from sidecar.commands.explain.node import _as_json, _as_text, judge
+from sidecar.commands.explain.question import NODE, read_question
+from sidecar.config.errors import UsageError
+from sidecar.drain.vocabulary import Reason, Status
+from sidecar.kube.errors import Forbidden
+from sidecar.model import names
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, cluster, look, meta, node
+
+
+def ready() -> dict[str, object]:
+    return {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def test_without_a_name_every_driver_is_judged() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    kube.objects["namespaces"][0]["metadata"]["annotations"] = {}
+    ours, other = judge(look(kube), "", default_policy=None)
+    assert (ours.driver, ours.retire.status) == (DRIVER, Status.FALSE)
+    assert {blocker.reason for blocker in ours.blockers} >= {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT}
+    assert (other.driver, other.retire.status) == (OTHER, Status.FALSE)
+    assert "not visible from outside the node: creations" in ours.notes[-1]
+
+
+def test_with_a_name_that_one_is() -> None:
+    (only,) = judge(look(cluster()), OTHER, default_policy=None)
+    assert only.driver == OTHER
+
+
+def test_what_could_not_be_read_is_never_a_yes() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    kube.objects["persistentvolumes"] = []
+    kube.objects["volumesnapshotcontents"] = []
+    kube.objects["persistentvolumeclaims"] = []
+    (before,) = judge(look(kube), DRIVER, default_policy=None)
+    assert before.retire.status is Status.TRUE
+    kube.broken["persistentvolumes"] = Forbidden("not allowed", status=403)
+    (after,) = judge(look(kube), DRIVER, default_policy=None)
+    assert (after.drain.status, after.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
+
+
+def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    (judged,) = judge(look(kube), "local.exampel", default_policy=None)
+    assert (judged.drain.status, judged.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
+    assert "local.exampel" in judged.retire.message and DRIVER in judged.retire.message
+
+
+def test_a_driver_with_a_class_and_nothing_on_the_node_is_ready() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = ready()
+    kube.objects["storageclasses"].append({"metadata": meta("third"), "provisioner": "third.example"})
+    (judged,) = judge(look(kube), "third.example", default_policy=None)
+    assert (judged.drain.status, judged.retire.status) == (Status.TRUE, Status.TRUE)
+
+
+def test_both_forms_say_the_same() -> None:
+    listed = look(cluster())
+    judged = judge(listed, "", default_policy=None)
+    question = read_question(["node", "n1", "--intent=retire"], {})
+    assert question
+    text, plain = _as_text(judged, question), json.loads(_as_json(judged))
+    assert [item["driver"] for item in plain] == [DRIVER, OTHER]
+    for item in plain:
+        assert item["verdicts"]["retire"]["reason"] in text
+
+
+def test_a_node_without_drivers_says_so() -> None:
+    kube = cluster()
+    kube.objects = {"nodes": [node("n1")]}
+    listed = look(kube)
+    question = read_question(["node", "n1"], {})
+    assert question
+    assert "no CSI driver" in _as_text(judge(listed, "", default_policy=None), question)
+
+
+def test_the_line_is_read() -> None:
+    question = read_question(["node", "n1", "--intent", "reboot", "--driver=d", "-o", "json", "--kubeconfig=k"], {})
+    assert question
+    assert (question.kind, question.name, question.intent, question.driver, question.as_json) == (NODE, "n1", "reboot", "d", True)
+    assert question.flags == ("--kubeconfig=k",)
+
+
+@pytest.mark.parametrize(
+    "words", [["--kubeconfig", "k", "node", "n1"], ["node", "--kubeconfig", "k", "n1"], ["node", "n1", "--kubeconfig", "k"]]
+)
+def test_flags_may_stand_anywhere(words: list[str]) -> None:
+    question = read_question(words, {})
+    assert question and (question.kind, question.name, question.flags) == (NODE, "n1", ("--kubeconfig=k",))
+
+
+@pytest.mark.parametrize(
+    "words", [["node"], ["node", "a/b"], ["node", "n1", "--intent=burn"], ["pvc", "a/b", "--intent=reboot"], ["node", "n1", "n2"]]
+)
+def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="explain node NAME"):
+        read_question(words, {})
+
+
+def test_what_is_wrong_with_a_nodes_marks_is_told() -> None:
+    kube = cluster()
+    kube.objects["nodes"][0]["metadata"]["annotations"] = {names.DRAIN_INTENT: "retier"}
+    (judged,) = judge(look(kube), DRIVER, default_policy=None)
+    assert any("'retier'" in note for note in judged.notes)

@@ -1,0 +1,109 @@
+"""A command's own flags and those of `run` on one line, in the spellings that `run` takes."""
+
+import pytest
+
+from sidecar.commands.line import CommandParser, Line, reads
+from sidecar.config.errors import UsageError
+from sidecar.config.kinds import read_int
+
+USAGE = "usage: it"
+
+
+def read(*words: str) -> Line | None:
+    parser = CommandParser(USAGE)
+    parser.add_argument("-o", "--output", default="")
+    parser.add_argument("--driver", default="")
+    parser.add_argument("--level", default=0, type=reads(read_int))
+    return parser.read(words)
+
+
+def line(*words: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    found = read(*words)
+    assert found is not None
+    return found.own.output, found.own.driver, found.positional, found.of_run
+
+
+@pytest.mark.parametrize("words", [["--output=json"], ["--output", "json"], ["-o", "json"], ["-o=json"], ["-ojson"]])
+def test_a_flag_of_the_commands_own_in_all_spellings(words: list[str]) -> None:
+    assert line("a", *words, "b") == ("json", "", ("a", "b"), ())
+
+
+@pytest.mark.parametrize(
+    ("words", "of_run"),
+    [
+        (["--kubeconfig=k"], ("--kubeconfig=k",)),
+        (["--kubeconfig", "k"], ("--kubeconfig=k",)),
+        (["--kubeconfig="], ("--kubeconfig=",)),
+        (["-v5"], ("--v=5",)),
+        (["-v=5"], ("--v=5",)),
+        (["-v", "5"], ("--v=5",)),
+        (["--v", "5"], ("--v=5",)),
+        (["--dry-run"], ("--dry-run=true",)),
+        (["--dry-run=false"], ("--dry-run=false",)),
+        (["--capacity-ownerref-level", "-1"], ("--capacity-ownerref-level=-1",)),
+        (["--feature-gates=A=true,B=false", "--master=http://x?a=b"], ("--feature-gates=A=true,B=false", "--master=http://x?a=b")),
+        (["--timeout=1s", "--timeout=2s"], ("--timeout=1s", "--timeout=2s")),
+        (["--kubeconfig", "-k"], ("--kubeconfig=-k",)),
+        (["--kubeconfig", "--dry-run"], ("--kubeconfig=--dry-run",)),
+        (["--kubeconfig", "--"], ("--kubeconfig=--",)),
+        (["--kubeconfig=--"], ("--kubeconfig=--",)),
+        (["--kubeconfig", "--help"], ("--kubeconfig=--help",)),
+        (["-v", "--dry-run"], ("--v=--dry-run",)),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_flags_of_run_are_handed_on_in_their_order(words: list[str], of_run: tuple[str, ...]) -> None:
+    assert line("a", *words, "b", "--driver=d") == ("", "d", ("a", "b"), of_run)
+
+
+def test_of_a_flag_that_stands_there_twice_the_last_one_counts() -> None:
+    assert line("--driver=a", "--driver", "b")[1] == "b"
+
+
+def test_what_stands_behind_two_dashes_is_no_flag() -> None:
+    assert line("a", "--", "--driver=d", "-x") == ("", "", ("a", "--driver=d", "-x"), ())
+
+
+@pytest.mark.parametrize("value", ["-x", "--output", "--help", "-h", "a b", "-1", "", "=x"])
+@pytest.mark.parametrize("separate", [True, False])
+def test_the_next_word_is_the_value_whatever_it_looks_like(value: str, separate: bool) -> None:
+    assert line("a", *(["--driver", value] if separate else [f"--driver={value}"]), "b") == ("", value, ("a", "b"), ())
+
+
+def test_two_dashes_are_no_value_of_an_own_flag() -> None:
+    with pytest.raises(UsageError, match="--driver"):
+        read("--driver", "--")
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["-h"], ["a", "--nope", "--help"], ["--driver", "d", "-h"], ["-hx"], ["-help"], ["-http-endpoint=x"]]
+)
+def test_help_is_asked_for_whatever_else_stands_there(words: list[str]) -> None:
+    assert read(*words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--drvr=d"], ["--drvr=d: unknown flag; did you mean --driver?"]),
+        (["--kubeconfg=d", "--nope"], ["--kubeconfg=d: unknown flag; did you mean --kubeconfig?", "--nope: unknown flag"]),
+        (["-kubeconfig=d"], ["-kubeconfig=d: unknown shorthand flag -k; long flags take two dashes, did you mean --kubeconfig?"]),
+        (["--driver"], ["--driver: a value is missing"]),
+        (["-o"], ["-o: a value is missing"]),
+        (["--kubeconfig"], ["--kubeconfig: a value is missing"]),
+        (["-v"], ["-v: a value is missing"]),
+        (["---", "--nope", "-o"], ["---: not a flag", "--nope: unknown flag", "-o: a value is missing"]),
+        (["--=x"], ["--=x: not a flag"]),
+        (["-x y"], ["-x y: unknown shorthand flag -x"]),
+        (["-1"], ["-1: unknown shorthand flag -1"]),
+        (["--nope", "--level=high"], ["--nope: unknown flag", '--level: "high" is not a whole number']),
+        (["--level=a", "--level=b"], ['--level: "a" is not a whole number', '--level: "b" is not a whole number']),
+        (["--kube=d"], ["--kube=d: unknown flag"]),
+    ],
+)
+def test_what_cannot_be_read_is_named_before_the_usage(words: list[str], said: list[str]) -> None:
+    with pytest.raises(UsageError) as wrong:
+        read(*words)
+    *messages, usage = wrong.value.messages
+    assert usage == USAGE
+    assert all(message.startswith(start) for message, start in zip(messages, said, strict=True))

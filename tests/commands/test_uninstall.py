@@ -1,0 +1,177 @@
+"""What sidecars have put on nodes is taken away, and nothing else, when nobody is there to do it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sidecar.commands import uninstall
+from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
+from sidecar.config.errors import UsageError
+from sidecar.config.parse import Parsed, parse
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, KubeApi, Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.model import names
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Call, InProcessApi
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.cluster_tools import new_cluster
+from tests.harness.drain.simulated import ARGS, EVACUATE, Json, all_of, change, node_of, play, wait, with_pod
+
+
+def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "Evacuate", names.SCALE_DOWN_DISABLED: "true", "mine": "1"})
+        before = await node_of(bench)
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES, DRAIN_REPORTS)])
+        bench.nodes["n0"].stop()
+        await wait(bench, 0.3)
+        async for step in steps(bench.you, DRIVER):
+            assert isinstance(step, Step) and await _take(bench.you, step)
+        assert not any([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES, DRAIN_REPORTS)])
+        after = await node_of(bench)
+        theirs = {key: value for key, value in before["metadata"]["annotations"].items() if DRIVER not in key}
+        assert after["metadata"]["annotations"] == theirs
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+        assert after["spec"]["taints"] == [EVACUATE]
+        assert [condition["type"] for condition in after["status"]["conditions"]] == ["Ready"]
+        assert [step async for step in steps(bench.you, DRIVER)] == []
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+def test_another_drivers_is_left_alone() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 10)
+        assert [step async for step in steps(bench.you, "other.example")] == []
+        assert [step async for step in steps(bench.you, DRIVER)] != []
+        assert (await bench.you.list_page(NODES)).items
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+@dataclass
+class Opened:
+    """The doors that `uninstall` opens, as far as it uses them."""
+
+    kube: KubeApi
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+async def uninstalled(bench: NotebookWorld, patch: pytest.MonkeyPatch, refused: Resource, error: ApiError) -> int:
+    """The exit code, where lists of one kind are answered with an error."""
+
+    async def before(call: Call) -> None:
+        if (call.verb, call.resource) == ("list", refused):
+            raise error
+
+    async def open_doors(*_: object, **__: object) -> Opened:
+        return Opened(InProcessApi(bench.cluster, before=before))
+
+    patch.setattr(uninstall, "open_doors", open_doors)
+    parsed = parse(["--node-deployment"], {"NODE_NAME": "-"})
+    assert isinstance(parsed, Parsed)
+    return await _uninstall(parsed, DRIVER)
+
+
+KINDS = (BUDGETS, DEPLOYMENTS, LEASES, NODES, DRAIN_REPORTS)
+
+
+@pytest.mark.parametrize("refused", KINDS, ids=str)
+def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
+    refused: Resource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        bench.nodes["n0"].stop()
+        await wait(bench, 0.3)
+        capsys.readouterr()
+        assert await uninstalled(bench, monkeypatch, refused, Forbidden(f"list {refused}: not yours", status=403)) == 1
+        left = {step.resource async for step in steps(bench.you, DRIVER) if isinstance(step, Step)}
+        assert left == {refused}
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == (2 if refused == LEASES else 1)  # they are listed once as signs of life and once as slots
+        for line in lines:
+            assert f"list {refused}: not yours; run it again with more rights" in line
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+SUMMARY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+
+
+def unmarked(meanwhile: Callable[[int], Json | None]) -> tuple[bool, Json]:
+    """Whether a node's marks were taken away, and its annotations then. `meanwhile` says what somebody changes ahead of each try."""
+    cluster, tries = new_cluster(), list[int]()
+    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {SUMMARY: "{}", "mine": "1"}}})
+    you = InProcessApi(cluster)
+
+    async def before(call: Call) -> None:
+        if call.verb == "patch" and (changes := meanwhile(len(tries))) is not None:
+            await you.patch(NODES, "n0", {"metadata": changes}, content_type=MERGE_PATCH)
+        tries.extend([1] if call.verb == "patch" else [])
+
+    async def main() -> tuple[bool, Json]:
+        (step,) = [step async for step in steps(you, DRIVER)]
+        assert isinstance(step, Step)
+        taken = await _take(InProcessApi(cluster, before=before), step)
+        return taken, (await you.get(NODES, "n0"))["metadata"]["annotations"]
+
+    return run_virtual(main())
+
+
+def test_a_node_that_changes_meanwhile_is_looked_at_again() -> None:
+    assert unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 2 else None) == (True, {"mine": "1"})
+
+
+def test_what_somebody_else_has_taken_away_meanwhile_is_gone() -> None:
+    assert unmarked(lambda tries: None if tries else {"annotations": {SUMMARY: None}}) == (True, {"mine": "1"})
+
+
+def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    taken, annotations = unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 9 else None)
+    assert not taken and annotations == {SUMMARY: "{}", "mine": "1"}
+    assert "run it again" in capsys.readouterr().err
+
+
+def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster, user = {"server": "http://127.0.0.1:9"}, {"token": "-"}
+    context = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+    kubeconfig.write_text(json.dumps({**context, "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}))
+    assert run(["--driver", DRIVER, f"--kubeconfig={kubeconfig}"], {}) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "127.0.0.1:9" in line and "check --kubeconfig" in line
+
+
+def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        capsys.readouterr()
+        assert await uninstalled(bench, monkeypatch, DRAIN_REPORTS, NotFound("no such kind", status=404)) == 0
+        assert capsys.readouterr().err == ""
+        assert await uninstalled(bench, monkeypatch, NODES, NotFound("no such kind", status=404)) == 1
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+@pytest.mark.parametrize("words", [[], ["--driver"], ["--driver="]])
+def test_without_a_driver_it_says_how_it_is_used(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="usage: csi-node-sidecar uninstall"):
+        run(words, {})

@@ -1,0 +1,179 @@
+"""Every flag upstream has, with its type and default; which are ignored; and nothing that touches the world."""
+
+import ast
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import sidecar.config
+from sidecar.config.config import Config
+from sidecar.config.table import FLAGS, TABLE
+from tests.harness.config import POD, mistakes, parsed
+
+# Name, type and default of all flags of external-provisioner v6.3.0, as its --help lists them.
+UPSTREAM = """
+automaxprocs - false
+capacity-for-immediate-binding - false
+capacity-ownerref-level int 1
+capacity-poll-interval duration 1m0s
+capacity-threads uint 1
+cloning-protection-threads uint 1
+controller-publish-readonly - false
+csi-address string /run/csi/socket
+default-fstype string
+enable-capacity - false
+enable-pprof - false
+extra-create-metadata - false
+feature-gates mapStringBool
+http-endpoint string
+immediate-topology - true
+kube-api-burst int 10
+kube-api-capacity-burst int 5
+kube-api-capacity-qps float32 1
+kube-api-qps float 5
+kubeconfig string
+leader-election - false
+leader-election-labels stringMap
+leader-election-lease-duration duration 15s
+leader-election-namespace string
+leader-election-renew-deadline duration 10s
+leader-election-retry-period duration 5s
+log-flush-frequency duration 5s
+log-json-info-buffer-size quantity
+log-json-split-stream - false
+log-text-info-buffer-size quantity
+log-text-split-stream - false
+logging-format string text
+master string
+metrics-address string
+metrics-path string /metrics
+node-deployment - false
+node-deployment-base-delay duration 20s
+node-deployment-immediate-binding - true
+node-deployment-max-delay duration 1m0s
+prevent-volume-mode-conversion - true
+retry-interval-max duration 5m0s
+retry-interval-start duration 1s
+snapshot-orphan-sweep-interval duration 5m0s
+strict-topology - false
+timeout duration 10s
+v Level 0
+version - false
+vmodule pattern=N,...
+volume-name-prefix string pvc
+volume-name-uuid-length int -1
+worker-threads uint 100
+""".strip().splitlines()
+
+# What its logging library took in older releases.
+KLOG = {
+    "add_dir_header", "alsologtostderr", "log_backtrace_at", "log_dir", "log_file", "log_file_max_size", "logtostderr", "one_output",
+    "skip_headers", "skip_log_headers", "stderrthreshold",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", UPSTREAM, ids=lambda line: line.split()[0])
+def test_upstreams_flags_are_all_there_with_their_types_and_defaults(line):
+    name, kind, default = (*line.split(), "")[:3]
+    row = FLAGS[name]
+    assert (row.kind.name or "-", row.kind.show(row.default)) == (kind, default)
+
+
+def test_flags_of_our_own_are_few():
+    upstream = {line.split()[0] for line in UPSTREAM}
+    assert set(FLAGS) - upstream - KLOG == {
+        "help",
+        "shutdown-timeout",
+        "dry-run",
+        "capacity-reserve-pending",
+        "capacity-stale-after",
+        "node-deployment-placement",
+        "journal-dir",
+        "node-drain-policy",
+        "drain-report",
+        "drain-publish-zero-capacity",
+        "drain-default-policy",
+        "evacuation-deadline",
+        "evacuation-expiry",
+        "max-concurrent-evacuations",
+        "drain-gate",
+        "drain-gate-image",
+        "drain-autoscaler-annotations",
+        "drain-untracked-blocks",
+    }
+
+
+def test_table_and_config_have_the_same_fields():
+    fields = {field.name for field in dataclasses.fields(Config)} - {"origins", "gates_named"}
+    assert {row.field for row in TABLE if row.field} == fields
+    assert len([row for row in TABLE if row.field]) == len(fields)
+
+
+def test_defaults_pass_their_own_checks():
+    assert not [row.name for row in TABLE if row.check and row.check(row.default)]
+    assert parsed().warnings == ()
+
+
+SAMPLES = {"": "true", "string": "/x", "int": "1", "uint": "3", "float": "2.5", "float32": "2.5", "Level": "4", "duration": "30s"} | {
+    "mapStringBool": "Topology=true", "stringMap": "a:b", "quantity": "1Ki", "pattern=N,...": "a=1"
+}  # fmt: skip
+SPECIAL = {
+    "http-endpoint": ":1",
+    "metrics-address": ":1",
+    "logging-format": "json",
+    "node-deployment-placement": "ranked",
+    "volume-name-prefix": "vol",
+    "volume-name-uuid-length": "8",
+    "node-drain-policy": "Evacuate",
+    "drain-default-policy": "AllowIdle",
+    "evacuation-expiry": "Override",
+}
+NEEDS = {
+    "drain-gate": ["--drain-report", "--drain-gate-image=pause"],
+    "drain-autoscaler-annotations": ["--drain-report"],
+    "drain-untracked-blocks": ["--drain-report"],
+    "node-drain-policy": ["--drain-report"],
+    "evacuation-expiry": ["--evacuation-deadline=10m"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(FLAGS) - {"help", "version"}))
+def test_each_flag_alone_starts_the_program_and_warns_only_if_it_is_ignored_or_deprecated(name):
+    row = FLAGS[name]
+    result = parsed(f"--{name}={SPECIAL.get(name, SAMPLES[row.kind.name])}", *NEEDS.get(name, []), environ=POD)
+    about_it = [warning for warning in result.warnings if re.match(rf"--?{name}\b", warning)]
+    assert len(about_it) == (row.ignored or name in ("metrics-address", "feature-gates"))
+    assert result.warnings == tuple(about_it)
+    if row.field:
+        assert result.config.origins[name] == "flag"
+
+
+def test_ignored_flags_warn_once_and_say_why():
+    (warning,) = parsed("--leader-election", "--leader-election=true").warnings
+    assert warning.startswith("--leader-election: accepted and ignored: every node works")
+
+
+@pytest.mark.parametrize(
+    "argument", ["--leader-election=perhaps", "--leader-election-labels=a", "--log-flush-frequency=5", "--log_file_max_size=-1"]
+)
+def test_a_malformed_value_of_an_ignored_flag_is_part_of_its_warning(argument):
+    (warning,) = parsed(argument).warnings
+    assert "accepted and ignored" in warning
+    assert f'"{argument.partition("=")[2]}" is not' in warning
+
+
+def test_an_ignored_flag_without_its_value_is_still_a_mistake():
+    assert mistakes("--leader-election-namespace") == (
+        "--leader-election-namespace: a value is missing; write --leader-election-namespace=<string>",
+    )
+
+
+@pytest.mark.parametrize("file", sorted(Path(sidecar.config.__file__).parent.glob("*.py")), ids=lambda file: file.stem)
+def test_no_file_can_touch_the_world(file):
+    tree = ast.parse(file.read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    pure = {"collections.abc", "dataclasses", "difflib", "itertools", "re", "textwrap", "types", "typing", "sidecar.errors"}
+    assert {name for name in imported if not name.startswith("sidecar.config.")} <= pure

@@ -1,0 +1,175 @@
+"""From marks to the standing: when a node closes, which closing it is, and who asks for it to be emptied."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.drain.evacuation.closing import asked, noted_at, standing, without_node
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
+from sidecar.model import names
+from sidecar.model.nodes import Taint
+from sidecar.model.standing import OPEN, Standing
+from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
+
+CORDON = Taint(names.CORDON_TAINT, "", "NoSchedule")
+CLOSED = names.of_driver(DRIVER, names.CLOSED_AT)
+
+
+def marks(*, cordoned: bool = False, evacuate: str | None = None, **annotations: str) -> Signals:
+    taints = () if evacuate is None else (taint(names.EVACUATE_TAINT, evacuate),)
+    notes = {getattr(names, key): value for key, value in annotations.items() if key != "closed"}
+    notes |= {CLOSED: annotations["closed"]} if "closed" in annotations else {}
+    return read(node(taints=taints, unschedulable=cordoned, annotations=notes), DRIVER, now=NOW)
+
+
+def judge(signals: Signals, policy: NodePolicy = NodePolicy.NO_SCHEDULE, **changes: Any) -> tuple[Standing, float | None]:
+    facts: dict[str, Any] = {"zero_when_closed": True, "cordon_stable_since": NOW - 60, "now": NOW} | changes
+    return standing(signals, policy=policy, **facts)
+
+
+@pytest.mark.parametrize("signals", [marks(), marks(cordoned=True), marks(evacuate="retire"), marks(cordoned=True, closed=stamp(60))])
+def test_with_ignore_a_node_stays_open_whatever_is_on_it(signals: Signals) -> None:
+    assert judge(signals, NodePolicy.IGNORE) == (OPEN, None)
+
+
+@pytest.mark.parametrize("policy", [NodePolicy.NO_SCHEDULE, NodePolicy.EVACUATE])
+def test_with_another_policy_a_cordon_or_the_taint_closes_the_node(policy: NodePolicy) -> None:
+    assert judge(marks(), policy) == (OPEN, None)
+    assert judge(marks(cordoned=True), policy)[0].closed
+    assert judge(marks(evacuate="reboot"), policy)[0].closed
+
+
+def test_the_annotation_of_the_node_overrides_the_flag_both_ways() -> None:
+    assert judge(marks(cordoned=True, NODE_DRAIN_POLICY="Ignore")) == (OPEN, None)
+    assert judge(marks(cordoned=True, NODE_DRAIN_POLICY="NoSchedule"), NodePolicy.IGNORE)[0].closed
+    assert judge(marks(cordoned=True, NODE_DRAIN_POLICY="nonsense"))[0].closed
+
+
+def test_a_cordon_has_to_last_before_it_closes_and_the_taint_has_not() -> None:
+    assert judge(marks(cordoned=True), cordon_stable_since=NOW - 9) == (OPEN, NOW + 1)
+    assert judge(marks(cordoned=True), cordon_stable_since=None) == (OPEN, NOW + 10)
+    assert judge(marks(cordoned=True), cordon_stable_since=NOW - 10)[0].closed
+    assert judge(marks(cordoned=True, evacuate="retire"), cordon_stable_since=NOW)[0].closed
+
+
+def test_a_cordon_whose_closing_was_noted_does_not_have_to_last_again_after_a_restart() -> None:
+    assert judge(marks(cordoned=True, closed=stamp(60)), cordon_stable_since=NOW)[0].closed
+
+
+def test_a_clock_that_was_set_back_keeps_no_node_open() -> None:
+    assert judge(marks(cordoned=True), cordon_stable_since=NOW + 3600)[0].closed
+
+
+def test_an_uncordon_opens_at_once_whether_the_closing_was_noted_or_not() -> None:
+    assert judge(marks(closed=stamp(60)), before=judge(marks(cordoned=True))[0]) == (OPEN, None)
+
+
+def test_which_closing_it_is_stays_the_same_until_it_is_noted_and_after_a_restart() -> None:
+    first = judge(marks(cordoned=True))[0]
+    later = judge(marks(cordoned=True), now=NOW + 30, before=first)[0]
+    noted = judge(marks(cordoned=True, closed=noted_at(first)), now=NOW + 60)[0]
+    assert first.since == later.since == noted.since != ""
+    assert noted_at(first) == stamp(0)
+
+
+def test_another_closing_is_another_value_and_so_is_that_of_another_machine() -> None:
+    first = judge(marks(cordoned=True))[0]
+    second = judge(marks(cordoned=True), now=NOW + 60, before=OPEN)[0]
+    other = read(node(uid="uid-of-another", unschedulable=True), DRIVER, now=NOW)
+    assert len({first.since, second.since, judge(other)[0].since}) == 3
+
+
+def gone(before: Standing = OPEN, *, uid: str = "uid-n1", policy: NodePolicy = NodePolicy.NO_SCHEDULE) -> Standing:
+    return without_node(before, uid=uid, policy=policy, zero_when_closed=True, now=NOW)
+
+
+def test_a_node_whose_object_is_gone_is_closed_and_stays_so() -> None:
+    found = gone()
+    assert (found.closed, found.publishes_zero, found.why) == (True, True, "its Node object is gone")
+    assert found.since.startswith("uid-n1/") and gone(found) == found
+
+
+def test_a_closed_node_whose_object_goes_stays_closed_with_any_policy_and_it_is_the_same_closing() -> None:
+    before = judge(marks(cordoned=True))[0]
+    for policy in NodePolicy:
+        found = gone(before, policy=policy)
+        assert (found.closed, found.since, found.why) == (True, before.since, "its Node object is gone")
+
+
+def test_with_ignore_a_node_object_that_is_gone_changes_nothing() -> None:
+    assert gone(policy=NodePolicy.IGNORE) == OPEN
+
+
+def test_a_node_object_that_was_never_seen_closes_nothing() -> None:
+    assert gone(uid="") == OPEN
+
+
+def test_a_node_whose_object_comes_back_is_judged_by_its_marks_again() -> None:
+    other = read(node(uid="uid-of-another", taints=(taint(names.EVACUATE_TAINT, "retire"),)), DRIVER, now=NOW)
+    assert judge(marks(), before=gone())[0] == OPEN
+    assert judge(other, before=gone())[0].since.startswith("uid-of-another/")
+
+
+def test_what_closes_a_node_is_named_and_is_what_a_pod_has_to_tolerate() -> None:
+    evacuate = taint(names.EVACUATE_TAINT, "retire")
+    assert judge(marks(cordoned=True))[0].taints == (CORDON,)
+    assert judge(marks(evacuate="retire"))[0].taints == (evacuate,)
+    assert judge(marks(cordoned=True, evacuate="retire"))[0].taints == (CORDON, evacuate)
+    assert "cordoned" in judge(marks(cordoned=True))[0].why and str(evacuate) in judge(marks(evacuate="retire"))[0].why
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_a_capacity_of_zero_is_published_only_if_asked_for(zero: bool) -> None:
+    assert judge(marks(cordoned=True), zero_when_closed=zero)[0].publishes_zero is zero
+    assert not judge(marks(), zero_when_closed=zero)[0].publishes_zero
+
+
+@pytest.mark.parametrize(
+    ("signals", "policy", "who"),
+    [
+        pytest.param(marks(evacuate="retire"), NodePolicy.NO_SCHEDULE, "evacuate=retire", id="taint"),
+        pytest.param(marks(evacuate="retire"), NodePolicy.EVACUATE, "evacuate=retire", id="taint, Evacuate"),
+        pytest.param(marks(evacuate="retire"), NodePolicy.IGNORE, "", id="taint, Ignore"),
+        pytest.param(marks(cordoned=True), NodePolicy.EVACUATE, "", id="cordon without an intent"),
+        pytest.param(marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.EVACUATE, "annotation", id="cordon with an intent"),
+        pytest.param(
+            marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.NO_SCHEDULE, "annotation", id="cordon with an intent, NoSchedule"
+        ),
+        pytest.param(marks(cordoned=True, DRAIN_INTENT="rebot"), NodePolicy.EVACUATE, "", id="garbage starts nothing"),
+        pytest.param(marks(DRAIN_INTENT="retire"), NodePolicy.NO_SCHEDULE, "annotation", id="an intent alone"),
+        pytest.param(marks(DRAIN_INTENT="retire"), NodePolicy.IGNORE, "", id="an intent, Ignore"),
+    ],
+)
+def test_who_asks_for_a_node_to_be_emptied(signals: Signals, policy: NodePolicy, who: str) -> None:
+    answer = asked(signals, policy=policy, standing=judge(signals, policy)[0])
+    assert who in answer and bool(answer) is bool(who)
+
+
+@pytest.mark.parametrize("key", names.RETIRING_TAINTS)
+def test_an_autoscalers_taint_closes_as_a_cordon_does(key: str) -> None:
+    """It removes the node, which it need not cordon, and a volume that is made there goes with it."""
+    signals = read(node(taints=(taint(key),)), DRIVER, now=NOW)
+    assert judge(signals, cordon_stable_since=NOW) == (OPEN, NOW + 10)
+    closed, _ = judge(signals)
+    assert closed.closed and key in closed.why and [mark.key for mark in closed.taints] == [key]
+    assert judge(signals, NodePolicy.IGNORE) == (OPEN, None)
+    assert judge(marks(), before=closed) == (OPEN, None)
+
+
+def test_an_autoscalers_taint_starts_nothing_without_a_cordon() -> None:
+    disrupted = taint(names.RETIRING_TAINTS[0])
+    alone, cordoned = (read(node(taints=(disrupted,), unschedulable=cordon), DRIVER, now=NOW) for cordon in (False, True))
+    assert asked(alone, policy=NodePolicy.EVACUATE, standing=judge(alone, NodePolicy.EVACUATE)[0]) == ""
+    assert "retire" in asked(cordoned, policy=NodePolicy.EVACUATE, standing=judge(cordoned, NodePolicy.EVACUATE)[0])
+
+
+@given(st.floats(-100, 100), st.floats(0, 100))
+def test_time_alone_closes_and_never_opens(since: float, later: float) -> None:
+    signals = marks(cordoned=True)
+    first, until = judge(signals, cordon_stable_since=NOW + since)
+    then, _ = judge(signals, cordon_stable_since=NOW + since, now=NOW + later, before=first)
+    assert until is None or (until > NOW and judge(signals, cordon_stable_since=NOW + since, now=until)[0].closed)
+    if first.closed and since <= 0:
+        assert then.closed and then.since == first.since

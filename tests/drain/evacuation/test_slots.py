@@ -1,0 +1,221 @@
+"""Whose turn it is. The rule is played by several nodes against one set of leases, too."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.drain.evacuation.slots import Contender, NoLimit, SlotsView, WaitFor, contenders, decide, selector
+from sidecar.drain.leases import DURATION, Hold, Lease, NotWanted, Release, Renew, Take
+from sidecar.kube.api import LEASES, NODES
+from sidecar.model import names, timestamps
+from sidecar.model.nodes import Node
+from tests.harness.cluster_tools import new_cluster
+from tests.harness.drain.samples import DRIVER, NOW, node, stamp
+
+START = names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
+STATE = names.of_driver(DRIVER, names.EVACUATION_STATE)
+FIRST, SECOND = (names.evacuation_slot(index, DRIVER) for index in range(2))
+
+
+def evacuated(name: str, state: str = "Pending", ago: float = 60.0) -> Node:
+    return node(name, labels={STATE: state}, annotations={START: stamp(ago)})
+
+
+def view(*nodes: Node, leases: tuple[Lease, ...] = (), **changes: Any) -> SlotsView:
+    """As n1 sees it."""
+    base = SlotsView(
+        now=NOW,
+        driver=DRIVER,
+        node="n1",
+        node_uid="uid-n1",
+        namespace="storage",
+        limit=1,
+        wanted=True,
+        leases=leases,
+        contenders=contenders(nodes, DRIVER),
+    )
+    return replace(base, **changes)
+
+
+def lease(of: str, name: str = FIRST, *, ago: float = 10.0, holder: str | None = None) -> Lease:
+    held_by = f"uid-{of}/{DRIVER}" if holder is None else holder
+    return Lease(name, f"uid-of-{name}", "7", held_by, of, f"uid-{of}", NOW - ago, float(DURATION))
+
+
+def test_without_a_limit_no_slot_is_asked_for_and_one_that_was_taken_is_given_back() -> None:
+    assert decide(view(limit=0)) == NoLimit()
+    decision = decide(view(limit=0, leases=(lease("n1"),)))
+    assert isinstance(decision, Release) and decision.name == FIRST
+
+
+def test_a_node_that_needs_no_slot_gives_back_its_own_and_no_other() -> None:
+    decision = decide(view(wanted=False, limit=2, leases=(lease("n2"), lease("n1", SECOND))))
+    assert isinstance(decision, Release) and decision.name == SECOND
+    assert decide(view(wanted=False, leases=(lease("n2"),))) == NotWanted()
+
+
+def test_a_free_slot_is_taken_and_the_lease_goes_with_the_node() -> None:
+    decision = decide(view(evacuated("n1")))
+    assert isinstance(decision, Take) and not decision.replaces
+    meta, spec = decision.body["metadata"], decision.body["spec"]
+    assert meta["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1"}]
+    assert (meta["name"], spec["holderIdentity"], spec["leaseDurationSeconds"]) == (FIRST, f"uid-n1/{DRIVER}", DURATION)
+    assert timestamps.to_seconds(spec["renewTime"]) == NOW
+
+
+def test_contenders_are_ordered_by_progress_then_age_then_name() -> None:
+    nodes = [
+        evacuated("a", ago=5),
+        evacuated("b", ago=50),
+        evacuated("c", ago=50),
+        evacuated("d", "InProgress", ago=1),
+        evacuated("e", "Success", 99),
+    ]
+    assert [item.name for item in contenders(nodes, DRIVER)] == ["d", "b", "c", "a"]
+    assert contenders(reversed(nodes), DRIVER) == contenders(nodes, DRIVER)
+
+
+def test_a_start_that_cannot_be_read_comes_last_and_another_drivers_marks_do_not_count() -> None:
+    garbage = node("a", labels={STATE: "Pending"}, annotations={START: "long ago"})
+    foreign = node("b", labels={names.of_driver("other.example.com", names.EVACUATION_STATE): "Pending"})
+    assert [item.name for item in contenders([garbage, foreign, evacuated("z", ago=1)], DRIVER)] == ["z", "a"]
+
+
+def test_a_node_that_is_not_first_waits_and_knows_for_whom() -> None:
+    decision = decide(view(evacuated("n1"), evacuated("n2", ago=90), evacuated("n3", "InProgress", 99), leases=(lease("n3"),)))
+    assert isinstance(decision, WaitFor)
+    assert (decision.position, decision.holders, decision.ahead, decision.free) == (2, ("n3",), ("n2",), False)
+    assert "n2" in decision.why and "n3" in decision.why
+
+
+def test_nodes_that_come_at_once_take_different_slots() -> None:
+    nodes = (evacuated("n1"), evacuated("n2", ago=90))
+    first = decide(view(*nodes, limit=2, node="n2", node_uid="uid-n2"))
+    second = decide(view(*nodes, limit=2))
+    assert isinstance(first, Take) and isinstance(second, Take)
+    assert (first.name, second.name) == (FIRST, SECOND)
+
+
+def test_a_slot_that_the_first_in_turn_does_not_take_goes_to_the_next_in_time() -> None:
+    nodes = (evacuated("n1"), evacuated("n2", ago=90))
+    waiting = decide(view(*nodes))
+    assert isinstance(waiting, WaitFor) and waiting.free
+    assert isinstance(decide(view(*nodes, free_since=NOW, now=waiting.until - 1)), WaitFor)
+    assert isinstance(decide(view(*nodes, free_since=NOW, now=waiting.until)), Take)
+
+
+def test_a_lease_that_has_run_out_is_replaced_where_it_stands() -> None:
+    decision = decide(view(evacuated("n1"), leases=(lease("n9", ago=DURATION),)))
+    assert isinstance(decision, Take) and decision.replaces
+    assert decision.body["metadata"]["resourceVersion"] == "7"
+    assert isinstance(decide(view(evacuated("n1"), leases=(lease("n9", ago=DURATION - 1),))), WaitFor)
+    assert isinstance(decide(view(evacuated("n1"), leases=(lease("n9", holder=""),))), Take)
+
+
+def test_a_renewal_that_this_process_saw_counts_more_than_the_clock_it_was_written_by() -> None:
+    old = lease("n9", ago=DURATION + 300)
+    assert isinstance(decide(view(evacuated("n1"), leases=(old,), unchanged_since={FIRST: NOW - DURATION + 1})), WaitFor)
+    assert isinstance(decide(view(evacuated("n1"), leases=(old,), unchanged_since={FIRST: NOW - DURATION})), Take)
+
+
+def test_a_former_machine_of_the_name_holds_nothing_of_this_one() -> None:
+    former = lease("n1", holder=f"uid-of-the-former-n1/{DRIVER}")
+    assert isinstance(decide(view(evacuated("n1"), leases=(former,))), WaitFor)
+    assert decide(view(wanted=False, leases=(former,))) == NotWanted()
+
+
+@pytest.mark.parametrize(("ago", "kind"), [(0, Hold), (DURATION / 3 - 1, Hold), (DURATION / 3, Renew), (DURATION * 2, Renew), (-5, Renew)])
+def test_a_slot_that_is_held_is_renewed_in_time(ago: float, kind: type) -> None:
+    decision = decide(view(evacuated("n1", "InProgress"), leases=(lease("n1", ago=ago),)))
+    assert isinstance(decision, kind)
+    if isinstance(decision, Hold):
+        assert isinstance(decide(view(evacuated("n1"), leases=(lease("n1", ago=ago),), now=decision.until)), Renew)
+
+
+def test_a_lower_limit_takes_nothing_away_and_gives_nothing_until_it_is_met() -> None:
+    assert isinstance(decide(view(evacuated("n1", "InProgress"), leases=(lease("n1", SECOND),))), Hold)
+    assert isinstance(decide(view(evacuated("n1"), leases=(lease("n2", SECOND),))), WaitFor)
+
+
+def test_a_limit_beyond_all_nodes_is_decided_at_once() -> None:
+    most = 2**64 - 1
+    taken = decide(view(evacuated("n1"), limit=most, leases=(lease("n2"),)))
+    assert isinstance(taken, Take) and taken.name == SECOND
+    ahead = tuple(evacuated(f"n{number}", ago=90 + number) for number in range(2, 9))
+    behind = decide(view(evacuated("n1"), *ahead, limit=most, leases=(lease("n2"),)))
+    assert isinstance(behind, Take) and behind.name == names.evacuation_slot(7, DRIVER)
+
+
+def test_a_second_slot_is_given_back() -> None:
+    decision = decide(view(evacuated("n1"), limit=2, leases=(lease("n1", SECOND), lease("n1", FIRST))))
+    assert isinstance(decision, Release) and decision.name == SECOND
+
+
+@pytest.mark.parametrize(
+    "name", ["leader", names.evacuation_slot(0, f"more.{DRIVER}"), f"evacuation-slot-x.{DRIVER}", "evacuation-slot-0.b"]
+)
+def test_leases_of_others_are_passed_over(name: str) -> None:
+    assert isinstance(decide(view(evacuated("n1"), leases=(lease("n2", name),))), Take)
+    assert decide(view(wanted=False, leases=(lease("n1", name),))) == NotWanted()
+
+
+def test_a_slot_that_was_taken_is_read_again_and_found_by_the_selector() -> None:
+    cluster = new_cluster(clock=lambda: NOW)
+    uid = cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}).obj["metadata"]["uid"]
+    taken = decide(view(replace(evacuated("n1"), uid=uid), node_uid=uid, namespace="default"))
+    assert isinstance(taken, Take)
+    body = cluster.create(LEASES, taken.body, namespace="default", strict=True).obj
+    read = Lease.of(body)
+    assert (read.name, read.node, read.renewed, read.duration) == (FIRST, "n1", NOW, float(DURATION))
+    assert isinstance(decide(view(leases=(read,), node_uid=uid)), Hold)
+    key, _, value = selector(DRIVER).partition("=")
+    assert body["metadata"]["labels"][key] == value
+
+
+@dataclass
+class Table:
+    """Nodes that play by the rule, one after the other, on leases that all of them see."""
+
+    limit: int
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+    def play(self, name: str, wanting: frozenset[str]) -> None:
+        order = tuple(sorted(Contender(True, float(ord(item)), item, f"uid-{item}") for item in wanting))
+        seen = SlotsView(
+            now=NOW,
+            driver=DRIVER,
+            node=name,
+            node_uid=f"uid-{name}",
+            namespace="storage",
+            limit=self.limit,
+            wanted=name in wanting,
+            leases=tuple(self.leases.values()),
+            contenders=order,
+        )
+        match decide(seen):
+            case Take(slot, body, _):
+                assert slot not in self.leases
+                self.leases[slot] = Lease.of(body)
+            case Release(slot):
+                del self.leases[slot]
+            case _:
+                pass
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.sampled_from("abcde"), st.frozensets(st.sampled_from("abcde"))), max_size=30))
+def test_never_more_than_the_limit_and_in_the_end_the_first_in_order_have_the_slots(
+    limit: int, moves: list[tuple[str, frozenset[str]]]
+) -> None:
+    table = Table(limit)
+    for name, wanting in moves:
+        table.play(name, wanting)
+        assert len(table.leases) <= limit
+    for name in "abcde" * 2:
+        table.play(name, frozenset())
+    assert table.leases == {}
+    for name in "edcba" * 2:
+        table.play(name, frozenset("abcde"))
+    assert sorted(item.node for item in table.leases.values()) == list("abcde"[:limit])

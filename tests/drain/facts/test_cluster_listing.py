@@ -1,0 +1,150 @@
+"""What is listed for a judgement from outside, what of it is kept, and what becomes of it when something cannot be read."""
+
+import pytest
+
+from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.listed_node import ListedNode
+from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.model import names
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, Json, claim, cluster, look, meta, node, volume
+
+
+def snapshot_of(listed: ListedNode, driver: str) -> Snapshot:
+    return assemble(listed.facts_of(driver), now=listed.at)
+
+
+def test_only_what_lies_on_this_node_and_nowhere_else_is_kept() -> None:
+    kube = cluster()
+    listed = look(kube)
+    assert [volume.name for volume in listed.volumes] == ["pv-1", "pv-other"]
+    assert [claim.name for claim in listed.claims] == ["a", "waits"]
+    assert [pod.name for pod in listed.pods] == ["p1"]
+    assert [content.name for content in listed.contents] == ["s1"]
+    assert [other.name for other in listed.others] == ["n2", "n3"]
+    assert listed.drivers == (DRIVER,)
+    assert listed.all_drivers() == (DRIVER, OTHER)
+    assert (listed.namespace_policies, listed.ignorance) == ({"default": "Ignore"}, ())
+    assert ("pods", "", "spec.nodeName=n1") in kube.asked
+
+
+def test_a_snapshot_has_what_concerns_its_driver_and_nothing_else() -> None:
+    snapshot = snapshot_of(look(cluster()), DRIVER)
+    assert [volume.name for volume in snapshot.volumes] == ["pv-1"]
+    assert [item.name for item in snapshot.in_flight] == ["waits"]
+    assert set(snapshot.claims) == {"default/a"}
+    assert snapshot.surroundings is not None and [record.name for record in snapshot.surroundings.capacities] == ["c1"]
+    other = snapshot_of(look(cluster()), OTHER)
+    assert [volume.name for volume in other.volumes] == ["pv-other"]
+    assert (other.in_flight, other.contents, other.classes) == ((), (), {})
+    assert other.surroundings is not None and other.surroundings.capacities == ()
+
+
+def test_a_volume_without_affinity_lies_where_its_maker_ran() -> None:
+    kube = cluster()
+    mine, theirs = volume("pv-mine"), volume("pv-foreign")
+    for obj, where in ((mine, "n1"), (theirs, "n2")):
+        del obj["spec"]["nodeAffinity"]
+        obj["spec"]["csi"]["volumeAttributes"] = {names.PROVISIONER_IDENTITY: f"1700000000000-1234-{DRIVER}-{where}"}
+    kube.objects["persistentvolumes"] = [mine, theirs]
+    assert [found.name for found in look(kube).volumes] == ["pv-mine"]
+
+
+def test_a_node_that_is_not_there_is_an_error() -> None:
+    kube = cluster()
+    kube.objects["nodes"] = [node("n2")]
+    with pytest.raises(NotFound, match="n1"):
+        look(kube)
+
+
+@pytest.mark.parametrize("plural", ["persistentvolumes", "persistentvolumeclaims", "storageclasses", "pods", "csinodes", "namespaces"])
+def test_what_may_not_be_read_is_in_the_ignorance(plural: str) -> None:
+    kube = cluster()
+    kube.broken[plural] = Forbidden("not allowed", status=403)
+    (line,) = look(kube).ignorance
+    assert "not allowed" in line and plural.rstrip("s")[:9] in line
+
+
+def test_budgets_that_could_not_be_read_are_not_no_budgets() -> None:
+    kube = cluster()
+    assert look(kube).budgets is not None
+    kube.broken["poddisruptionbudgets"] = Forbidden("not allowed", status=403)
+    listed = look(kube)
+    assert listed.budgets is None and len(listed.ignorance) == 1
+
+
+def test_a_cluster_without_snapshots_has_none() -> None:
+    kube = cluster()
+    kube.broken["volumesnapshotcontents"] = NotFound("no such resource", status=404)
+    listed = look(kube)
+    assert (listed.contents, listed.ignorance) == ((), ())
+    kube.broken["volumesnapshotcontents"] = Forbidden("not allowed", status=403)
+    assert look(kube).ignorance != ()
+
+
+def test_a_verdict_can_do_without_knowing_where_volumes_could_go() -> None:
+    kube = cluster()
+    kube.broken["csistoragecapacities"] = Forbidden("not allowed", status=403)
+    listed = look(kube)
+    assert (listed.capacities, listed.ignorance) == (None, ())
+    assert snapshot_of(listed, DRIVER).surroundings is None
+
+
+def lost(name: str) -> Json:
+    return claim(name, selected="n1", volume_name="pv-gone")
+
+
+def test_a_claim_whose_volume_is_gone_leaves_nothing_unknown() -> None:
+    """It says so for ever, and nobody could ever retire its node."""
+    kube = cluster()
+    kube.objects["persistentvolumeclaims"].append(lost("lost"))
+    assert look(kube).ignorance == ()
+
+
+@pytest.mark.parametrize("error", [None, Forbidden("no", status=403)])
+def test_a_volume_that_was_created_after_the_list_leaves_something_unknown(error: ApiError | None) -> None:
+    kube = cluster()
+    kube.objects["persistentvolumeclaims"].append(lost("late"))
+    kube.later[("persistentvolumes", "pv-gone")] = error or volume("pv-gone", "n1", claim="late")
+    (told,) = look(kube).ignorance
+    assert "pv-gone" in told
+
+
+def test_what_the_namespace_of_a_claim_that_is_gone_says_counts() -> None:
+    kube = cluster()
+    kube.objects["persistentvolumeclaims"] = []
+    assert look(kube).namespace_policies == {"default": "Ignore"}
+
+
+def test_a_namespace_that_is_gone_leaves_nothing_unknown() -> None:
+    kube = cluster()
+    kube.objects["namespaces"] = []
+    assert (look(kube).namespace_policies, look(kube).ignorance) == ({}, ())
+
+
+def test_the_class_of_a_volume_that_people_made_counts_whatever_it_says_of_a_provisioner() -> None:
+    kube = cluster()
+    kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "static"
+    kube.objects["storageclasses"].append({"metadata": meta("static"), "provisioner": "kubernetes.io/no-provisioner"})
+    kube.objects["storageclasses"].append({"metadata": meta("unused"), "provisioner": "kubernetes.io/no-provisioner"})
+    assert set(snapshot_of(look(kube), DRIVER).classes) == {"fast", "static"}
+
+
+def test_a_volume_of_no_driver_is_counted_and_no_more() -> None:
+    kube = cluster()
+    local = volume("pv-local", "n1", claim="l")
+    local["spec"]["local"] = local["spec"].pop("csi") and {"path": "/mnt"}
+    kube.objects["persistentvolumes"].append(local)
+    listed = look(kube)
+    assert (listed.driverless, listed.all_drivers()) == (1, (DRIVER, OTHER))
+
+
+def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
+    """People take labels off nodes; what they made themselves does not say where it was made."""
+    kube = cluster()
+    kube.objects["nodes"][0]["metadata"]["labels"] = {}
+    listed = look(kube)
+    assert listed.doubtful[DRIVER] == ("pv-1",)
+    (told,) = snapshot_of(listed, DRIVER).ignorance
+    assert "pv-1" in told and "lacks labels" in told
+    assert snapshot_of(listed, "third.example").ignorance == ()

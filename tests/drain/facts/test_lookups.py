@@ -1,0 +1,173 @@
+"""What is asked for and not watched: once in a while, and what cannot be learnt is said."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.lookups import Lookups
+from sidecar.drain.facts.watched import Watched
+from sidecar.drain.settings import Settings
+from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, NODES, SNAPSHOT_CONTENTS, VOLUMES, Change, Page, Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.kube.store import Store
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Claim, Volume
+from tests.harness.drain.listed_cluster import claim, meta, node, volume
+
+Json = dict[str, Any]
+
+
+HELD = (Volume.of(volume("pv-1", "n1", claim="a")),)
+
+
+class Kube:
+    """Answers every question with the same object, or error, and counts them."""
+
+    def __init__(self, answer: Json | Page | ApiError) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str]] = []
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        return self._say(resource, name)
+
+    async def list_page(self, resource: Resource, *, limit: int = 500, **_: Any) -> Page:
+        said = self._say(resource, "")
+        return said if isinstance(said, Page) else Page([node("n1"), node("n2")] if resource == NODES else [], "1", "")
+
+    def _say(self, resource: Resource, name: str) -> Any:
+        self.asked.append((resource.plural, name))
+        if isinstance(self.answer, ApiError):
+            raise self.answer
+        return self.answer
+
+
+def asker(
+    kube: Kube, *, volumes: tuple[Json, ...] = (), claims: tuple[Json, ...] = (), contents_absent: bool = False
+) -> tuple[Lookups, list[float]]:
+    held: Store[Volume] = Store()
+    for obj in volumes:
+        held.apply(Change(obj["metadata"]["name"], None, Volume.of(obj)))
+    known: Store[Claim] = Store({"node": lambda item: (item.selected_node,)})
+    for obj in claims:
+        known.apply(Change(obj["metadata"]["uid"], None, Claim.of(obj)))
+    nothing: Store[Any] = Store()
+    watched = Watched(nothing, nothing, nothing, nothing, known, held, nothing, lambda: (), lambda: contents_absent)
+    now = [0.0]
+    return Lookups(kube, Settings("n1", "d", "ns", "1"), watched, clock=lambda: now[0]), now  # type: ignore[arg-type]
+
+
+def test_a_claim_that_the_watch_dropped_is_read_once_a_minute() -> None:
+    kube = Kube(claim("a", volume_name="pv-1"))
+    room, now = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
+    for _ in range(3):
+        room.begin()
+        assert [found.name for found in asyncio.run(room.claims(HELD))] == ["a"]
+    assert kube.asked == [(CLAIMS.plural, "a")]
+    now[0] = 61.0
+    room.begin()
+    asyncio.run(room.claims(HELD))
+    assert len(kube.asked) == 2
+
+
+def test_a_refusal_is_kept_as_well_and_reported_in_each_look() -> None:
+    kube = Kube(Forbidden("no", status=403))
+    room, _ = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
+    for _ in range(3):
+        room.begin()
+        assert asyncio.run(room.policies(HELD)) == {}
+        assert (room.ignorance, room.unread) == (["namespace default: no"], {"namespace default"})
+    assert kube.asked == [(NAMESPACES.plural, "default")]
+
+
+def test_a_namespace_that_is_gone_says_nothing_and_leaves_nothing_unknown() -> None:
+    room, _ = asker(Kube(NotFound("gone", status=404)), volumes=(volume("pv-1", "n1", claim="a"),))
+    room.begin()
+    assert (asyncio.run(room.policies(HELD)), room.ignorance, room.unread) == ({}, [], set())
+
+
+@pytest.mark.parametrize(
+    ("answer", "unknown"), [({"metadata": {}}, 1), (NotFound("gone", status=404), 0), (Forbidden("no", status=403), 1)]
+)
+def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone(answer: Any, unknown: int) -> None:
+    kube = Kube(answer)
+    room, _ = asker(kube, claims=(claim("a", selected="n1", volume_name="pv-9"), claim("waits", selected="n1")))
+    room.begin()
+    asyncio.run(room.unseen_volumes())
+    assert len(room.ignorance) == unknown
+    assert kube.asked == [(VOLUMES.plural, "pv-9")]
+
+
+@pytest.mark.parametrize(
+    ("absent", "answer", "unknown"),
+    [
+        (False, Page([{}], "1", ""), 0),
+        (True, NotFound("none", status=404), 0),
+        (True, Page([], "1", ""), 0),
+        (True, Page([{}], "1", ""), 1),
+    ],
+)
+def test_snapshots_that_came_to_be_served_later_are_unknown(absent: bool, answer: Any, unknown: int) -> None:
+    kube = Kube(answer)
+    room, _ = asker(kube, contents_absent=absent)
+    room.begin()
+    asyncio.run(room.snapshots())
+    assert len(room.ignorance) == unknown
+    assert len(kube.asked) == absent
+    assert all(plural == SNAPSHOT_CONTENTS.plural for plural, _ in kube.asked)
+
+
+HERE = Node.of(node("n1"))
+
+
+def held(room: Lookups) -> tuple[Volume, ...]:
+    return asyncio.run(room.facts(HERE)).volumes
+
+
+def test_of_volumes_that_ask_for_this_node_alone_no_other_node_is_asked() -> None:
+    kube = Kube({})
+    room, _ = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-2", "n2")))
+    assert [item.name for item in held(room)] == ["pv-1"]
+    assert kube.asked == []
+
+
+def test_a_volume_that_several_nodes_reach_is_on_none_and_the_others_are_listed_once_a_minute() -> None:
+    kube = Kube({})
+    room, _ = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-both", "n1", "n2"), volume("pv-rest", "n1", "gone")))
+    for _ in range(3):
+        assert [item.name for item in held(room)] == ["pv-1", "pv-rest"]
+    assert kube.asked == [(NODES.plural, "")]
+
+
+def test_a_volume_that_may_be_here_counts_if_the_other_nodes_may_not_be_listed() -> None:
+    room, _ = asker(Kube(Forbidden("no", status=403)), volumes=(volume("pv-both", "n1", "n2"),))
+    assert [item.name for item in held(room)] == ["pv-both"]
+    assert room.ignorance == ["the other nodes: no"]
+
+
+def test_a_volume_that_asks_for_a_label_that_is_not_there_is_unknown() -> None:
+    room, _ = asker(Kube({}), volumes=(volume("pv-rack", "7", key="rack"),))
+    facts = asyncio.run(room.facts(HERE))
+    assert facts.volumes == ()
+    (told,) = assemble(facts, now=0.0).ignorance
+    assert "pv-rack" in told and "lacks labels" in told
+
+
+def test_a_class_that_names_no_driver_is_read() -> None:
+    kube = Kube({"metadata": meta("static", annotations={names.DRAIN_POLICY: "Block"}), "provisioner": "kubernetes.io/no-provisioner"})
+    obj = volume("pv-1", "n1")
+    obj["spec"]["storageClassName"] = "static"
+    room, _ = asker(kube)
+    for _ in range(2):
+        room.begin()
+        (found,) = asyncio.run(room.classes((Volume.of(obj), *HELD)))
+        assert dict(found.notes) == {names.DRAIN_POLICY: "Block"}
+    assert kube.asked == [(CLASSES.plural, "static")]
+
+
+def test_an_empty_policy_of_a_namespace_is_not_the_same_as_none() -> None:
+    room, _ = asker(Kube({"metadata": meta("default", annotations={names.DRAIN_POLICY: ""})}))
+    room.begin()
+    assert asyncio.run(room.policies(HELD)) == {"default": ""}

@@ -1,0 +1,220 @@
+"""What the driver has and no PersistentVolume stands for: asked beside the judgements, on virtual time."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.csi.api import LIST_VOLUMES, DriverInfo
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.drain.facts.untracked import Untracked
+from sidecar.drain.facts.watched import Watched
+from sidecar.kube.api import CLAIMS, PODS, VOLUMES, Change
+from sidecar.kube.errors import Forbidden
+from sidecar.kube.store import Store
+from sidecar.model.objects import Volume
+from sidecar.model.topology import Segment
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.doors import NodeDriver
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver, ScriptedKube
+from tests.harness.drain.simulated import JUDGING, node_of, play, report_of, wait, with_pod
+
+ABLE = samples.info(controller=(LIST_VOLUMES,))
+
+
+class Scene:
+    """The part alone, with a driver that forgot one volume unless it is said otherwise."""
+
+    def __init__(
+        self, *lists: tuple[str, ...] | Exception, info: DriverInfo = ABLE, under_way: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        self.driver = ScriptedDriver(info=info, lists=list(lists) or [("lv-1",)])
+        self.kube = ScriptedKube()
+        self.volumes: Store[Volume] = Store()
+        none: Any = Store()
+        watched = Watched(none, none, none, none, none, self.volumes, none, ignorance=tuple)
+        self.untracked = Untracked(self.kube, self.driver, watched, under_way=under_way)  # type: ignore[arg-type]
+
+    def stored(self, handle: str, *, driver: str = samples.DRIVER) -> "Scene":
+        """Somewhere in the cluster."""
+        self.kube.objects[VOLUMES.plural, handle] = of(handle, driver)
+        return self
+
+    async def goes_on(self, seconds: float) -> None:
+        task = asyncio.create_task(self.untracked.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def after(self, seconds: float) -> tuple[tuple[str, ...], str]:
+        """What is known then."""
+        run_virtual(self.goes_on(seconds))
+        return self.untracked.handles, self.untracked.unknown
+
+
+def of(handle: str, driver: str = samples.DRIVER) -> dict[str, Any]:
+    return samples.volume_json(meta={"name": handle}, spec={"csi": {"driver": driver, "volumeHandle": handle}})
+
+
+def test_what_two_looks_a_minute_apart_have_counts() -> None:
+    assert Scene().after(59) == ((), "the driver has not been asked yet")
+    assert Scene().after(119) == ((), "the driver has not been asked yet")
+    assert Scene().after(121) == (("lv-1",), "")
+    assert Scene(("lv-1", "lv-2"), ("lv-2", "lv-3")).after(121) == (("lv-2",), "")
+
+
+def test_it_is_asked_every_ten_minutes_and_what_is_gone_counts_no_more() -> None:
+    quiet = Scene(())
+    quiet.after(3600)
+    assert 5 <= quiet.driver.count("list") <= 6
+    assert quiet.kube.asked == [], "the API server is asked only about what is not known here"
+    assert Scene(("lv-1",), ("lv-1",), ()).after(800) == ((), "")
+
+
+def test_a_volume_with_a_PersistentVolume_on_any_node_is_tracked() -> None:
+    assert Scene().stored("lv-1").after(121) == ((), "")
+    assert Scene().stored("lv-1", driver="other").after(121) == (("lv-1",), "")
+    scene = Scene()
+    scene.volumes.apply(Change("lv-1", None, Volume.of(of("lv-1"))))
+    assert scene.after(121) == ((), "")
+    scene = Scene()
+    scene.volumes.apply(Change("lv-1", None, Volume.of(of("lv-1", "other"))))
+    assert scene.after(121) == (("lv-1",), "")
+
+
+def test_inline_volumes_are_not_forgotten() -> None:
+    assert Scene((f"csi-{'0af9' * 16}", "csi-0af9")).after(121) == (("csi-0af9",), "")
+
+
+def test_what_is_being_created_is_waited_for() -> None:
+    """A volume whose PersistentVolume is stored at last was never forgotten; others that are begun meanwhile keep nobody waiting."""
+    begun = ["uid-1"]
+    scene = Scene(under_way=lambda: begun)
+
+    async def story() -> None:
+        running = asyncio.create_task(scene.goes_on(3000))
+        await asyncio.sleep(1500)
+        assert (scene.untracked.handles, scene.untracked.unknown) == ((), "a volume creation has not finished yet")
+        begun[:] = ["uid-2"]
+        await asyncio.sleep(59)
+        assert scene.driver.count("list") == 1
+        scene.stored("lv-1")
+        await asyncio.sleep(121)
+        assert scene.driver.count("list") == 2
+        assert (scene.untracked.handles, scene.untracked.unknown) == ((), "")
+        running.cancel()
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        (samples.info(), "the driver does not list its volumes"),
+        (replace(ABLE, segment=Segment()), "the driver reports no topology, so a volume that it lists may be on any node"),
+    ],
+)
+def test_a_driver_that_cannot_say_what_is_here_is_not_asked(info: DriverInfo, why: str) -> None:
+    scene = Scene(info=info)
+    assert scene.after(1000) == ((), why)
+    assert scene.driver.count("list") == 0
+
+
+def test_a_failure_is_told_and_what_was_found_before_holds() -> None:
+    broken = DriverError(Code.INTERNAL, "it broke")
+    assert Scene(broken).after(121) == ((), str(broken))
+    assert Scene(("lv-1",), broken).after(121) == ((), str(broken)), "one look alone is none"
+    assert Scene(("lv-1",), ("lv-1",), broken).after(800) == (("lv-1",), str(broken))
+    scene = Scene()
+    scene.kube.failures["list"] = [Forbidden("not allowed", status=403)]
+    assert scene.after(121) == ((), "not allowed")
+
+
+# --- in the whole program ---------------------------------------------------------------------------------------------
+
+
+def forget(bench: NotebookWorld) -> None:
+    """The volume stays in the driver."""
+    bench.fill("n0", "1Mi")
+
+
+def test_a_forgotten_volume_is_a_note_and_with_the_flag_it_blocks_retiring() -> None:
+    async def noted(bench: NotebookWorld) -> None:
+        forget(bench)
+        await wait(bench, 600)
+        report = await report_of(bench)
+        assert [report["verdicts"][name]["status"] for name in ("drain", "retire")] == ["True", "True"]
+        assert (report["untracked"], report["counts"]["classes"]) == (1, {"Untracked": 1})
+        assert [note for note in report["notes"] if note.startswith("known to the driver alone: 'n0-vol-")]
+
+    async def blocks(bench: NotebookWorld) -> None:
+        forget(bench)
+        await wait(bench, 600)
+        report = await report_of(bench)
+        assert [report["verdicts"][name]["status"] for name in ("drain", "retire")] == ["True", "False"]
+        (blocker,) = report["blockers"]
+        assert (blocker["kind"], blocker["reason"], blocker["blocks"]) == ("Volume", "UntrackedData", ["retire"])
+        bench.empty("n0")
+        await wait(bench, 1000)
+        assert (await report_of(bench))["verdicts"]["retire"]["status"] == "True"
+
+    play(noted, nodes=("n0",))
+    play(blocks, args=(*JUDGING, "--drain-untracked-blocks"), nodes=("n0",))
+
+
+def test_volumes_that_come_and_go_are_never_said_to_be_forgotten() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        for number in range(40):
+            await with_pod(bench, f"a{number}")
+            await wait(bench, 50)
+            assert "untracked" not in await report_of(bench)
+            if number % 2:
+                await bench.you.delete(PODS, f"a{number}", namespace="default", grace_period_seconds=0)
+                await bench.you.delete(CLAIMS, f"a{number}", namespace="default")
+        assert len(bench.nodes["n0"].driver.volumes()) >= 20
+
+    play(story, nodes=("n0",))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 100_000.0], ids=["fails", "hangs"])
+def test_a_driver_that_does_not_answer_delays_and_changes_no_verdict(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    async def list_volumes(_: NodeDriver) -> tuple[str, ...]:
+        await asyncio.sleep(seconds)
+        raise DriverError(Code.DEADLINE_EXCEEDED, "too slow")
+
+    monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 600)
+        why = (await report_of(bench))["notes"][-1]
+        assert why.startswith("whether the driver has volumes without a PersistentVolume is not known: ")
+        assert why.endswith("asked yet" if seconds else "too slow")
+        await with_pod(bench, "a")
+        await wait(bench, 20)
+        report = await report_of(bench)
+        assert (report["verdicts"]["drain"]["status"], report["verdicts"]["retire"]["reason"]) == ("True", "VolumeInUse")
+        assert await node_of(bench)
+
+    play(story, args=(*JUDGING, "--drain-untracked-blocks"), nodes=("n0",))
+
+
+def test_without_judgements_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def list_volumes(driver: NodeDriver) -> tuple[str, ...]:
+        asked.append(driver)
+        return ()
+
+    monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 1000)
+
+    play(story, args=("--node-drain-policy=NoSchedule",), nodes=("n0",))
+    assert asked == []
+    play(story, nodes=("n0",))
+    assert asked != []

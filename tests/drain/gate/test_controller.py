@@ -1,0 +1,93 @@
+"""The node's own sidecar and its gate: what it reads before it tears something down."""
+
+import pytest
+
+from sidecar.drain.facts.node_marks import read
+from sidecar.drain.gate.controller import GateController
+from sidecar.drain.gate.rules import Build, Clear
+from sidecar.drain.rest import Rest
+from sidecar.drain.vocabulary import Status
+from sidecar.kube.api import DEPLOYMENTS, MERGE_PATCH, NODES
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json
+from tests.harness.drain.samples import DRIVER
+from tests.harness.drain.takeover_scene import NAMESPACE, Scene, play
+
+
+class GuardedNode:
+    """A node with a gate and its sidecar."""
+
+    def __init__(self, scene: Scene, node: Node) -> None:
+        self.scene, self.node = scene, node
+        self.gate = GateController(scene.api, scene.settings(node.name), clock=lambda: scene.now, wall=scene.wall)
+        self.pods: list[Pod] = []
+
+    async def look(self, seconds: float) -> type:
+        self.scene.now += seconds
+        node = Node.of(await self.scene.you.get(NODES, self.node.name))
+        signals = read(node, DRIVER, now=self.scene.wall())
+        decision = await self.gate.step(node, signals, drain=Status.FALSE, retire=Status.FALSE, overridden=False, pods=self.pods)
+        return type(decision)
+
+    async def ready(self, guards: int) -> None:
+        name, status = names.guard(self.node.uid, DRIVER), {"status": {"replicas": 1, "readyReplicas": guards}}
+        await self.scene.you.patch(DEPLOYMENTS, name, status, content_type=MERGE_PATCH, namespace=NAMESPACE, subresource="status")
+
+    async def taint(self, key: str) -> None:
+        taints = {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+        await self.scene.you.patch(NODES, self.node.name, taints, content_type=MERGE_PATCH)
+
+    async def tolerated(self) -> list[str]:
+        (deployment,) = await self.scene.all(DEPLOYMENTS)
+        return [item["key"] for item in deployment["spec"]["template"]["spec"]["tolerations"]]
+
+
+def test_a_guard_that_cannot_come_back_gets_another_template_once() -> None:
+    async def story(scene: Scene) -> None:
+        guarded = GuardedNode(scene, await scene.guarded("n0"))
+        await guarded.ready(1)
+        await guarded.taint("dedicated")
+        assert await guarded.look(0) is Rest
+        await guarded.ready(0)
+        assert [await guarded.look(70) for _ in range(4)] == [Clear, Build, Rest, Rest]
+        assert "dedicated" in await guarded.tolerated()
+        await guarded.taint("node.kubernetes.io/disk-pressure")
+        assert [await guarded.look(70) for _ in range(2)] == [Rest, Rest]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("pod", "stays"),
+    [
+        pytest.param({}, True, id="not-ready-as-its-kubelet-is-silent"),
+        pytest.param({"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False, id="about-to-end"),
+        pytest.param({"status": {"phase": "Failed"}}, False, id="ended"),
+        pytest.param({"meta": {"namespace": "elsewhere"}}, False, id="somebody-elses"),
+    ],
+)
+def test_a_guard_that_a_drainer_may_wait_for_is_not_torn_away(pod: dict[str, Json], stays: bool) -> None:
+    async def story(scene: Scene) -> None:
+        guarded = GuardedNode(scene, await scene.guarded("n0"))
+        labels = {names.GUARDED_NODE: guarded.node.uid, names.GUARDED_FOR: DRIVER}
+        meta = {"name": "guard", "namespace": NAMESPACE, "labels": labels, **pod.get("meta", {})}
+        guarded.pods = [Pod.of({"metadata": meta, "spec": {"nodeName": "n0"}, "status": {"phase": "Running", **pod.get("status", {})}})]
+        await guarded.ready(1)
+        await guarded.taint("dedicated")
+        await guarded.ready(0)
+        assert await guarded.look(0) is (Rest if stays else Clear)
+
+    play(story)
+
+
+def test_a_guard_that_has_become_ready_since_it_was_last_looked_at_is_not_torn_away() -> None:
+    async def story(scene: Scene) -> None:
+        guarded = GuardedNode(scene, await scene.guarded("n0"))
+        assert await guarded.look(0) is Rest
+        await guarded.ready(1)
+        await guarded.taint("dedicated")
+        assert await guarded.look(1) is Rest
+        assert "dedicated" not in await guarded.tolerated()
+
+    play(story)

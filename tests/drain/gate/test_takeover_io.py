@@ -1,0 +1,234 @@
+"""The sidecar of one node is dead, and that of another looks after its gate: whole worlds, in virtual time."""
+
+import pytest
+
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS
+from sidecar.kube.errors import ApiError, Forbidden
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain.simulated import JUDGING, Json, all_of, change, node_of, play, wait, with_pod
+
+GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+EXPIRED = 900.0 + 90.0 + 60.0
+"""The lease's time, everybody's patience, and the most that one neighbour waits besides."""
+LOOK = 75.0
+BOUNDARIES = range(1, 8)
+
+
+async def guarded(bench: NotebookWorld, *, node: str = "n0", name: str = "a") -> None:
+    """A pod with a volume is on the node, so the gate stands."""
+    await with_pod(bench, name, node=node)
+    await do(bench, f"until running {name}")
+    await wait(bench, 20)
+    assert len(await gates(bench, node)) == 3
+
+
+async def gates(bench: NotebookWorld, node: str = "n0") -> list[str]:
+    """The kinds of what stands for that node."""
+    guard = names.guard((await node_of(bench, node))["metadata"]["uid"], DRIVER)
+    return [kind.kind for kind in (BUDGETS, DEPLOYMENTS, LEASES) for item in await all_of(bench, kind) if item["metadata"]["name"] == guard]
+
+
+async def lease(bench: NotebookWorld, node: str = "n0") -> Json:
+    guard = names.guard((await node_of(bench, node))["metadata"]["uid"], DRIVER)
+    return await bench.you.get(LEASES, guard, namespace="default")
+
+
+async def holder(bench: NotebookWorld, node: str = "n0") -> str:
+    """The node whose sidecar looks after the gate."""
+    held = str((await lease(bench, node))["spec"]["holderIdentity"])
+    return next(item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}")
+
+
+async def told(bench: NotebookWorld, reason: str, node: str = "n0") -> list[str]:
+    events = [item for item in await all_of(bench, EVENTS) if (item["reason"], item["involvedObject"]["name"]) == (reason, node)]
+    return [item["message"] for item in events if "no sign of life" in item["message"]]
+
+
+def die(bench: NotebookWorld, node: str = "n0") -> None:
+    """Killed, and not to start again before its driver is back."""
+    bench.nodes[node].driver_away()
+    bench.nodes[node].kill()
+
+
+async def may_vanish(bench: NotebookWorld, name: str = "a") -> None:
+    patch = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
+    await bench.you.patch(CLAIMS, name, patch, content_type=MERGE_PATCH, namespace="default")
+
+
+def test_a_sidecar_that_runs_renews_its_lease_and_nobody_else_touches_its_gate() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        first = (await lease(bench))["spec"]["renewTime"]
+        await wait(bench, 3600)
+        assert (await lease(bench))["spec"]["renewTime"] > first
+        assert await holder(bench) == "n0"
+        assert await gates(bench) == ["PodDisruptionBudget", "Deployment", "Lease"]
+
+    play(story, args=GATED)
+
+
+def test_a_gate_adds_one_heartbeat_of_five_minutes_to_the_steady_state() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        await wait(bench, 600)
+        mark = len(bench.log.lines)
+        await wait(bench, 3600)
+        writes = [line for line in bench.log.lines[mark:] if any(verb in line for verb in ("patch", "create", "update", "delete"))]
+        assert 11 <= len([line for line in writes if " leases." in line]) <= 2 * 13, writes
+        assert len(writes) <= 2 * 3 * 13, "report, conditions and lease"
+
+    play(story, args=GATED, nodes=("n0",))
+
+
+def test_the_gate_of_a_dead_sidecar_stays_and_says_why_until_it_is_proven_that_nothing_blocks() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        await wait(bench, 880)
+        assert await holder(bench) == "n0"
+        await wait(bench, EXPIRED - 880 + 3 * LOOK)
+        assert await holder(bench) == "n1"
+        await wait(bench, 3600)
+        assert await gates(bench) == ["PodDisruptionBudget", "Deployment", "Lease"]
+        (held,) = await told(bench, names.DRAIN_HELD)
+        assert "VolumeInUse" in held and names.FORCE_DRAIN in held
+        await may_vanish(bench)
+        await wait(bench, 1800 + 2 * LOOK)
+        assert await gates(bench) == []
+        (opened,) = await told(bench, names.DRAIN_LET_GO)
+        assert "NothingBlocks" in opened
+
+    play(story, args=GATED)
+
+
+def test_force_drain_opens_the_gate_of_a_dead_sidecar() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        await change(bench, "n0", annotations={names.FORCE_DRAIN: "the disks burnt"})
+        await wait(bench, 800)
+        assert len(await gates(bench)) == 3, "its own sidecar may only be slow"
+        await wait(bench, EXPIRED - 800 + 3 * LOOK)
+        assert await gates(bench) == []
+        (opened,) = await told(bench, names.DRAIN_LET_GO)
+        assert "the disks burnt" in opened
+        assert len([claim for claim in await all_of(bench, CLAIMS) if claim["status"]["phase"] == "Bound"]) == 1
+
+    play(story, args=GATED)
+
+
+def test_a_node_that_does_not_answer_proves_nothing() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        gone = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        await bench.you.patch(NODES, "n0", gone, content_type=MERGE_PATCH, subresource="status")
+        await may_vanish(bench)
+        await wait(bench, EXPIRED + 600)
+        assert len(await gates(bench)) == 3
+        assert "SourceOffline" in (await told(bench, names.DRAIN_HELD))[-1]
+
+    play(story, args=GATED)
+
+
+def test_a_sidecar_that_is_back_looks_after_its_own_gate() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        await wait(bench, EXPIRED + 3 * LOOK)
+        assert await holder(bench) == "n1"
+        bench.nodes["n0"].driver_back()
+        await wait(bench, 30)
+        assert await holder(bench) == "n0"
+        await wait(bench, 3600)
+        assert await holder(bench) == "n0"
+        assert await gates(bench) == ["PodDisruptionBudget", "Deployment", "Lease"]
+
+    play(story, args=GATED)
+
+
+def test_when_the_neighbour_dies_too_the_next_one_takes_over() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        await wait(bench, EXPIRED + 3 * LOOK)
+        first = await holder(bench)
+        die(bench, first)
+        await wait(bench, EXPIRED + 3 * LOOK)
+        assert {"n0", first, await holder(bench)} == {"n0", "n1", "n2"}
+
+    play(story, args=GATED, nodes=("n0", "n1", "n2"))
+
+
+def test_what_cannot_be_read_of_one_neighbour_keeps_no_other_waiting() -> None:
+    dead: list[str] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        hidden = dead and call.verb == "get" and call.resource == NODES and call.name == "n0"
+        return Forbidden("not to be read", status=403) if hidden else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        await guarded(bench, node="n1", name="b")
+        die(bench)
+        die(bench, "n1")
+        dead.append("n0")
+        await change(bench, "n1", annotations={names.FORCE_DRAIN: "gone"})
+        await wait(bench, EXPIRED + 10 * LOOK)
+        assert len(await gates(bench)) == 3
+        assert await gates(bench, "n1") == []
+
+    play(story, args=GATED, nodes=("n0", "n1", "n2"), refuse=refuse)
+
+
+def test_a_dry_run_takes_nothing_over() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        uid = (await node_of(bench))["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": uid}
+        labels = {names.GUARDED_NODE: uid, names.GUARDED_FOR: DRIVER}
+        spec = {"holderIdentity": f"{uid}/{DRIVER}", "leaseDurationSeconds": 900}
+        meta = {"name": names.guard(uid, DRIVER), "labels": labels, "ownerReferences": [owner]}
+        await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
+        die(bench)
+        await wait(bench, EXPIRED + 600)
+        assert await holder(bench) == "n0"
+
+    play(story, args=(*GATED, "--dry-run"))
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_neighbour_that_is_killed_anywhere_still_opens_the_gate_and_leaves_nothing(boundary: int) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        await wait(bench, EXPIRED + 3 * LOOK)
+        assert await holder(bench) == "n1"
+        await wait(bench, 200)
+        bench.nodes["n1"].doom(boundary)
+        await change(bench, "n0", annotations={names.FORCE_DRAIN: "gone"})
+        await wait(bench, 600)
+        assert await gates(bench) == []
+        assert bench.nodes["n1"].ends or boundary > 3
+
+    play(story, args=GATED)
+
+
+def test_the_gate_goes_with_its_node_and_nothing_is_told() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await guarded(bench)
+        die(bench)
+        await wait(bench, EXPIRED + 3 * LOOK)
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 600)
+        assert await told(bench, names.DRAIN_LET_GO) == []
+        bench.cluster.collect_garbage()
+        assert [len(await all_of(bench, kind)) for kind in (BUDGETS, DEPLOYMENTS, LEASES)] == [0, 0, 0]
+        await wait(bench, 600)
+        assert bench.nodes["n1"].ends == []
+
+    play(story, args=GATED)

@@ -1,0 +1,211 @@
+"""Single looks of one neighbour at the gates of others, with something happening in the midst of them."""
+
+from itertools import pairwise
+
+import pytest
+
+from sidecar.drain.facts.node_marks import read
+from sidecar.drain.gate.controller import GateController
+from sidecar.drain.leases import identity
+from sidecar.drain.vocabulary import Status
+from sidecar.kube.api import BUDGETS, LEASES, PODS
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from tests.harness.drain.samples import DRIVER
+from tests.harness.drain.takeover_scene import LOOK, NAMESPACE, Json, Scene, play
+
+EXPIRED = 1200.0
+
+
+def test_an_empty_node_s_gate_is_opened_and_that_is_told_once() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        assert await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK) == []
+        assert await scene.left() == [0, 0, 0]
+        assert scene.told.reasons() == ["DrainLetGo"]
+
+    play(story)
+
+
+def test_where_volumes_that_only_the_driver_knows_block_nothing_is_proven_from_elsewhere() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        assert await scene.looks(await scene.neighbour(untracked_blocks=True), EXPIRED + 3 * LOOK) == []
+        assert await scene.left() == [1, 1, 1]
+        ((_, _, reason, message),) = scene.told.events
+        assert reason == "DrainHeld" and "has without a PersistentVolume are not seen from another node" in message
+
+    play(story)
+
+
+def test_a_sidecar_that_comes_back_while_it_is_judged_keeps_its_gate() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        back: list[str] = []
+
+        async def happens(call: Call) -> None:
+            if call.resource == PODS and not back:
+                (lease,) = await scene.all(LEASES)
+                version = back.append("back") or lease["metadata"]["resourceVersion"]
+                await scene.you.replace(LEASES, scene.lease(node, version), name=lease["metadata"]["name"], namespace=NAMESPACE)
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert back
+        assert await scene.left() == [1, 1, 1]
+        (lease,) = await scene.all(LEASES)
+        assert lease["spec"]["holderIdentity"] == identity(node.uid, DRIVER)
+
+    play(story)
+
+
+@pytest.mark.parametrize("maker", ["n0", ""])
+@pytest.mark.parametrize(("node", "value"), [("n0", None), ("n2", "n0")], ids=["label gone", "label twice"])
+def test_labels_that_people_have_changed_prove_nothing(node: str, value: str | None, maker: str) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.node("n2")
+        await scene.volume("pv-a", "n0", maker=maker)
+        await scene.label(node, value)
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [1, 1, 1]
+        ((*_, why),) = scene.told.events
+        assert ("pv-a" in why) and ("NotKnown" in why) == (not maker)
+
+    play(story)
+
+
+def test_a_volume_that_another_node_made_is_not_in_the_way() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-a", "n9", maker="n9")
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_one_lease_that_cannot_be_taken_keeps_no_other_waiting() -> None:
+    async def story(scene: Scene) -> None:
+        both = [await scene.guarded(name) for name in ("n0", "n2")]
+        stuck = min(both, key=lambda node: names.guard(node.uid, DRIVER))
+
+        async def happens(call: Call) -> None:
+            if call.verb == "update" and call.name == names.guard(stuck.uid, DRIVER):
+                raise Forbidden("denied by a webhook", status=403)
+
+        scene.happens = happens
+        failures = await scene.looks(await scene.neighbour(), EXPIRED + 5 * LOOK)
+        assert failures and all("denied by a webhook" in failure for failure in failures)
+        assert [item["metadata"]["name"] for item in await scene.all(LEASES)] == [names.guard(stuck.uid, DRIVER)]
+
+    play(story)
+
+
+def spoil(budget: Json) -> None:
+    del budget["spec"]["minAvailable"]
+    budget["spec"]["maxUnavailable"] = 0
+
+
+def test_a_budget_that_was_edited_is_taken_away_all_the_same() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.edit(BUDGETS, spoil)
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_a_budget_that_was_edited_is_taken_away_by_its_own_sidecar_too() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.edit(BUDGETS, spoil)
+        gate = GateController(scene.api, scene.settings("n0"), clock=lambda: scene.now, wall=scene.wall)
+        await gate.step(node, read(node, DRIVER, now=scene.wall()), drain=Status.TRUE, retire=Status.TRUE, overridden=False, pods=())
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+@pytest.mark.parametrize("verb", ["get", "delete"])
+def test_a_gate_that_is_switched_off_takes_its_lease_along_after_a_failure_too(verb: str) -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        gate = GateController(scene.api, scene.settings("n0", gate=False), clock=lambda: scene.now, wall=scene.wall)
+        failures: list[ApiError] = [Unavailable("no answer")]
+
+        async def happens(call: Call) -> None:
+            if call.resource == LEASES and call.verb == verb and failures:
+                raise failures.pop()
+
+        scene.happens = happens
+        unknown, signals = Status.UNKNOWN, read(node, DRIVER, now=scene.wall())
+        for _ in range(3):
+            if gate.may_stand:
+                await gate.step(node, signals, drain=unknown, retire=unknown, overridden=False, pods=())
+        assert not failures and not gate.may_stand
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_an_opening_is_told_although_the_lease_could_not_be_deleted_at_once() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        failures: list[ApiError] = [Unavailable("no answer")]
+
+        async def happens(call: Call) -> None:
+            if call.resource == LEASES and call.verb == "delete" and failures:
+                raise failures.pop()
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+        assert scene.told.reasons() == ["DrainLetGo"]
+
+    play(story)
+
+
+def test_after_a_gap_in_which_nobody_could_look_all_have_time_to_renew() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        neighbour = await scene.neighbour()
+        await scene.looks(neighbour, 5 * LOOK)
+        scene.now += 1500.0
+        await scene.looks(neighbour, 900.0)
+        (lease,) = await scene.all(LEASES)
+        assert lease["spec"]["holderIdentity"] == identity(node.uid, DRIVER)
+
+    play(story)
+
+
+@pytest.mark.parametrize(("duration", "after", "taken"), [(2**31 - 1, EXPIRED, True), (1, 60.0, False)])
+def test_a_duration_that_was_edited_neither_delays_nor_hastens_the_takeover_much(duration: int, after: float, taken: bool) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.edit(LEASES, lambda lease: lease["spec"].update(leaseDurationSeconds=duration))
+        await scene.looks(await scene.neighbour(), after + 2 * LOOK)
+        assert (await scene.left() == [0, 0, 0]) is taken
+
+    play(story)
+
+
+def test_a_neighbour_that_stays_as_it_is_is_looked_at_less_and_less() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-a", "n0")
+        whole: list[float] = []
+
+        async def happens(call: Call) -> None:
+            if call.resource == PODS:
+                whole.append(scene.now)
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * 3600)
+        pauses = [later - before for before, later in pairwise(whole)]
+        assert pauses[:3] == [300, 600, 1200] and set(pauses[3:]) == {1800}
+        assert scene.told.reasons() == ["DrainHeld"]
+
+    play(story)

@@ -1,0 +1,254 @@
+"""The judgement as a whole: the verdicts, what comes along with them, and what holds for every snapshot."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
+from sidecar.drain.judgement.assess import assess
+from sidecar.drain.judgement.assessment import Assessment, ExhaustedBudget, HeldVolume, PodFate, Verdict
+from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
+from tests.harness.drain import samples, worlds
+from tests.harness.drain.samples import GIB
+
+SEEDS = st.integers(0, 2**32)
+DEAF = samples.node(ready="Unknown")
+
+
+def verdicts(snapshot: Snapshot) -> tuple[tuple[Status, Reason], tuple[Status, Reason]]:
+    found = assess(snapshot)
+    return (found.drain.status, found.drain.reason), (found.retire.status, found.retire.reason)
+
+
+def test_where_nothing_is_both_are_true() -> None:
+    found = assess(samples.snapshot())
+    verdict = Verdict(Status.TRUE, Reason.NOTHING_HERE, "no volume of local.example.com is on this node")
+    assert found == Assessment(
+        node="n1",
+        node_uid="uid-n1",
+        driver="local.example.com",
+        at=samples.NOW,
+        drain=verdict,
+        retire=verdict,
+        blockers=(),
+        volumes=(),
+        pods=(),
+        places=(),
+        budgets=(),
+        notes=(),
+    )
+
+
+def test_where_nothing_blocks_both_are_true_and_say_that_there_is_something() -> None:
+    assert verdicts(samples.idle(claims=(samples.claim(policy="Ignore"),))) == ((Status.TRUE, Reason.NOTHING_BLOCKS),) * 2
+
+
+def test_a_verdict_names_the_worst_and_counts_the_rest() -> None:
+    volumes = (samples.volume(gib=1), samples.volume("pv-1", "data-1", gib=2))
+    found = assess(samples.idle(volumes=volumes, claims=(samples.claim(), samples.claim("data-1"))))
+    assert found.retire == Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim apps/data-1: LastCopy and 1 more")
+    assert found.verdict(Intent.RETIRE) is found.retire and found.drain.status is Status.TRUE
+    kept = assess(samples.idle(volumes=(samples.volume(phase="Released"),), claims=())).retire
+    assert kept.message == "PersistentVolume pv-0: ReleasePending"
+
+
+@pytest.mark.parametrize(
+    ("changes", "drain", "retire"),
+    [
+        ({"ignorance": ("claims",)}, (Status.UNKNOWN, Reason.NOT_KNOWN), (Status.FALSE, Reason.VOLUME_IN_USE)),
+        ({"node": None}, (Status.UNKNOWN, Reason.NOT_KNOWN), (Status.FALSE, Reason.VOLUME_IN_USE)),
+        ({"expected_uid": "uid-n0"}, (Status.UNKNOWN, Reason.NODE_IDENTITY), (Status.UNKNOWN, Reason.NODE_IDENTITY)),
+        ({"expected_uid": "uid-n1"}, (Status.TRUE, Reason.NOTHING_BLOCKS), (Status.FALSE, Reason.VOLUME_IN_USE)),
+        ({"node": DEAF}, (Status.UNKNOWN, Reason.SOURCE_OFFLINE), (Status.FALSE, Reason.SOURCE_OFFLINE)),
+        ({"node": samples.node(ready="False")}, (Status.TRUE, Reason.NOTHING_BLOCKS), (Status.FALSE, Reason.VOLUME_IN_USE)),
+    ],
+)
+def test_what_is_not_known_is_never_true_and_what_is_known_to_block_stays_false(
+    changes: dict[str, Any], drain: tuple[Status, Reason], retire: tuple[Status, Reason]
+) -> None:
+    assert verdicts(samples.used(**changes)) == (drain, retire)
+    assert [blocker.reason for blocker in assess(samples.used(**changes)).blockers] == [Reason.VOLUME_IN_USE]
+
+
+def test_of_a_silent_node_the_drain_is_unknown_even_if_something_speaks_against_it() -> None:
+    found = assess(samples.used(node=DEAF, claims=(samples.claim(policy="Block"),)))
+    assert Reason.WOULD_STRAND in {blocker.reason for blocker in found.blockers}
+    assert found.drain.status is Status.UNKNOWN
+
+
+def test_of_a_silent_node_with_nothing_on_it_nothing_is_known() -> None:
+    assert verdicts(samples.snapshot(node=DEAF)) == ((Status.UNKNOWN, Reason.SOURCE_OFFLINE),) * 2
+
+
+def test_the_message_of_ignorance_is_what_is_not_known() -> None:
+    assert assess(samples.snapshot(node=None, ignorance=("pods", "claims"))).retire.message == "there is no Node n1, claims, pods"
+
+
+def test_what_is_being_created_blocks_both() -> None:
+    flight = InFlight("uid-new", "apps", "new", "local", GIB)
+    found = assess(samples.snapshot(in_flight=(flight,)))
+    (blocker,) = found.blockers
+    assert (blocker.reason, blocker.blocks, blocker.name, blocker.bytes) == (
+        Reason.PROVISIONING_IN_FLIGHT,
+        (Intent.REBOOT, Intent.RETIRE),
+        "new",
+        GIB,
+    )
+    assert found.drain.status is found.retire.status is Status.FALSE
+
+
+def test_volumes_and_pods_are_told_with_what_belongs_to_them() -> None:
+    found = assess(samples.used(budgets=(samples.budget(allowed=2),), claims=(samples.claim(policy="AllowIdle"),)))
+    assert found.volumes == (
+        HeldVolume("pv-0", "apps/data-0", VolumeClass.IN_USE, 10 * GIB, Policy.ALLOW_IDLE, "PersistentVolumeClaim", ("apps/db-0",)),
+    )
+    (end,) = found.pods
+    expected = PodFate("apps", "db-0", "uid-apps-db-0", Fate.RETURNS, Fate.STRANDED, ("pv-0",), ("apps/db",), end.why)
+    assert end == expected and found.budgets == ()
+
+
+def test_a_policy_that_depends_on_the_intent_is_none() -> None:
+    (volume,) = assess(samples.idle()).volumes
+    assert (volume.policy, volume.policy_source) == (None, "default")
+
+
+def test_only_pods_with_volumes_of_ours_are_listed_and_the_others_counted() -> None:
+    pods = (
+        samples.pod("db-0", "data-0"),
+        samples.pod("web", local=("emptyDir", "hostPath")),
+        samples.pod("done", phase="Succeeded"),
+        samples.pod("agent", owner=samples.owner("DaemonSet"), local=("hostPath",)),
+    )
+    found = assess(samples.used(pods=pods))
+    assert [pod.name for pod in found.pods] == ["db-0"]
+    assert found.notes == (
+        "pods without a volume of local.example.com: 2",
+        "volumes that belong to no driver: 1 emptyDir and 1 hostPath, in 1 pods",
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "note"),
+    [
+        (samples.used(budgets=None), "disruption budgets were not checked"),
+        (samples.used(node=samples.node(ready="False")), "the kubelet reports that the node is not ready"),
+        (samples.idle(never_used=frozenset({"pv-0"})), "never used: pv-0"),
+        (samples.snapshot(untracked=tuple(f"lv-{n}" for n in range(5))), "known to the driver alone: 'lv-0', 'lv-1', 'lv-2' and 2 more"),
+        (samples.snapshot(untracked=("x" * 99,)), f"known to the driver alone: '{'x' * 40}'"),
+        (
+            samples.snapshot(untracked_unknown="it broke"),
+            "whether the driver has volumes without a PersistentVolume is not known: it broke",
+        ),
+        (samples.snapshot(contents=(samples.content(ack="ann"),)), "acknowledged as dispensable: snap-0"),
+        (samples.idle(claims=(samples.claim(policy="Ignore"),)), "may be lost under the policy Ignore: pv-0"),
+        (samples.idle(claims=(samples.claim(policy="Reprovision"),)), "whether volumes fit on other nodes was not checked"),
+        (
+            samples.idle(classes=(samples.class_(policy="Foo"),)),
+            "StorageClass local says 'Foo', which is not a policy: Block applies: pv-0",
+        ),
+    ],
+)
+def test_what_blocks_nothing_is_noted(snapshot: Snapshot, note: str) -> None:
+    assert note in assess(snapshot).notes
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_what_would_block_if_it_were_there_and_is_not_known_makes_the_retirement_unknown(blocks: bool) -> None:
+    found = assess(samples.snapshot(untracked_unknown="it broke", untracked_blocks=blocks))
+    assert (found.drain.status, found.retire.status) == (Status.TRUE, Status.UNKNOWN if blocks else Status.TRUE)
+    assert ("it broke" in found.retire.message) is blocks
+
+
+def test_a_word_that_concerns_many_volumes_is_one_note() -> None:
+    volumes = tuple(samples.volume(f"pv-{number}", f"data-{number}") for number in range(9))
+    (note,) = assess(samples.snapshot(volumes=volumes, classes=(samples.class_(policy="Foo"),))).notes
+    assert note.endswith("pv-0, pv-1, pv-2 and 6 more")
+
+
+def test_a_budget_with_an_outdated_status_makes_the_drain_unknown_and_not_the_retirement() -> None:
+    outdated = (samples.budget(allowed=0, observed=False),)
+    claims = (samples.claim(policy="Ignore"),)
+    assert verdicts(samples.used(budgets=outdated, claims=claims)) == (
+        (Status.UNKNOWN, Reason.NOT_KNOWN),
+        (Status.TRUE, Reason.NOTHING_BLOCKS),
+    )
+    assert "PodDisruptionBudget apps/db is not up to date" in " ".join(assess(samples.used(budgets=outdated)).notes)
+    free = samples.used(budgets=outdated, claims=(samples.claim(owner=samples.owner("Pod", "db-0")),))
+    assert assess(free).drain.status is Status.TRUE
+
+
+def test_a_pod_that_would_move_does_not_exhaust_a_budget() -> None:
+    around = Surroundings((samples.node("n2"),), (samples.record("n2"),))
+    moving = samples.used(claims=(samples.claim(policy="Migrate"),), surroundings=around, budgets=(samples.budget(),))
+    found = assess(moving)
+    assert (found.pods[0].retire, found.places[0].node, found.budgets) == (Fate.MIGRATED, "n2", ())
+    assert assess(replace(moving, surroundings=None)).budgets == (ExhaustedBudget("apps/db", 1, 1, ("apps/db-0",)),)
+
+
+def test_a_budget_blocks_only_as_many_as_it_does_not_allow() -> None:
+    pods = (samples.pod("db-0", "data-0"), samples.pod("db-1", "data-1"))
+    volumes = (samples.volume(), samples.volume("pv-1", "data-1"))
+    found = assess(samples.used(pods=pods, volumes=volumes, budgets=(samples.budget(),)))
+    assert [(item.name, item.reason) for item in found.blockers if Intent.REBOOT in item.blocks] == [("db-1", Reason.PDB_BLOCKED)]
+
+
+@given(SEEDS)
+def test_the_order_of_what_is_known_means_nothing(seed: int) -> None:
+    snapshot = worlds.drawn(Random(seed))
+    assert assess(worlds.permuted(snapshot, Random(seed + 1))) == assess(snapshot)
+
+
+@given(SEEDS)
+def test_ignorance_never_makes_a_verdict_true_and_takes_no_blocker_away(seed: int) -> None:
+    snapshot = worlds.drawn(Random(seed))
+    before, after = assess(snapshot), assess(replace(snapshot, ignorance=(*snapshot.ignorance, "something else")))
+    for intent in Intent:
+        assert after.verdict(intent).status is not Status.TRUE
+        assert after.verdict(intent).status is before.verdict(intent).status or before.verdict(intent).status is Status.TRUE
+    assert after.blockers == before.blockers
+
+
+@given(SEEDS)
+def test_with_an_unread_policy_only_what_every_policy_would_block_blocks(seed: int) -> None:
+    snapshot = worlds.drawn(Random(seed))
+
+    def blocking(changed: Snapshot) -> set[tuple[str, Intent]]:
+        return {(item.key, intent) for item in assess(changed).blockers if item.kind != "Pod" for intent in item.blocks}
+
+    every = [blocking(replace(snapshot, namespace_policies={"apps": word} if word else {})) for word in (None, *Policy, "Foo")]
+    ignorant = replace(snapshot, namespace_policies={}, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no answer",))
+    assert blocking(ignorant) == set.intersection(*every)
+
+
+def test_with_an_uncertain_policy_no_note_says_that_a_volume_may_be_lost() -> None:
+    found = assess(samples.idle(default_policy=Policy.IGNORE, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no",)))
+    assert (found.retire.status, found.notes) == (Status.UNKNOWN, ())
+
+
+@given(SEEDS)
+def test_what_follows_from_a_verdict(seed: int) -> None:
+    snapshot = worlds.drawn(Random(seed))
+    found = assess(snapshot)
+    known = snapshot.node is not None and snapshot.node.ready != "Unknown" and snapshot.expected_uid in ("", snapshot.node.uid)
+    for intent in Intent:
+        blocked = any(intent in blocker.blocks for blocker in found.blockers)
+        status = found.verdict(intent).status
+        assert status is not Status.TRUE or (known and not blocked and not snapshot.ignorance)
+        assert status is not Status.FALSE or blocked
+        assert "\n" not in found.verdict(intent).message
+    keys = [(blocker.key, blocker.reason) for blocker in found.blockers]
+    assert len(set(keys)) == len(keys)
+    assert sorted(item.name for item in found.volumes) == [item.name for item in found.volumes]
+
+
+@given(SEEDS)
+def test_the_time_of_the_judgement_changes_nothing_but_what_time_decides(seed: int) -> None:
+    """Else reports and events would be written at every look."""
+    snapshot = worlds.drawn(Random(seed))
+    since = {(blocker.key, blocker.reason): 1.0 for blocker in assess(snapshot).blockers}
+    now, later = (assess(replace(snapshot, now=snapshot.now + passed, since=since)) for passed in (0.0, 7.0))
+    assert replace(later, at=now.at) == now

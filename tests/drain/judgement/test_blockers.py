@@ -1,0 +1,261 @@
+"""What blocks, under which policy, and what is said of it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.drain.facts.snapshot import InFlight, Snapshot
+from sidecar.drain.judgement.assessment import Blocker, Place
+from sidecar.drain.judgement.blockers import OF_PODS, OF_VOLUMES, in_order, of_pod, of_volume, why_blocked
+from sidecar.drain.judgement.budgets import check_budgets
+from sidecar.drain.judgement.volumes import classify
+from sidecar.drain.vocabulary import MEANING, Intent, Policy, Reason, VolumeClass
+from sidecar.model.nodes import Budget
+from sidecar.model.objects import Source
+from tests.harness.drain import samples
+from tests.harness.drain.samples import GIB, NOW
+
+REBOOT, RETIRE = Intent.REBOOT, Intent.RETIRE
+FLIGHT = InFlight("uid-new", "apps", "new", "local", 5)
+
+
+def about_volumes(snapshot: Snapshot, place: Place | None = None) -> list[Blocker]:
+    return [blocker for held in classify(snapshot, snapshot.pods) for blocker in of_volume(held, snapshot, place=place)]
+
+
+def about_pods(snapshot: Snapshot, budgets: Iterable[Budget] = ()) -> list[Blocker]:
+    held = classify(snapshot, snapshot.pods)
+    findings = check_budgets(budgets, snapshot.pods, stranded=frozenset(pod.full_name for pod in snapshot.pods))
+    return [
+        blocker
+        for pod in snapshot.pods
+        for blocker in of_pod(pod, [item for item in held if pod in item.pods], snapshot, findings=findings)
+    ]
+
+
+def only(blockers: list[Blocker]) -> Blocker:
+    (one,) = blockers
+    return one
+
+
+def test_a_blocker_says_what_why_since_when_and_what_to_do() -> None:
+    assert only(about_volumes(samples.idle())) == Blocker(
+        kind="PersistentVolumeClaim",
+        namespace="apps",
+        name="data-0",
+        uid="uid-apps-data-0",
+        volume="pv-0",
+        bytes=10 * GIB,
+        class_=VolumeClass.IDLE,
+        reason=Reason.LAST_COPY,
+        policy=Policy.BLOCK,
+        policy_source="default",
+        blocks=(RETIRE,),
+        since=NOW,
+        message="no pod of this node uses it",
+        remedy=MEANING[Reason.LAST_COPY].remedy,
+    )
+
+
+def test_what_blocks_both_for_one_reason_is_said_once() -> None:
+    one = only(about_volumes(samples.used(claims=(samples.claim(policy="Migrate"),))))
+    assert (one.reason, one.blocks, one.policy, one.policy_source) == (
+        Reason.NOT_AVAILABLE_YET,
+        (REBOOT, RETIRE),
+        Policy.MIGRATE,
+        "PersistentVolumeClaim",
+    )
+
+
+def test_a_blocker_that_was_noted_before_keeps_its_time() -> None:
+    since = {("PersistentVolumeClaim/uid-apps-data-0", Reason.LAST_COPY): 5.0}
+    assert only(about_volumes(samples.idle(since=since))).since == 5.0
+    assert only(about_volumes(samples.used(since=since))).since == NOW
+
+
+def test_the_message_says_where_it_would_fit_what_is_missing_and_who_could_stand_in() -> None:
+    snapshot = samples.used(claims=(samples.claim(policy="Reprovision"),), ready_peers={"uid-db": 2})
+    assert only(about_volumes(snapshot)).message == (
+        "used by apps/db-0; whether it fits on another node was not checked; replicas that are ready on other nodes: 2"
+    )
+    assert "it would fit on n2" in only(about_volumes(snapshot, Place(("pv-0",), "n2", 0, ()))).message
+    assert "77 bytes are missing" in only(about_volumes(snapshot, Place(("pv-0",), "", 77, ()))).message
+    assert "n2: it is cordoned" in only(about_volumes(snapshot, Place(("pv-0",), "", 0, (("n2", "it is cordoned"),)))).message
+
+
+def test_a_wrong_word_is_named_by_whatever_blocks() -> None:
+    for blocker in about_volumes(samples.used(claims=(samples.claim(policy="Foo"),))):
+        assert "PersistentVolumeClaim says 'Foo', which is not a policy" in blocker.message and blocker.policy is Policy.BLOCK
+
+
+def test_a_bare_pod_blocks_both_and_says_what_it_holds() -> None:
+    snapshot = samples.used(pods=(samples.pod("a", "data-0", owner=None),), claims=(samples.claim(policy="Ignore"),))
+    one = only(about_pods(snapshot))
+    assert (one.kind, one.namespace, one.name, one.volume, one.bytes) == ("Pod", "apps", "a", "pv-0", 10 * GIB)
+    assert (one.reason, one.blocks, one.policy) == (Reason.BARE_POD, (REBOOT, RETIRE), Policy.IGNORE)
+
+
+def test_a_pod_blocks_though_a_policy_is_unread_but_not_if_its_claim_is_unread() -> None:
+    bare: dict[str, Any] = {"pods": (samples.pod("a", "data-0", owner=None),)}
+    assert only(about_pods(samples.used(**bare, unread=frozenset({"namespace apps"})))).reason is Reason.BARE_POD
+    assert about_pods(samples.used(**bare, claims=(), unread=frozenset({"claim apps/data-0"}))) == []
+
+
+def test_E8_two_budgets_block_for_good_and_both_are_named() -> None:
+    one = only(about_pods(samples.used(), [samples.budget("a", 5), samples.budget("b", 5)]))
+    assert (one.reason, one.blocks, one.message) == (Reason.TWO_BUDGETS, (REBOOT,), "selected by apps/a and apps/b")
+
+
+def test_a_budget_that_allows_nothing_is_named() -> None:
+    one = only(about_pods(samples.used(), [samples.budget(allowed=0)]))
+    assert (one.reason, one.blocks, one.message) == (Reason.PDB_BLOCKED, (REBOOT,), "the budget is apps/db")
+
+
+def test_a_pod_that_does_not_end_is_named_while_its_node_could_say_more() -> None:
+    late = samples.used(pods=(samples.pod("db-0", "data-0", deleting_since=samples.stamp(301)),))
+    assert only(about_pods(late)).reason is Reason.POD_TERMINATING_TOO_LONG
+    assert about_pods(samples.used(pods=(samples.pod("db-0", "data-0", deleting_since=samples.stamp(300)),))) == []
+    assert about_pods(samples.used(pods=late.pods, node=samples.node(ready="Unknown"))) == []
+    assert about_pods(samples.used(pods=late.pods, node=None)) == []
+
+
+def test_pods_that_stay_or_use_no_volume_of_the_driver_block_nothing() -> None:
+    staying = samples.used(pods=(samples.pod("a", "data-0", owner=None, static=True, deleting_since=samples.stamp(999)),))
+    free = samples.used(pods=(samples.pod("a", owner=None),))
+    assert about_pods(staying, [samples.budget(allowed=0)]) == about_pods(free, [samples.budget(allowed=0)]) == []
+
+
+def test_reboots_come_first_then_the_greatest() -> None:
+    claims = (samples.claim("data-0"), samples.claim("data-1"), samples.claim("data-2", policy="Block"))
+    volumes = (samples.volume(gib=1), samples.volume("pv-1", "data-1", gib=7), samples.volume("pv-2", "data-2", gib=2))
+    snapshot = samples.used(volumes=volumes, claims=claims, pods=(samples.pod("db-2", "data-2"),))
+    ordered = in_order(about_volumes(snapshot))
+    assert [(blocker.name, REBOOT in blocker.blocks) for blocker in ordered] == [
+        ("data-2", True),
+        ("data-1", False),
+        ("data-2", False),
+        ("data-0", False),
+    ]
+    assert in_order(reversed(ordered)) == ordered
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def blocked(snapshot: Snapshot, *, place: Place | None = None) -> tuple[Reason | None, Reason | None]:
+    (held,) = classify(snapshot, snapshot.pods)
+    return why_blocked(held, REBOOT, place=place), why_blocked(held, RETIRE, place=place)
+
+
+@pytest.mark.parametrize(
+    ("policy", "in_use", "idle"),
+    [
+        (None, (None, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
+        ("Ignore", (None, None), (None, None)),
+        ("AllowIdle", (None, Reason.VOLUME_IN_USE), (None, None)),
+        ("Block", (Reason.WOULD_STRAND, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
+        ("Reprovision", (Reason.NOT_AVAILABLE_YET,) * 2, (None, Reason.NOT_AVAILABLE_YET)),
+        ("Migrate", (Reason.NOT_AVAILABLE_YET,) * 2, (None, Reason.NOT_AVAILABLE_YET)),
+    ],
+)
+def test_what_a_policy_lets_go(policy: str | None, in_use: tuple[Reason | None, ...], idle: tuple[Reason | None, ...]) -> None:
+    claims = (samples.claim(policy=policy),)
+    assert blocked(samples.used(claims=claims)) == in_use
+    assert blocked(samples.idle(claims=claims)) == idle
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (Place(("pv-0",), "n2", 0, ()), Reason.NOT_AVAILABLE_YET),
+        (Place(("pv-0",), "", 7, ()), Reason.NO_CAPACITY),
+        (Place(("pv-0",), "", 0, ()), Reason.NO_NODE_FITS),
+    ],
+)
+def test_what_cannot_be_moved_says_whether_it_could_be_elsewhere(place: Place, reason: Reason) -> None:
+    assert blocked(samples.used(claims=(samples.claim(policy="Migrate"),)), place=place) == (reason, reason)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        (samples.snapshot(in_flight=(FLIGHT,)), (Reason.PROVISIONING_IN_FLIGHT,) * 2),
+        (samples.snapshot(contents=(samples.content(),)), (None, Reason.SNAPSHOT_ON_NODE)),
+        (samples.snapshot(contents=(samples.content(ack="ticket 12"),)), (None, None)),
+        (samples.snapshot(contents=(samples.content(ack=" "),)), (None, Reason.SNAPSHOT_ON_NODE)),
+        (samples.snapshot(untracked=("lv-7",)), (None, None)),
+        (samples.snapshot(untracked=("lv-7",), untracked_blocks=True), (None, Reason.UNTRACKED_DATA)),
+    ],
+)
+def test_what_is_no_volume_of_a_claim(snapshot: Snapshot, expected: tuple[Reason | None, Reason | None]) -> None:
+    assert blocked(snapshot) == expected
+
+
+@pytest.mark.parametrize(
+    ("ack", "policy", "reason"),
+    [(None, None, Reason.RECLAIM_RETAIN), ("", None, Reason.RECLAIM_RETAIN), ("ann", None, None), (None, "Ignore", None)],
+)
+def test_what_was_kept_on_purpose_blocks_until_somebody_says_that_it_may_go(ack: str | None, policy: str | None, reason: Reason) -> None:
+    kept = samples.volume(phase="Released", reclaim_policy="Retain", notes=samples.notes(policy, ack=ack))
+    assert blocked(samples.idle(volumes=(kept,), claims=())) == (None, reason)
+
+
+def test_an_acknowledgement_on_a_volume_that_is_in_use_says_nothing() -> None:
+    assert blocked(samples.used(volumes=(samples.volume(notes=samples.notes(ack="ann")),))) == (None, Reason.VOLUME_IN_USE)
+
+
+def test_a_volume_that_only_a_daemon_sets_pod_uses_blocks_no_reboot() -> None:
+    staying = samples.pod("agent", "data-0", owner=samples.owner("DaemonSet"))
+    claims = (samples.claim(policy="Block"),)
+    assert blocked(samples.used(pods=(staying,), claims=claims)) == (None, Reason.VOLUME_IN_USE)
+    assert blocked(samples.used(pods=(staying, samples.pod("db-0", "data-0")), claims=claims))[0] is Reason.WOULD_STRAND
+
+
+def test_a_pod_of_anothers_kind_that_is_called_daemon_set_too_is_evicted() -> None:
+    owner, claims = samples.owner("DaemonSet"), (samples.claim(policy="Block"),)
+    for version, reason in (("apps/v1beta2", None), ("apps.kruise.io/v1alpha1", Reason.WOULD_STRAND), ("v1", Reason.WOULD_STRAND)):
+        pods = (samples.pod("agent", "data-0", owner=replace(owner, api_version=version)),)
+        assert blocked(samples.used(pods=pods, claims=claims))[0] is reason, version
+
+
+def test_a_volume_that_was_never_used_blocks_unless_it_was_filled_or_a_pod_has_come() -> None:
+    known = frozenset({"pv-0"})
+    assert blocked(samples.idle(never_used=known)) == (None, None)
+    filled = samples.claim(source=Source("VolumeSnapshot", "snapshot.storage.k8s.io", "s", "apps"))
+    assert blocked(samples.idle(never_used=known, claims=(filled,))) == (None, Reason.LAST_COPY)
+    assert blocked(samples.used(never_used=known)) == (None, Reason.VOLUME_IN_USE)
+
+
+def test_with_an_uncertain_policy_only_what_the_laxest_would_block_blocks() -> None:
+    unread = frozenset({"namespace apps"})
+    assert blocked(samples.used(unread=unread, default_policy=Policy.BLOCK)) == (None, None)
+    assert blocked(samples.idle(unread=unread)) == (None, None)
+    released = (samples.volume(phase="Released"),)
+    assert blocked(samples.idle(unread=unread, volumes=released, claims=())) == (None, Reason.RELEASE_PENDING)
+
+
+def test_a_wrong_word_is_the_reason_only_where_nothing_would_block_without_it() -> None:
+    assert blocked(samples.used(claims=(samples.claim(policy="Foo"),))) == (Reason.POLICY_CONFLICT, Reason.VOLUME_IN_USE)
+    contradiction: dict[str, Any] = {"volumes": (samples.volume(policy="Ignore"),), "claims": (samples.claim(policy="Block"),)}
+    assert blocked(samples.used(**contradiction)) == (Reason.POLICY_CONFLICT, Reason.POLICY_CONFLICT)
+    harmless: dict[str, Any] = {"volumes": (samples.volume(policy="Ignore"),), "claims": (samples.claim(policy="AllowIdle"),)}
+    assert blocked(samples.idle(**harmless)) == (None, None)
+
+
+def test_every_reason_of_a_blocker_is_in_one_of_the_tables_and_each_is_explained() -> None:
+    """The others are of a whole verdict, of an evacuation, or of what people wrote."""
+    of_others = {
+        *(Reason.POLICY_CONFLICT, Reason.SOURCE_OFFLINE, Reason.NOT_KNOWN, Reason.NODE_IDENTITY),
+        *(Reason.WAITING_FOR_SLOT, Reason.DEADLINE_EXCEEDED, Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS),
+    }
+    in_tables = {row.reason for row in (*OF_VOLUMES, *OF_PODS)}
+    assert in_tables == set(Reason) - of_others
+    assert in_tables <= set(MEANING)
+
+
+def test_what_may_always_go_is_in_no_row() -> None:
+    assert {row.class_ for row in OF_VOLUMES}.isdisjoint({VolumeClass.EPHEMERAL, VolumeClass.FOREIGN, VolumeClass.MOVED})
+    lenient = [row.class_ for row in OF_VOLUMES if Policy.IGNORE in row.policies]
+    assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.RELEASING, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]

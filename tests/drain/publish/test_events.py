@@ -1,0 +1,191 @@
+"""Each change is told once, on the object it is about; a restart tells nothing again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.drain.facts.node_marks import OF_MARKS
+from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish.events import MOST, MOST_AT_ONCE, DrainEvent, events
+from sidecar.drain.publish.report import ReportContext, body
+from sidecar.drain.vocabulary import MEANING, Intent, Reason, Status
+from sidecar.model.objects import Json
+from tests.harness.drain.judgements import BOTH, NODE, UID, blocked, blocker, held, ready, verdict
+
+
+class AnnouncedClaim:
+    """A node's sidecar, whose only memory is the report it stores."""
+
+    def __init__(self) -> None:
+        self.report: Json | None = None
+
+    def look(self, after: Assessment, *, observed: bool = True, intent: Intent | None = None) -> tuple[DrainEvent, ...]:
+        found = events(self.report["status"] if self.report else None, after, observed=observed, intent=intent)
+        self.report = body(after, previous=self.report, agent="1", context=ReportContext(observed=observed, intent=intent))
+        return found
+
+
+def said(found: tuple[DrainEvent, ...]) -> list[tuple[str, str]]:
+    return [(each.ref.name, each.reason) for each in found]
+
+
+def test_D11_a_claim_is_told_once_that_it_blocks_and_once_that_it_does_not() -> None:
+    told = AnnouncedClaim()
+    (first,) = told.look(blocked())
+    assert (first.ref.kind, first.ref.namespace, first.ref.name, first.ref.uid) == ("PersistentVolumeClaim", "shop", "data-0", "uid-data-0")
+    assert (first.type_, first.reason) == ("Warning", "BlocksNodeDrain")
+    remedy = MEANING[Reason.LAST_COPY].remedy
+    assert first.message == f"Keeps node n1 from being retired: LastCopy: {MEANING[Reason.LAST_COPY].says}. What to do: {remedy}."
+    assert told.look(blocked()) == ()
+    relieved = told.look(ready(volumes=(held(),)))
+    assert said(relieved) == [("n1", "NodeRetireReady"), ("data-0", "NoLongerBlocksNodeDrain")]
+    assert told.look(ready(volumes=(held(),))) == ()
+
+
+def test_D11_a_restart_repeats_nothing() -> None:
+    """Nothing but the stored report is handed on."""
+    told, again = AnnouncedClaim(), AnnouncedClaim()
+    told.look(blocked(blocker("a"), blocker("b")))
+    again.report = told.report
+    assert again.look(blocked(blocker("b"), blocker("a"))) == ()
+
+
+def test_in_normal_life_claims_are_told_nothing() -> None:
+    told = AnnouncedClaim()
+    assert told.look(ready(), observed=False) == ()
+    assert said(told.look(blocked(), observed=False)) == [("n1", "NodeRetireBlocked")]
+    assert said(told.look(blocked())) == [("data-0", "BlocksNodeDrain")], "only now is it in somebody's way"
+    assert told.look(blocked(), observed=False) == ()
+    assert said(told.look(blocked())) == [("data-0", "BlocksNodeDrain")], "another cordon is another story"
+
+
+def test_the_first_look_tells_of_claims_and_not_of_the_node() -> None:
+    assert events(None, blocked(), observed=False) == ()
+    assert said(events(None, blocked(), observed=True)) == [("data-0", "BlocksNodeDrain")]
+
+
+@pytest.mark.parametrize(
+    ("status", "drain", "retire"),
+    [
+        (Status.TRUE, "NodeDrainReady", "NodeRetireReady"),
+        (Status.FALSE, "NodeDrainBlocked", "NodeRetireBlocked"),
+        (Status.UNKNOWN, "NodeDrainUnknown", "NodeRetireUnknown"),
+    ],
+)
+def test_the_node_is_told_when_a_verdict_changes(status: Status, drain: str, retire: str) -> None:
+    other = Status.TRUE if status is Status.FALSE else Status.FALSE
+    told = AnnouncedClaim()
+    told.look(ready(drain=verdict(other), retire=verdict(other)))
+    after = ready(drain=verdict(status, Reason.NOT_KNOWN), retire=verdict(status, Reason.NOT_KNOWN))
+    found = told.look(after)
+    assert [each.reason for each in found] == [drain, retire]
+    assert {each.type_ for each in found} == {"Normal" if status is Status.TRUE else "Warning"}
+    assert {(each.ref.kind, each.ref.name, each.ref.uid) for each in found} == {("Node", NODE, UID)}
+    assert told.look(after) == ()
+
+
+def test_the_node_is_told_reason_and_remedy() -> None:
+    told = AnnouncedClaim()
+    told.look(ready(), observed=False)
+    (event,) = told.look(blocked(), observed=False)
+    remedy = MEANING[Reason.LAST_COPY].remedy
+    assert event.message == f"local.example.com: LastCopy: PersistentVolumeClaim shop/data-0: LastCopy. What to do: {remedy}."
+    assert event.type_ == "Normal", "in normal life this is nobody's trouble"
+
+
+def test_another_reason_for_the_same_verdict_is_no_transition() -> None:
+    told = AnnouncedClaim()
+    told.look(blocked())
+    assert told.look(blocked(blocker(reason=Reason.NO_CAPACITY))) == ()
+
+
+def test_a_claim_that_blocks_for_two_reasons_is_told_of_the_first() -> None:
+    (event,) = events(None, blocked(blocker(reason=Reason.NO_CAPACITY), blocker()), observed=True)
+    assert ": NoCapacity: " in event.message
+
+
+def test_of_a_reboot_only_those_are_told_that_block_it() -> None:
+    both = blocked(blocker("a", blocks=BOTH), blocker("b"))
+    told = AnnouncedClaim()
+    assert said(told.look(both, intent=Intent.REBOOT)) == [("a", "BlocksNodeDrain")]
+    assert said(told.look(both, intent=Intent.RETIRE)) == [("b", "BlocksNodeDrain")]
+    assert said(told.look(both, intent=Intent.REBOOT)) == [("b", "NoLongerBlocksNodeDrain")]
+
+
+def test_what_is_no_claim_is_told_nothing() -> None:
+    assert events(None, blocked(blocker(kind="Pod"), blocker(kind="PersistentVolume", namespace="")), observed=True) == ()
+
+
+def test_of_a_claim_that_is_gone_nobody_is_told() -> None:
+    told = AnnouncedClaim()
+    told.look(blocked(blocker("a"), blocker("b")))
+    assert said(told.look(blocked(blocker("b"), volumes=(held("b"),)))) == []
+
+
+def test_what_is_unknown_ends_no_blocker() -> None:
+    told = AnnouncedClaim()
+    told.look(blocked())
+    unknown = ready(volumes=(held(),), drain=verdict(Status.UNKNOWN, Reason.NOT_KNOWN), retire=verdict(Status.UNKNOWN, Reason.NOT_KNOWN))
+    assert {reason for _, reason in said(told.look(unknown))} == {"NodeDrainUnknown", "NodeRetireUnknown"}
+    assert [name for name, _ in said(told.look(blocked()))] == ["n1", "n1"], "the claim was told before, and is not told again"
+
+
+def test_a_verdict_that_is_false_for_another_reason_is_no_relief_for_what_was_not_seen() -> None:
+    told, less = AnnouncedClaim(), blocked(blocker("b"), volumes=(held("a"), held("b")))
+    told.look(blocked(blocker("a"), blocker("b")))
+    assert said(told.look(replace(less, complete=False))) == []
+    assert said(told.look(less)) == [("a", "NoLongerBlocksNodeDrain")]
+
+
+def test_many_claims_are_told_bit_by_bit_and_each_once() -> None:
+    count = 2 * MOST_AT_ONCE + 7
+    many = blocked(*(blocker(f"data-{number:03}") for number in range(count)))
+    told = AnnouncedClaim()
+    looks = [told.look(many) for _ in range(4)]
+    assert [len(found) for found in looks] == [MOST_AT_ONCE, MOST_AT_ONCE, 7, 0]
+    assert len({each.ref for found in looks for each in found}) == count
+    assert [name for name, _ in said(looks[0])] == [f"data-{number:03}" for number in range(MOST_AT_ONCE)]
+
+
+def test_the_memory_has_an_end_and_what_is_beyond_is_not_told_at_all() -> None:
+    many = blocked(*(blocker(f"data-{number:04}") for number in range(MOST + 100)))
+    told = AnnouncedClaim()
+    assert sum(len(told.look(many)) for _ in range(MOST // MOST_AT_ONCE + 5)) == MOST
+
+
+def test_a_blocker_that_falls_behind_others_is_not_told_again() -> None:
+    told = AnnouncedClaim()
+    told.look(blocked(blocker("small")))
+    pushed = blocked(*(blocker(f"great-{number}") for number in range(300)), blocker("small"))
+    assert "small" not in {name for _ in range(8) for name, _ in said(told.look(pushed))}
+
+
+def test_G1_of_a_former_node_nothing_is_remembered() -> None:
+    told = AnnouncedClaim()
+    told.look(blocked())
+    another = replace(blocked(retire=verdict(Status.TRUE)), node_uid="another")
+    assert said(told.look(another)) == [("data-0", "BlocksNodeDrain")]
+
+
+def test_what_is_wrong_with_marks_is_told_once_and_again_when_it_changes() -> None:
+    told, again = AnnouncedClaim(), AnnouncedClaim()
+    wrong, other = (ready(notes=("other volumes: 3", f"{OF_MARKS}drain-intent says '{word}'")) for word in ("retier", "rebot"))
+    (first,) = told.look(wrong, observed=False)
+    assert (first.type_, first.reason, first.ref.kind, first.ref.uid) == ("Warning", "NodeMarksWrong", "Node", UID)
+    assert first.message == "local.example.com: drain-intent says 'retier'"
+    again.report = told.report
+    assert again.look(wrong, observed=False) == ()
+    assert [event.message for event in again.look(other)] == ["local.example.com: drain-intent says 'rebot'"]
+    assert again.look(ready()) == ()
+    assert said(again.look(other)) == [(NODE, "NodeMarksWrong")], "somebody has done it again"
+
+
+@pytest.mark.parametrize("notes", [5, "text", [5, None], {"a": 1}])
+def test_garbage_in_the_notes_counts_as_nothing(notes: Any) -> None:
+    assert said(events({"nodeUID": UID, "notes": notes}, ready(notes=(f"{OF_MARKS}x",)), observed=False)) == [(NODE, "NodeMarksWrong")]
+
+
+@pytest.mark.parametrize("garbage", [{}, {"announced": 5}, {"announced": [5, {"name": 7}], "verdicts": []}, {"verdicts": {"drain": 3}}])
+def test_garbage_in_the_report_counts_as_nothing(garbage: Any) -> None:
+    assert said(events({"nodeUID": UID, **garbage}, blocked(), observed=True)) == [("data-0", "BlocksNodeDrain")]

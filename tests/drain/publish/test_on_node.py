@@ -1,0 +1,244 @@
+"""The patches: what they write, that nothing else is touched, and that undoing leaves a node as it was, byte for byte."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.drain.evacuation import rules
+from sidecar.drain.evacuation.rules import AskForSlot, Begin, Expire, Override, Proceed, Restart, Succeed, Undo, Wait
+from sidecar.drain.facts.node_marks import digest, read
+from sidecar.drain.publish.on_node import PROTECTING, Marks, needs_protection, none, patch, protection, wanted
+from sidecar.drain.rest import Rest
+from sidecar.drain.vocabulary import Status
+from sidecar.kube.api import MERGE_PATCH, NODES
+from sidecar.model import names
+from sidecar.model.nodes import Node, Taint
+from sidecar.model.objects import Json
+from sidecar.model.standing import OPEN, Standing
+from tests.harness.cluster_tools import new_cluster, refusal
+from tests.harness.drain.samples import DRIVER, NOW, stamp
+
+OTHER = "other.example.com"
+MARKER, OTHERS_MARKER = (names.of_driver(driver, names.AUTOSCALER_MARKER) for driver in (DRIVER, OTHER))
+CLOSED = Standing(closed=True, why="it is cordoned", since=f"uid-n1/{stamp(5)}", taints=(Taint(names.CORDON_TAINT, "", "NoSchedule"),))
+
+
+def node_json(*, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None) -> Json:
+    meta = {"name": "n1", "uid": "uid-n1", "annotations": annotations or {}, "labels": labels or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": meta,
+        "spec": {"taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]},
+    }
+
+
+def merged(target: Any, change: Any) -> Any:
+    """A JSON merge patch, applied."""
+    if not isinstance(change, dict):
+        return change
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def text(obj: Json) -> str:
+    """As the server has it, which keeps no empty maps."""
+    meta = {key: value for key, value in obj["metadata"].items() if value != {}}
+    return json.dumps(obj | {"metadata": meta}, sort_keys=True)
+
+
+def write(obj: Json, marks: Marks) -> Json:
+    change = patch(Node.of(obj), marks)
+    result: Json = obj if change is None else merged(copy.deepcopy(obj), change)
+    assert patch(Node.of(result), marks) is None
+    return result
+
+
+def step(obj: Json, decision: rules.Decision, standing: Standing = CLOSED, *, now: float = NOW) -> Json:
+    return write(obj, wanted(read(Node.of(obj), DRIVER, now=now), DRIVER, standing=standing, decision=decision))
+
+
+def own(obj: Json, name: str) -> str | None:
+    key = names.of_driver(DRIVER, name)
+    found = obj["metadata"]["labels" if name == names.EVACUATION_STATE else "annotations"].get(key)
+    return None if found is None else str(found)
+
+
+def test_a_closing_and_a_beginning_are_noted() -> None:
+    begun = step(node_json(), Begin(NOW, "asked"))
+    assert own(begun, names.CLOSED_AT) == stamp(5)
+    assert own(begun, names.EVACUATION_STARTED_AT) == stamp(0)
+    assert own(begun, names.EVACUATION_STATE) == "Pending"
+    assert own(begun, names.MARKED_NODE) == "uid-n1"
+
+
+def test_a_closing_alone_is_noted_and_taken_away() -> None:
+    closed = step(node_json(), Rest("nobody asks"))
+    assert own(closed, names.CLOSED_AT) == stamp(5) and own(closed, names.EVACUATION_STARTED_AT) is None
+    assert text(step(closed, Rest("nobody asks"), OPEN)) == text(node_json())
+
+
+@pytest.mark.parametrize(
+    ("decision", "state"),
+    [
+        (Wait(None, ""), "Pending"),
+        (Proceed(""), "InProgress"),
+        (Succeed(""), "Success"),
+        (Expire(""), "Failed"),
+        (Override(""), "Overridden"),
+        (Rest(""), "Pending"),
+        (AskForSlot(""), "Pending"),
+        (Restart(NOW + 9, ""), "Pending"),
+    ],
+)
+def test_each_step_says_how_far_it_is_and_keeps_the_start(decision: rules.Decision, state: str) -> None:
+    after = step(step(node_json(), Begin(NOW, "")), decision)
+    assert own(after, names.EVACUATION_STATE) == state
+    assert own(after, names.EVACUATION_STARTED_AT) == (stamp(-9) if isinstance(decision, Restart) else stamp(0))
+
+
+def test_nothing_to_write_is_no_patch() -> None:
+    assert patch(Node.of(node_json()), Marks({"a": None}, {"b": None})) is None
+
+
+def test_a_patch_says_for_which_node_it_is_meant() -> None:
+    assert patch(Node.of(node_json()), Marks({"a": "b"})) == {"metadata": {"uid": "uid-n1", "annotations": {"a": "b"}}}
+    assert patch(Node.of(node_json()), Marks(labels={"a": "b"}), resource_version="7") == {
+        "metadata": {"uid": "uid-n1", "resourceVersion": "7", "labels": {"a": "b"}}
+    }
+
+
+def test_the_server_refuses_it_for_another_machine_of_the_name() -> None:
+    cluster = new_cluster()
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    change = patch(Node.of(node_json()), Marks({f"{names.GROUP}/a": "b"}))
+    code, reason, _ = refusal(lambda: cluster.patch(NODES, "n1", change, content_type=MERGE_PATCH))
+    assert (code, reason) == (422, "Invalid")
+
+
+def test_an_override_that_is_over_is_remembered_until_its_annotation_goes() -> None:
+    forced = node_json(annotations={names.FORCE_DRAIN: "the disk is dead"})
+    over = step(step(forced, Begin(NOW, "")), Undo(""), OPEN)
+    assert own(over, names.SPENT_OVERRIDE) == digest("the disk is dead")
+    assert read(Node.of(over), DRIVER, now=NOW).override == ""
+    again = step(over, Begin(NOW, ""))
+    assert read(Node.of(again), DRIVER, now=NOW).override == ""
+    del over["metadata"]["annotations"][names.FORCE_DRAIN]
+    assert text(step(over, Rest(""), OPEN)) == text(node_json())
+
+
+def test_an_override_that_was_written_beforehand_is_not_over() -> None:
+    forced = node_json(annotations={names.FORCE_DRAIN: "the disk is dead"})
+    assert text(step(forced, Rest(""), OPEN)) == text(forced)
+    assert read(Node.of(step(forced, Begin(NOW, ""))), DRIVER, now=NOW).override == "the disk is dead"
+
+
+def test_an_override_of_a_cordon_is_over_with_it() -> None:
+    forced = step(node_json(annotations={names.FORCE_DRAIN: "now"}), Rest(""))
+    assert own(step(forced, Rest(""), OPEN), names.SPENT_OVERRIDE) == digest("now")
+
+
+# autoscalers
+
+
+def shield(obj: Json, needed: bool | None, driver: str = DRIVER) -> Json:
+    return write(obj, protection(Node.of(obj), driver, needed=needed))
+
+
+def protecting(obj: Json) -> dict[str, str]:
+    return {key: obj["metadata"]["annotations"][key] for key in PROTECTING if key in obj["metadata"]["annotations"]}
+
+
+def test_the_autoscalers_annotations_come_and_go() -> None:
+    shielded = shield(node_json(), True)
+    assert protecting(shielded) == dict.fromkeys(PROTECTING, "true")
+    assert json.loads(shielded["metadata"]["annotations"][MARKER]) == list(PROTECTING)
+    assert text(shield(shielded, None)) == text(shielded)
+    assert text(shield(shielded, False)) == text(node_json())
+
+
+@pytest.mark.parametrize("value", ["true", "false", ""])
+@pytest.mark.parametrize("key", PROTECTING)
+def test_what_a_user_has_set_is_neither_changed_nor_taken_away(key: str, value: str) -> None:
+    theirs = node_json(annotations={key: value})
+    shielded = shield(theirs, True)
+    assert shielded["metadata"]["annotations"][key] == value
+    assert text(shield(shielded, False)) == text(theirs)
+
+
+def test_what_a_user_has_changed_since_is_theirs() -> None:
+    shielded = shield(node_json(), True)
+    shielded["metadata"]["annotations"][names.DO_NOT_DISRUPT] = "4h"
+    assert protecting(shield(shielded, False)) == {names.DO_NOT_DISRUPT: "4h"}
+    again = shield(shield(shielded, True), False)
+    assert protecting(again) == {names.DO_NOT_DISRUPT: "4h"} and MARKER not in again["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("marker", ["[", "[" * 100_000, "{}", "null", "7", '["kubernetes.io/hostname"]', f'["{names.DRAIN_INTENT}"]'])
+def test_a_marker_that_somebody_edited_takes_away_nothing_of_others(marker: str) -> None:
+    theirs = {names.DO_NOT_DISRUPT: "true", names.DRAIN_INTENT: "retire", "kubernetes.io/hostname": "n1"}
+    assert text(shield(node_json(annotations=theirs | {MARKER: marker}), False)) == text(node_json(annotations=theirs))
+
+
+def test_of_two_drivers_the_last_one_takes_them_away() -> None:
+    both = shield(shield(node_json(), True), True, OTHER)
+    one = shield(both, False)
+    assert protecting(one) == dict.fromkeys(PROTECTING, "true") and MARKER not in one["metadata"]["annotations"]
+    assert text(shield(one, False, OTHER)) == text(node_json())
+
+
+@pytest.mark.parametrize(
+    ("enabled", "retire", "overridden", "needed"),
+    [
+        (True, Status.FALSE, False, True),
+        (True, Status.TRUE, False, False),
+        (True, Status.UNKNOWN, False, None),
+        (True, Status.FALSE, True, False),
+        (False, Status.FALSE, False, False),
+    ],
+)
+def test_when_a_node_needs_protection_from_autoscalers(enabled: bool, retire: Status, overridden: bool, needed: bool | None) -> None:
+    assert needs_protection(enabled=enabled, retire=retire, overridden=overridden) is needed
+
+
+# byte for byte
+
+FOREIGN = st.dictionaries(
+    st.sampled_from(["a", "kubernetes.io/hostname", f"{OTHER}.{names.GROUP}/closed-at", *PROTECTING]), st.text(max_size=8)
+)
+WRITTEN = st.dictionaries(st.sampled_from([names.DRAIN_INTENT, names.NODE_DRAIN_POLICY]), st.text(max_size=8))
+DECISIONS = st.sampled_from([Wait(None, ""), Proceed(""), Succeed(""), Expire(""), Override(""), Rest(""), Restart(NOW - 9, "")])
+
+
+@given(FOREIGN, FOREIGN, WRITTEN, st.lists(DECISIONS), st.booleans())
+def test_undo_restores_every_byte(
+    annotations: dict[str, str], labels: dict[str, str], written: dict[str, str], course: list[rules.Decision], guarded: bool
+) -> None:
+    before = node_json(annotations=annotations | written, labels=labels)
+    now = shield(step(before, Begin(NOW, "")), True if guarded else None)
+    for decision in course:
+        now = step(now, decision)
+    assert own(now, names.EVACUATION_STARTED_AT)
+    undone = shield(step(now, Undo(""), OPEN), False)
+    assert text(undone) == text(before)
+
+
+@given(FOREIGN, FOREIGN, st.lists(DECISIONS), st.text(max_size=5))
+def test_an_uninstall_leaves_what_others_wrote_and_nothing_else(
+    annotations: dict[str, str], labels: dict[str, str], course: list[rules.Decision], summary: str
+) -> None:
+    before = node_json(annotations=annotations, labels=labels)
+    now = shield(step(before, Begin(NOW, "")), True)
+    for decision in course:
+        now = step(now, decision)
+    now["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)] = summary
+    assert text(write(now, none(Node.of(now), DRIVER))) == text(before)

@@ -1,0 +1,112 @@
+"""Leases on an API server: two that write one at the same moment, what is refused, and what an earlier process left."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from sidecar.drain import leases
+from sidecar.drain.lease_io import LeaseWriter, Overtaken, OwnLease, Untouched, Written
+from sidecar.drain.leases import Lease, LeaseView, Leave, NotWanted, Release, Terms, decide
+from sidecar.kube.api import LEASES
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.simulation.cluster import Call, InProcessApi
+from tests.harness.cluster_tools import new_cluster
+from tests.harness.drain.samples import NOW
+
+TERMS = Terms("one", "default", {"a": "b"}, "n1", "uid-n1", "me")
+
+
+class Scene:
+    """`refuse` says with which error a request is answered."""
+
+    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None, *, dry_run: bool = False) -> None:
+        async def before(call: Call) -> None:
+            self.calls.append(call)
+            if error := refuse(call):
+                raise error
+
+        self.now = 1000.0
+        self.calls: list[Call] = []
+        self.cluster = new_cluster(clock=lambda: NOW)
+        self.writer = LeaseWriter(InProcessApi(self.cluster, before=before), namespace="default", dry_run=dry_run)
+        self.own = OwnLease(self.writer, clock=lambda: self.now, wall=lambda: NOW + self.now)
+
+    def create(self, holder: str = "them") -> Lease:
+        body = leases.body(Terms("one", "default", {}, "n1", "uid-n1", holder), now=NOW)
+        return Lease.of(self.cluster.create(LEASES, body, namespace="default").obj)
+
+    def stored(self) -> Lease | None:
+        return asyncio.run(self.writer.find("one"))
+
+    def perform(self, decision: leases.Decision) -> object:
+        return asyncio.run(self.writer.perform(decision))
+
+    def keep(self, *, wanted: bool, needed: bool = True, later: float = 0.0) -> None:
+        self.now += later
+        asyncio.run(self.own.keep(TERMS, wanted=wanted, needed=needed))
+
+
+def view(stored: Lease | None, *, wanted: bool = True) -> LeaseView:
+    return LeaseView(NOW, TERMS, wanted=wanted, stored=stored, takeable="it has run out")
+
+
+def test_the_second_of_two_writers_is_overtaken_by_name_and_by_version() -> None:
+    scene = Scene()
+    take = decide(view(None))
+    assert isinstance(scene.perform(take), Written)
+    assert scene.perform(take) == Overtaken(name_taken=True)
+    seen = scene.stored()
+    assert seen is not None and seen.holder == "me"
+    replace, release = leases.renewal(TERMS, seen, now=NOW + 1), leases.release(seen, "over")
+    assert isinstance(scene.perform(replace), Written)
+    assert scene.perform(replace) == scene.perform(release) == Overtaken(name_taken=False)
+    newest = scene.stored()
+    assert newest is not None and scene.perform(leases.release(newest, "over")) == Written(None)
+    assert scene.perform(replace) == scene.perform(leases.release(newest, "over")) == Overtaken(name_taken=False)
+
+
+def test_a_decision_without_a_write_and_a_dry_run_ask_nothing() -> None:
+    scene, dry = Scene(), Scene(dry_run=True)
+    assert scene.perform(NotWanted()) == scene.perform(Leave("theirs")) == Untouched()
+    assert dry.perform(decide(view(None))) == dry.perform(Release("one", "u", "7", "over")) == Untouched()
+    assert not scene.calls and not dry.calls
+
+
+def test_another_failure_is_raised() -> None:
+    with pytest.raises(Unavailable):
+        Scene(lambda _: Unavailable("no answer")).perform(decide(view(None)))
+
+
+def test_a_nodes_own_lease_is_taken_back_from_a_neighbour_and_then_deleted() -> None:
+    scene = Scene()
+    scene.create()
+    scene.keep(wanted=True)
+    taken = scene.stored()
+    assert taken is not None and taken.holder == "me" and scene.own.may_be_there
+    other = Scene()
+    other.create()
+    other.keep(wanted=False)
+    assert [call.verb for call in other.calls] == ["get", "update", "delete"]
+    assert other.stored() is None and not other.own.may_be_there
+
+
+def test_a_lease_is_read_again_after_a_minute() -> None:
+    scene = Scene()
+    scene.keep(wanted=True)
+    scene.keep(wanted=True, later=59)
+    assert [call.verb for call in scene.calls] == ["get", "create"]
+    seen = scene.stored()
+    assert seen is not None and isinstance(scene.perform(leases.renewal(TERMS, seen, now=NOW)), Written)
+    scene.calls.clear()
+    scene.keep(wanted=True, later=1)
+    assert [call.verb for call in scene.calls] == ["get", "update"]
+
+
+@pytest.mark.parametrize("needed", [True, False])
+@pytest.mark.parametrize("error", [Forbidden("cannot get leases", status=403), Unavailable("no answer", status=503)])
+def test_a_failure_is_told_only_where_the_lease_is_needed(error: ApiError, needed: bool) -> None:
+    scene = Scene(lambda _: error)
+    scene.keep(wanted=needed, needed=needed)
+    assert scene.own.failure == (str(error) if needed else "")
+    assert scene.own.may_be_there is (needed or not isinstance(error, Forbidden))

@@ -1,0 +1,1 @@
+"""The drain room on a simulated API server, node snapshots, and judgements."""

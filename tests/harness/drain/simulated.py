@@ -1,0 +1,100 @@
+"""The drain room as a process runs it, led step by step against a simulated API server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, Resource
+from sidecar.kube.errors import ApiError
+from sidecar.model import names
+from sidecar.model.objects import LATE
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Call, InProcessApi
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from sidecar.simulation.world.plan import Plan
+
+Json = dict[str, Any]
+Story = Callable[[NotebookWorld], Awaitable[None]]
+JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
+EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
+STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
+EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
+
+
+def no_one(_: Call) -> None:
+    return None
+
+
+def play(
+    story: Story,
+    *,
+    args: tuple[str, ...] = JUDGING,
+    nodes: tuple[str, ...] = ("n0", "n1"),
+    refuse: Callable[[Call], ApiError | None] = no_one,
+) -> None:
+    """`refuse` says which requests of sidecars are answered with an error."""
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            bench = NotebookWorld(group)
+
+            async def before(call: Call) -> None:
+                if error := refuse(call):
+                    raise error
+
+            bench.api = InProcessApi(bench.cluster, before=before)
+            await bench.begin(Plan(1, nodes, args=args))
+            for name in nodes:
+                ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+                await bench.you.patch(NODES, name, ready, content_type=MERGE_PATCH, subresource="status")
+            await bench.storage_class("late", LATE)
+            await wait(bench, 3)
+            try:
+                await story(bench)
+            finally:
+                bench.close()
+
+    run_virtual(main())
+
+
+async def wait(bench: NotebookWorld, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def with_pod(bench: NotebookWorld, name: str, *, node: str = "n0", **spec: Any) -> None:
+    """A claim and a pod that uses it, on that node."""
+    await do(bench, f"claim {name} class=late")
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+    meta = {"name": name, "ownerReferences": [owner]}
+    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": {"kubernetes.io/hostname": node}, **spec}
+    await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
+
+
+async def change(bench: NotebookWorld, node: str, spec: Json | None = None, **meta: Any) -> None:
+    patch = ({"spec": spec} if spec is not None else {}) | ({"metadata": meta} if meta else {})
+    await bench.you.patch(NODES, node, patch, content_type=MERGE_PATCH)
+
+
+async def node_of(bench: NotebookWorld, name: str = "n0") -> Json:
+    return await bench.you.get(NODES, name)
+
+
+async def report_of(bench: NotebookWorld, node: str = "n0") -> Json:
+    return (await bench.you.get(DRAIN_REPORTS, names.drain_report(node, DRIVER)))["status"]
+
+
+async def all_of(bench: NotebookWorld, resource: Resource) -> list[Json]:
+    return (await bench.you.list_page(resource)).items
+
+
+ARGS = (
+    "--drain-report",
+    "--node-drain-policy=Evacuate",
+    "--drain-gate",
+    "--drain-gate-image=pause",
+    "--drain-autoscaler-annotations",
+    "--evacuation-deadline=1h",
+)

@@ -1,0 +1,124 @@
+"""Two neighbours on one API server: one looks after the other's gate."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sidecar.drain import leases
+from sidecar.drain.gate import lease as gate_lease
+from sidecar.drain.gate import rules
+from sidecar.drain.gate.rules import GateView, Post
+from sidecar.drain.gate.takeover_io import Neighbours
+from sidecar.drain.leases import identity
+from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Status
+from sidecar.kube.api import BUDGETS, CSI_NODES, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.simulation.cluster import Call, Cluster, InProcessApi
+from tests.harness.doors import Told, tools
+from tests.harness.drain.samples import DRIVER, KEY, NOW
+
+Json = dict[str, Any]
+NAMESPACE = "default"
+KINDS = (BUDGETS, DEPLOYMENTS, LEASES)
+LOOK = 60.0
+
+
+async def nothing(_: Call) -> None:
+    return None
+
+
+class Scene:
+    """An API server, a clock, and what happens before each request of the neighbour."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.cluster = Cluster(clock=self.wall, rng=random.Random("x").random)
+        self.you = InProcessApi(self.cluster)
+        self.happens: Callable[[Call], Awaitable[None]] = nothing
+        self.api = InProcessApi(self.cluster, before=self._before)
+        self.told = Told()
+
+    async def _before(self, call: Call) -> None:
+        await self.happens(call)
+
+    def wall(self) -> float:
+        return NOW + self.now
+
+    def settings(self, node: str, **changes: Any) -> Settings:
+        given = {"namespace": NAMESPACE, "agent": "1", "judges": True, "gate": True, "gate_image": "pause", **changes}
+        return Settings(node, DRIVER, **given)
+
+    async def node(self, name: str) -> Node:
+        meta = {"name": name, "labels": {KEY: name, "kubernetes.io/hostname": name}}
+        await self.you.create(NODES, {"metadata": meta})
+        drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [KEY]}]
+        await self.you.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": drivers}})
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await self.you.patch(NODES, name, ready, content_type=MERGE_PATCH, subresource="status")
+        return Node.of(await self.you.get(NODES, name))
+
+    async def guarded(self, name: str) -> Node:
+        """A node with a gate, whose own sidecar is dead."""
+        node = await self.node(name)
+        post = Post(node, DRIVER, NAMESPACE, "pause")
+        made = rules.wanted(GateView(post, True, True, None, Status.FALSE, Status.FALSE, overridden=False, budget=None, deployment=None))
+        assert made is not None
+        await self.you.create(BUDGETS, made.budget, namespace=NAMESPACE)
+        await self.you.create(DEPLOYMENTS, made.deployment, namespace=NAMESPACE)
+        await self.you.create(LEASES, self.lease(node), namespace=NAMESPACE)
+        return node
+
+    def lease(self, node: Node, version: str = "") -> Json:
+        """As the node's own sidecar writes it."""
+        terms = gate_lease.terms(node.name, node.uid, DRIVER, namespace=NAMESPACE, holder=identity(node.uid, DRIVER))
+        return leases.body(terms, now=self.wall(), resource_version=version)
+
+    async def volume(self, name: str, node: str, *, maker: str = "") -> None:
+        here = {"matchExpressions": [{"key": KEY, "operator": "In", "values": [node]}]}
+        attributes = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"} if maker else {}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": DRIVER, "volumeHandle": f"h-{name}", "volumeAttributes": attributes},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+        }
+        await self.you.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+
+    async def label(self, node: str, value: str | None) -> None:
+        await self.you.patch(NODES, node, {"metadata": {"labels": {KEY: value}}}, content_type=MERGE_PATCH)
+
+    async def neighbour(self, name: str = "n1", **changes: Any) -> Neighbours:
+        own = await self.node(name)
+        given = tools(self.api, recorder=self.told, clock=lambda: self.now, wall=self.wall)
+        return Neighbours(given, self.settings(name, **changes), own_node=lambda: own)
+
+    async def looks(self, neighbour: Neighbours, seconds: float) -> list[str]:
+        """One a minute, so long; what failed."""
+        failures: list[str] = []
+        until = self.now + seconds
+        while self.now < until:
+            failures += await neighbour.look()
+            self.now += LOOK
+        return failures
+
+    async def all(self, kind: Resource) -> list[Json]:
+        return (await self.you.list_page(kind)).items
+
+    async def left(self) -> list[int]:
+        return [len(await self.all(kind)) for kind in KINDS]
+
+    async def edit(self, kind: Resource, change: Callable[[Json], None]) -> None:
+        (obj,) = await self.all(kind)
+        change(obj)
+        await self.you.replace(kind, obj, name=obj["metadata"]["name"], namespace=NAMESPACE)
+
+
+def play(story: Callable[[Scene], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story(Scene())
+
+    asyncio.run(main())

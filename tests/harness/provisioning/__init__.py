@@ -1,0 +1,1 @@
+"""The provisioning room between scripted doors, and what claims are made from."""

@@ -1,0 +1,128 @@
+"""The controller of provisioning between scripted doors: its caches are filled and its clock is moved by hand."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.kube.api import Change
+from sidecar.kube.store import Store
+from sidecar.local.caches import Caches, cloned_from
+from sidecar.local.here import Here
+from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.standing import OPEN, Standing
+from sidecar.observe.decisions import Decisions
+from sidecar.observe.metrics import Metrics
+from sidecar.ownership.reserved_space import ReservedSpace
+from sidecar.provisioning.controller import Provisioner
+from sidecar.provisioning.progress import ProgressTable
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver, ScriptedKube, Told, tools
+
+T = TypeVar("T")
+UID = "testid"
+
+
+def _whose(volume: Volume) -> list[str]:
+    return [f"{volume.claim.namespace}/{volume.claim.name}"] if volume.claim else []
+
+
+@dataclass
+class Bench:
+    """A provisioner between scripted doors, with hands on its caches and clock."""
+
+    driver: ScriptedDriver = field(default_factory=ScriptedDriver)
+    kube: ScriptedKube = field(default_factory=ScriptedKube)
+    told: Told = field(default_factory=Told)
+    now: float = 100.0
+    changes: list[tuple[str, bool]] = field(default_factory=list)
+    """What the room said of free space: of which class, and whether the volume has a place of its own."""
+    attachments_known: bool = True
+    standing: Standing = OPEN
+    dry_run: bool = False
+    snapshots_protected: list[float] = field(default_factory=list)
+    """When the room said that it had protected one."""
+
+    def __post_init__(self) -> None:
+        self.table = ProgressTable()
+        self.metrics = Metrics("test")
+        self.decisions = Decisions()
+        claims: Store[Claim] = Store({"node": lambda item: (item.selected_node,), "source": cloned_from})
+        self.space = ReservedSpace(
+            classes=lambda: {item.name: item for item in self.caches.classes.values()},
+            promises=lambda: self.room.promises(),  # noqa: PLW0108 - the room comes later
+        )
+        changed = self.space.changed
+
+        def overheard(class_name: str, *, placed: bool) -> None:
+            self.changes.append((class_name, placed))
+            changed(class_name, placed=placed)
+
+        self.space.changed = overheard  # type: ignore[method-assign]
+        self.caches = Caches(claims, Store[Class](), Store({"claim": _whose}), Store({"volume": lambda item: (item.volume,)}))
+        self.room = Provisioner(
+            tools(
+                self.kube,
+                self.driver,
+                recorder=self.told,
+                metrics=self.metrics,
+                decisions=self.decisions,
+                clock=lambda: self.now,
+                dry_run=self.dry_run,
+            ),
+            here=lambda: self.look_around(),  # noqa: PLW0108 - a test may have another
+            caches=self.caches,
+            space=self.space,
+            table=self.table,
+            attachments_known=lambda: self.attachments_known,
+            standing=lambda: self.standing,
+            snapshot_protected=lambda: self.snapshots_protected.append(self.now),
+        )
+
+    def look_around(self) -> Here:
+        return samples.here(self.driver.info)
+
+    def see(self, *, claim: Claim | None = None, class_: Class | None = None, volume: Volume | None = None) -> "Bench":
+        if claim is not None:
+            self.caches.claims.apply(Change(claim.uid, None, claim))
+        if class_ is not None:
+            self.caches.classes.apply(Change(class_.name, None, class_))
+        if volume is not None:
+            self.caches.volumes.apply(Change(volume.name, None, volume))
+            self.kube.objects.setdefault(("persistentvolumes", volume.name), samples.volume_json())
+        return self
+
+    def forget_claim(self) -> None:
+        self.caches.claims.apply(Change(UID, None, None))
+
+    def claim(self) -> float | None:
+        return run(self.room.handle_claim(UID))
+
+    def volume(self) -> float | None:
+        return run(self.room.removal.handle("test-testi"))
+
+    def value(self, name: str) -> float:
+        page = self.metrics.render()[0].decode()
+        return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(coroutine)
+
+
+def late(**doors: Any) -> Bench:
+    return Bench(**doors).see(claim=samples.claim(selected="foo"), class_=samples.class_())
+
+
+def immediate(**doors: Any) -> Bench:
+    return Bench(**doors).see(claim=samples.claim(), class_=samples.class_(volumeBindingMode="Immediate"))
+
+
+def rpc(code: Code, text: str = "text") -> DriverError:
+    return DriverError(code, text)
+
+
+def released(**doors: Any) -> Bench:
+    """A volume whose claim is gone and that is to be deleted."""
+    return Bench(**doors).see(volume=samples.volume(), class_=samples.class_())

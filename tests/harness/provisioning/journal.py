@@ -1,0 +1,34 @@
+"""A journal in memory that several processes use, one after the other."""
+
+from dataclasses import dataclass, field
+
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from tests.harness.provisioning.bench import Bench
+
+
+@dataclass
+class JournalInMemory:
+    """A journal as the processes on a node have it, one after the other."""
+
+    lines: dict[str, CreationRecord] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    async def begin(self, begun: CreationRecord) -> None:
+        self.calls.append(f"begin {begun.uid}")
+        self.lines[begun.uid] = begun
+
+    def end(self, uid: str) -> None:
+        self.calls.append(f"end {uid}")
+        self.lines.pop(uid, None)
+
+    async def take_over(self) -> list[CreationRecord]:
+        return list(self.lines.values())
+
+    async def close(self) -> None:
+        pass
+
+
+def with_journal(bench: Bench, paper: JournalInMemory | None = None) -> JournalInMemory:
+    paper = paper or JournalInMemory()
+    bench.room.creations.journal = paper
+    return paper

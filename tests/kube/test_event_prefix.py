@@ -1,0 +1,64 @@
+"""What is told from the beginning of a line, and what has to be read."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sidecar.kube.api import CLAIMS
+from sidecar.kube.event_prefix import EventPrefix, read_prefix
+from tests.kube.server import ScriptedServer, run, streams
+
+CLAIM = {
+    "kind": "PersistentVolumeClaim",
+    "apiVersion": "v1",
+    "metadata": {"name": "data", "namespace": "ns", "uid": "u-1", "resourceVersion": "42", "labels": {"uid": "no"}},
+    "spec": {},
+}
+
+
+def line(type_: str = "MODIFIED", **changes: Any) -> bytes:
+    return json.dumps({"type": type_, "object": CLAIM | changes}, separators=(",", ":")).encode() + b"\n"
+
+
+def test_an_event_tells_of_its_object_within_its_first_bytes() -> None:
+    assert read_prefix(line()) == read_prefix(line("ADDED")) == EventPrefix("data", "u-1", "42")
+    of_cluster = {"name": "pv", "generateName": "p", "uid": "u-2", "resourceVersion": "7"}
+    assert read_prefix(line(kind="PersistentVolume", metadata=of_cluster)) == EventPrefix("pv", "u-2", "7")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(line("DELETED"), id="gone"),
+        pytest.param(line("BOOKMARK"), id="bookmark"),
+        pytest.param(json.dumps({"type": "MODIFIED", "object": CLAIM}).encode(), id="spaces"),
+        pytest.param(json.dumps({"object": CLAIM, "type": "MODIFIED"}, separators=(",", ":")).encode(), id="another order"),
+        pytest.param(line(metadata={"uid": "u-1", "name": "data", "resourceVersion": "42"}), id="another order of fields"),
+        pytest.param(line(metadata={"name": 'a"b', "uid": "u-1", "resourceVersion": "42"}), id="escaped"),
+        pytest.param(line(metadata={"name": "data", "uid": "u-1", "resourceVersion": "x"}), id="no number"),
+        pytest.param(line().replace(b"data", b"\xff"), id="no text"),
+        pytest.param(line().replace(b"u-1", b"\xff"), id="no text either"),
+        pytest.param(b"", id="empty"),
+    ],
+)
+def test_whatever_begins_otherwise_is_read(odd: bytes) -> None:
+    assert read_prefix(odd) is None
+
+
+def test_what_passes_by_is_a_bookmark_and_the_rest_is_read() -> None:
+    asked: list[EventPrefix] = []
+
+    def skip(skimmed: EventPrefix, _: bytes) -> bool:
+        asked.append(skimmed)
+        return skimmed.uid == "u-1"
+
+    other = line(metadata={"name": "other", "namespace": "ns", "uid": "u-2", "resourceVersion": "43"})
+
+    async def main() -> list[tuple[str, str, str]]:
+        async with ScriptedServer(streams(line(), other, line("DELETED"))) as server, await server.client() as client:
+            heard = client.watch(CLAIMS, resource_version="1", skip=skip)
+            return [(each.type, each.resource_version, each.object["metadata"].get("name", "")) async for each in heard]
+
+    assert run(main()) == [("BOOKMARK", "42", ""), ("MODIFIED", "43", "other"), ("DELETED", "42", "data")]
+    assert [each.uid for each in asked] == ["u-1", "u-2"]

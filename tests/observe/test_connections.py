@@ -1,0 +1,500 @@
+"""Clients of the pages that mean harm, or know no better: none holds more than its share, and an honest one is answered beside them all."""
+
+import asyncio
+import contextlib
+import gc
+import random
+import socket
+import struct
+import warnings
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.observe.connections import BOUNDS, Bounds, Connections
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.pages import text
+from sidecar.observe.server import ObserveServer
+from sidecar.simulation.clock import run_virtual
+
+# Milliseconds instead of seconds.
+SOON = Bounds(connections=4, discarded=2000, request=0.08, answer=0.08, idle=0.16, farewell=0.08)
+GET = b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n"
+POST = b"POST /healthz HTTP/1.1\r\nHost: node\r\n"
+LARGE = "x" * 11_000
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Not for ever, and nothing may be left behind: no task, no socket, no complaint of the event loop."""
+    complaints: list[dict[str, Any]] = []
+
+    async def watched() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with asyncio.timeout(20):
+            await main
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with warnings.catch_warnings(record=True) as leaks:
+        warnings.simplefilter("always")
+        asyncio.run(watched())
+        gc.collect()
+    assert [str(leak.message) for leak in leaks] == []
+    assert complaints == []
+
+
+class Client:
+    """A socket and what one does with it, well-behaved or not."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def says(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.writer.write(piece)
+
+    async def hears(self, count: int = 1) -> list[int]:
+        """The statuses of the next answers, which are read whole."""
+        return [await self._status() for _ in range(count)]
+
+    async def _status(self) -> int:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(int(line.split(": ")[1]) for line in head.splitlines() if line.startswith("Content-Length"))
+        await self.reader.readexactly(length)
+        return int(head.split()[1])
+
+    async def rest(self) -> bytes:
+        """All that still comes, up to when the server has closed."""
+        try:
+            return await self.reader.read()
+        except ConnectionError:
+            return b"(reset)"
+
+
+class Port:
+    """A server with tight bounds."""
+
+    def __init__(self, server: ObserveServer) -> None:
+        self.server = server
+        self._clients: list[Client] = []
+
+    async def client(self, *pieces: bytes, window: int | None = None) -> Client:
+        wire = socket.socket()
+        wire.setblocking(False)
+        if window is not None:
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        await asyncio.get_running_loop().sock_connect(wire, ("127.0.0.1", self.server.port))
+        client = Client(*await asyncio.open_connection(sock=wire, limit=2**20))
+        self._clients.append(client)
+        client.says(*pieces)
+        return client
+
+    async def works(self) -> bool:
+        return await (await self.client(GET)).hears() == [200]
+
+    @property
+    def open(self) -> int:
+        assert self.server._connections is not None
+        return len(self.server._connections)
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.writer.transport.abort()
+        await self.server.stop()
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def port(bounds: Bounds = SOON, **given: Any) -> AsyncIterator[Port]:
+    fine: dict[str, Any] = {"metrics": Metrics("0"), "live": lambda: (True, []), "ready": lambda: (True, [])}
+    server = ObserveServer("127.0.0.1:0", **(fine | given), bounds=bounds)
+    await server.start()
+    opened = Port(server)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def test_bounds_suit_a_kubelet_a_scraper_and_a_person() -> None:
+    assert BOUNDS.request < 10 < 60 < BOUNDS.idle, "a scrape a minute keeps its connection, and a probe fails sooner than it is cut off"
+    assert BOUNDS.connections * 2**18 < 16 * 2**20, "packets of all of them at once are less than what an instance may grow by"
+
+
+# --- time, which is virtual ---------------------------------------------------------------------------------------------
+
+
+class Wire(asyncio.Transport):
+    """The server's end of a connection, whose client takes everything at once."""
+
+    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+        super().__init__()
+        self.connections = Connections(lambda request: text("ok"), bounds=bounds)
+        self.protocol = self.connections.begin()
+        self.written = b""
+        self.ended_at: float | None = None
+        self.protocol.connection_made(self)
+
+    async def says(self, data: bytes) -> bytes:
+        """What the server says to that."""
+        self.written = b""
+        if not self.is_closing():
+            self.protocol.data_received(data)
+        await asyncio.sleep(0)
+        return self.written
+
+    async def lives(self) -> float:
+        """Seconds from now until the server closes it."""
+        now = asyncio.get_running_loop().time()
+        while self.ended_at is None:
+            await asyncio.sleep(0.01)
+        return self.ended_at - now
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def write_eof(self) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.ended_at is not None
+
+    def abort(self) -> None:
+        if self.ended_at is None:
+            self.ended_at = asyncio.get_running_loop().time()
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    close = abort
+
+
+@pytest.mark.parametrize("said", [b"", b"G", b"GET /healthz HTTP/1.1\r\n", GET[:-1]], ids=["nothing", "a-byte", "a-line", "all-but-a-byte"])
+def test_a_head_that_does_not_end_is_not_waited_for(said: bytes) -> None:
+    async def main() -> float:
+        wire = Wire()
+        assert await wire.says(said) == b""
+        return await wire.lives()
+
+    assert run_virtual(main()) == pytest.approx(BOUNDS.request, abs=0.1)
+
+
+def test_a_head_byte_by_byte_has_no_more_time_than_any_other() -> None:
+    async def main() -> float:
+        wire, began = Wire(), asyncio.get_running_loop().time()
+        for byte in GET[:-2] + b"X: y\r\n" * 100:
+            await wire.says(bytes([byte]))
+            await asyncio.sleep(0.5)
+        return await wire.lives() + asyncio.get_running_loop().time() - began
+
+    assert run_virtual(main()) == pytest.approx(BOUNDS.request, abs=0.6)
+
+
+def test_every_request_has_its_own_time() -> None:
+    async def main() -> float:
+        wire = Wire()
+        for _ in range(50):
+            assert await wire.says(GET[:9]) == b""
+            await asyncio.sleep(BOUNDS.request - 0.1)
+            assert b" 200 OK" in await wire.says(GET[9:])
+            await asyncio.sleep(60)
+        return await wire.lives()
+
+    assert run_virtual(main()) == pytest.approx(BOUNDS.idle - 60, abs=0.1)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_half_of_a_second_request_is_not_idleness(at_once: bool) -> None:
+    async def main() -> float:
+        wire = Wire()
+        if at_once:
+            assert b" 200 OK" in await wire.says(GET + GET[:9])
+        else:
+            assert b" 200 OK" in await wire.says(GET)
+            await asyncio.sleep(BOUNDS.idle - 1)
+            await wire.says(GET[:9])
+        return await wire.lives()
+
+    assert run_virtual(main()) == pytest.approx(BOUNDS.request, abs=0.1)
+
+
+@pytest.mark.parametrize("raw", [b"\0", GET[:-2] + b"Connection: close\r\n\r\n", POST + b"Content-Length: 5\r\n\r\n"])
+def test_who_does_not_close_after_the_last_answer_is_closed(raw: bytes) -> None:
+    async def main() -> float:
+        wire = Wire()
+        assert b"Connection: close" in await wire.says(raw)
+        await asyncio.sleep(BOUNDS.farewell / 2)
+        assert await wire.says(GET) == b""
+        return await wire.lives()
+
+    assert run_virtual(main()) == pytest.approx(BOUNDS.farewell / 2, abs=0.1)
+
+
+# --- listening ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asks", [1, 200])
+def test_who_does_not_listen_is_cut_off_and_holds_one_answer(asks: int) -> None:
+    async def main() -> None:
+        asked: list[int] = []
+
+        def much() -> list[str]:
+            asked.append(1)
+            return [LARGE] * 700
+
+        async with port(queues=much) as at:
+            await at.client(GET.replace(b"healthz", b"debug/queue") * asks, window=2**12)
+            for _ in range(500):
+                await asyncio.sleep(0.01)
+                if asked and not at.open:
+                    break
+            assert at.open == 0
+            assert sum(asked) == 1
+            assert await at.works()
+
+    run(main())
+
+
+def test_a_slow_listener_is_served_whole() -> None:
+    async def main() -> None:
+        async with port(Bounds(answer=10.0), queues=lambda: [LARGE] * 300) as at:
+            client = await at.client(GET.replace(b"healthz", b"debug/queue") * 2, window=2**14)
+            await asyncio.sleep(0.05)
+            assert await client.hears(2) == [200, 200]
+
+    run(main())
+
+
+# --- number -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_connection_too_many_ends_the_one_without_a_request_for_longest() -> None:
+    async def main() -> None:
+        async with port(Bounds(connections=4)) as at:
+            clients = [await at.client(GET) for _ in range(4)]
+            for client in clients:
+                assert await client.hears() == [200]
+            clients[0].says(GET)  # it is no longer the one
+            assert await clients[0].hears() == [200]
+            assert await at.works()
+            assert await clients[1].rest() == b""
+            for client in (clients[0], clients[2], clients[3]):
+                client.says(GET)
+                assert await client.hears() == [200]
+            assert at.open == 4
+
+    run(main())
+
+
+def test_a_crowd_that_says_nothing_keeps_no_probe_out() -> None:
+    async def main() -> None:
+        async with port(Bounds(connections=4)) as at:
+            for _ in range(20):
+                await at.client(GET[:5])
+                assert await at.works()
+                assert at.open <= 4
+
+    run(main())
+
+
+# --- what follows a request -------------------------------------------------------------------------------------------
+
+
+def test_requests_in_one_packet_are_answered_one_by_one_and_others_in_between() -> None:
+    async def main() -> None:
+        order: list[str] = []
+
+        def decisions(key: str | None) -> list[str]:
+            order.append(str(key))
+            return []
+
+        async with port(Bounds(), decisions=decisions) as at:
+            crowd = b"".join(GET.replace(b"healthz", b"debug/decisions?key=%d" % number) for number in range(300))
+            first, second = await at.client(), await at.client()
+            first.says(crowd)
+            second.says(GET.replace(b"healthz", b"debug/decisions?key=other"))
+            assert await second.hears() == [200]
+            assert await first.hears(300) == [200] * 300
+            assert order.index("other") < 250, "it does not wait for all of them"
+            assert [key for key in order if key != "other"] == [str(number) for number in range(300)]
+
+    run(main())
+
+
+def test_requests_are_the_same_however_they_are_cut() -> None:
+    rng = random.Random(17)
+    raw = GET + GET.replace(b"GET", b"HEAD").replace(b"healthz", b"nothing") + GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+    async def main() -> None:
+        async with port(Bounds()) as at:
+            whole = await at.client(raw)
+            expected = [line for line in (await whole.rest()).split(b"\r\n") if not line.startswith(b"Date")]
+            assert b"".join(expected).count(b"HTTP/1.1 ") == 3
+            for _ in range(20):
+                client, rest = await at.client(), raw
+                while rest:
+                    size = rng.randint(1, 40)
+                    client.says(rest[:size])
+                    rest = rest[size:]
+                    await asyncio.sleep(0)
+                assert [line for line in (await client.rest()).split(b"\r\n") if not line.startswith(b"Date")] == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (POST + b"Content-Length: 5\r\n\r\nhello", b" 405 "),
+        (POST + b"Content-Length: 54\r\n\r\n", b" 405 "),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b" 405 "),
+        (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", b" 400 "),
+        (POST + b"Content-Length: 0\r\nContent-Length: 54\r\n\r\n", b" 400 "),
+        (POST + b"Content-Length : 54\r\n\r\n", b" 400 "),
+        (POST + b"Transfer-Encoding\0: chunked\r\n\r\n", b" 400 "),
+        (POST + b"X: y\nTransfer-Encoding: chunked\r\n\r\n", b" 400 "),
+        (GET[:-2] + b"Content-Length: 5\r\n\r\n", b" 200 "),
+        (POST + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", b" 405 "),
+        (b"\x16\x03\x01\x02\x00\x01\x00", b" 400 "),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b" 400 "),
+    ],
+)
+def test_behind_a_body_or_nonsense_no_request_is_found(raw: bytes, status: bytes) -> None:
+    async def main() -> None:
+        async with port() as at:
+            client = await at.client(raw + GET.replace(b"healthz", b"smuggled"))
+            said = await client.rest()
+            assert said.count(b"HTTP/1.1 ") == 1
+            assert status in said.split(b"\r\n")[0]
+            assert b"Connection: close" in said
+
+    run(main())
+
+
+def test_a_body_without_end_is_cut_off() -> None:
+    async def main() -> None:
+        async with port(Bounds(discarded=50_000, farewell=20.0)) as at:
+            client = await at.client(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+            assert await client.hears() == [405]
+            with contextlib.suppress(ConnectionError):
+                for _ in range(1000):
+                    client.says(b"1\r\nx\r\n" * 1000)
+                    await client.writer.drain()
+                    if not at.open:
+                        break
+            assert at.open == 0
+            assert await at.works()
+
+    run(main())
+
+
+def test_a_body_is_answered_before_the_connection_is_closed() -> None:
+    async def main() -> None:
+        async with port(Bounds(farewell=5.0)) as at:
+            client = await at.client(POST + b"Content-Length: 60000\r\n\r\n")
+            for _ in range(60):
+                client.says(b"x" * 1000)
+                await asyncio.sleep(0)
+            assert await client.hears() == [405]
+            assert await client.rest() == b""
+
+    run(main())
+
+
+# --- how connections end ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_who_has_said_all_still_hears_all(count: int) -> None:
+    async def main() -> None:
+        async with port() as at:
+            client = await at.client(GET * count)
+            client.writer.write_eof()
+            assert await client.hears(count) == [200] * count
+            assert await client.rest() == b""
+
+    run(main())
+
+
+@pytest.mark.parametrize("said", [b"", GET[:9], POST + b"Content-Length: 5\r\n\r\n"])
+def test_the_end_of_what_a_client_says_is_the_end(said: bytes) -> None:
+    async def main() -> None:
+        async with port(Bounds()) as at:
+            client = await at.client(said)
+            client.writer.write_eof()
+            await client.rest()
+            await asyncio.sleep(0.01)
+            assert at.open == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("said", [b"", GET[:9], GET, GET * 50, POST + b"Content-Length: 5\r\n\r\n", b"\0"])
+def test_a_reset_at_any_time_is_nobody_elses_matter(said: bytes) -> None:
+    async def main() -> None:
+        async with port(Bounds(connections=50)) as at:
+            for turn in range(5):
+                client = await at.client(said)
+                for _ in range(turn):
+                    await asyncio.sleep(0)
+                wire = client.writer.get_extra_info("socket")
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.writer.transport.abort()
+            assert await at.works()
+            await asyncio.sleep(0.02)
+            assert at.open == 1
+
+    run(main())
+
+
+def test_stopping_gives_the_answer_that_is_on_its_way_a_moment() -> None:
+    async def main() -> None:
+        async with port(Bounds(), queues=lambda: [LARGE] * 300) as at:
+            client = await at.client(GET.replace(b"healthz", b"debug/queue"), window=2**14)
+            await asyncio.sleep(0.05)
+            stopping = asyncio.create_task(at.server.stop())
+            assert await client.hears() == [200]
+            await stopping
+
+    run(main())
+
+
+def test_who_comes_while_we_stop_is_not_served() -> None:
+    async def main() -> None:
+        async with port(Bounds()) as at:
+            connections = at.server._connections
+            assert connections is not None
+            stopping = asyncio.create_task(at.server.stop())
+            await asyncio.sleep(0)
+            late = connections.begin()
+            ours, theirs = socket.socketpair()
+            await asyncio.get_running_loop().create_connection(lambda: late, sock=ours)
+            await stopping
+            theirs.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(theirs, 10) == b""
+            theirs.close()
+
+    run(main())
+
+
+def test_garbage_of_all_sorts() -> None:
+    """Whatever comes is answered or refused, and never shown to anybody nor taken for a failure of ours."""
+    rng = random.Random(17)
+
+    async def main() -> None:
+        async with port(Bounds(connections=100, request=0.1, idle=0.1, farewell=0.1)) as at:
+            clients = []
+            for _ in range(60):
+                raw = bytearray(GET * rng.randint(1, 3))
+                for _ in range(rng.randint(1, 6)):
+                    raw[rng.randrange(len(raw))] = rng.randrange(256)
+                clients.append(await at.client(bytes(raw)))
+            for client in clients:
+                said = await client.rest()
+                assert said == b"" or said.startswith(b"HTTP/1.1 ")
+                assert b" 500 " not in said
+            assert await at.works()
+
+    run(main())

@@ -1,0 +1,641 @@
+"""What was begun is found by who comes next, whatever has become of who began it."""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.csi.api import Capability, CreateRequest
+from sidecar.model.topology import Segment
+from sidecar.provisioning.creations import journal as journals
+from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
+from sidecar.provisioning.creations.journal import FileJournal
+
+T = TypeVar("T")
+REQUEST = CreateRequest(
+    name="pvc-1",
+    required_bytes=2**30,
+    capabilities=(Capability("SINGLE_NODE_WRITER", fs_type="ext4", mount_flags=("noatime",)),),
+    parameters={"pool": "fast"},
+    requisite=(Segment.of({"a": "b"}),),
+    preferred=(Segment.of({"a": "b"}),),
+    mutable_parameters={"iops": "5"},
+    source_snapshot="snap",
+)
+FIRST = CreationRecord("uid-1", "ns", "claim-1", "fast", REQUEST, secret=("ns", "creds"), denials=1)
+SECOND = replace(FIRST, uid="uid-2", name="claim-2", secret=None)
+
+
+def run(folder: Path, doing: Callable[[FileJournal], Awaitable[T]], *, states: list[str] | None = None) -> T:
+    async def main() -> T:
+        journal = FileJournal(folder, "a/driver", on_state=(states if states is not None else []).append)
+        try:
+            return await doing(journal)
+        finally:
+            if journal._file >= 0:  # as the kernel does when a process dies, without any tidying up
+                os.close(journal._file)
+
+    return asyncio.run(main())
+
+
+async def begin(journal: FileJournal, *begun: CreationRecord) -> None:
+    await asyncio.gather(*(journal.begin(item) for item in begun))
+
+
+def left(folder: Path) -> list[CreationRecord]:
+    return run(folder, lambda journal: journal.take_over())
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def leftover(folder: Path, suffix: str = ".journal") -> Path:
+    return folder / f".csi-node-sidecar.a_driver.0123456789abcdef{suffix}"
+
+
+def open_files() -> int:
+    return len(files(Path("/proc/self/fd")))
+
+
+def delete_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+texts = st.text(max_size=12)
+mappings = st.dictionaries(texts, texts, max_size=3)
+segments = st.lists(mappings.map(Segment.of), max_size=2).map(tuple)
+requests = st.builds(
+    CreateRequest,
+    name=texts,
+    required_bytes=st.integers(0, 2**63 - 1),
+    capabilities=st.lists(st.builds(Capability, texts, st.booleans(), texts, st.lists(texts, max_size=2).map(tuple)), max_size=2).map(
+        tuple
+    ),
+    parameters=mappings,
+    requisite=segments,
+    preferred=segments,
+    mutable_parameters=mappings,
+    source_snapshot=texts,
+    source_volume=texts,
+)
+secrets = st.none() | st.tuples(texts, texts)
+
+
+@given(st.builds(CreationRecord, texts, texts, texts, texts, requests, secret=secrets, denials=st.integers(0, 9), reclaim_policy=texts))
+def test_a_line_says_all_of_it(begun: CreationRecord) -> None:
+    line = to_line(begun)
+    assert b"\n" not in line
+    assert from_line(line) == begun
+
+
+def test_a_line_of_an_older_version_and_one_of_a_newer_are_read() -> None:
+    about = json.loads(to_line(replace(FIRST, reclaim_policy="Retain")))
+    assert from_line(json.dumps(about | {"unheard-of": 1}).encode()).reclaim_policy == "Retain"
+    del about["reclaim"]
+    assert from_line(json.dumps(about).encode()) == FIRST
+
+
+@given(
+    st.binary(max_size=60)
+    | st.recursive(st.none() | st.integers() | texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner)).map(
+        lambda item: json.dumps(item).encode()
+    )
+)
+def test_garbage_is_refused_in_words(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        from_line(line)
+
+
+def test_what_was_begun_by_a_process_that_died_is_found_and_what_ended_is_not(tmp_path: Path) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        journal.end("uid-1")
+        await begin(journal, replace(SECOND, uid="uid-3"))
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-2", "uid-3"}
+
+
+def test_it_is_on_the_disk_before_the_driver_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    really = os.fsync
+    monkeypatch.setattr(journals.os, "fsync", lambda file: (synced.append(file), really(file))[1])
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        assert len(synced) == 2, "the file and its folder"
+        assert b"uid-1" in (tmp_path / files(tmp_path)[0]).read_bytes()
+
+    run(tmp_path, doing)
+
+
+def test_many_creations_share_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushes: list[int] = []
+    really = os.fdatasync
+    monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
+    run(tmp_path, lambda journal: begin(journal, *(replace(FIRST, uid=f"uid-{number}") for number in range(200))))
+    assert len(flushes) <= 2
+    assert len(left(tmp_path)) == 200
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "_ENDS_WAIT", 0.05)
+    monkeypatch.setattr(journals, "_RETRY", 0.05)
+
+
+async def written(journal: FileJournal) -> None:
+    """All that waits, and was to be written without anybody's asking."""
+    async with asyncio.timeout(5):
+        while journal._due is not None or journal._batch.lines or (journal._flushing and not journal._flushing.done()):
+            await asyncio.sleep(0.01)
+
+
+def test_the_last_creation_is_struck_out_within_a_second() -> None:
+    assert journals._ENDS_WAIT <= 1.0
+
+
+@pytest.mark.usefixtures("hurried")
+def test_ends_go_to_the_disk_though_no_creation_follows_and_share_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the last creation of a quiet node would seem open for as long as it likes."""
+    flushes: list[int] = []
+    really = os.fdatasync
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND, *(replace(FIRST, uid=f"uid-{number}") for number in range(10, 60)))
+        monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
+        for number in range(10, 60):
+            journal.end(f"uid-{number}")
+        assert not flushes and journal._flushing and journal._flushing.done(), "nobody waits for it"
+        await written(journal)
+
+    run(tmp_path, doing)
+    assert len(flushes) == 1
+    assert left(tmp_path) == [SECOND]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_ends_go_with_a_begin_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushes: list[int] = []
+    really = os.fdatasync
+    monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND)
+        for number in range(10, 20):
+            await begin(journal, replace(FIRST, uid=f"uid-{number}"))
+            journal.end(f"uid-{number}")
+        await begin(journal, FIRST)
+        assert journal._due is None
+        await asyncio.sleep(0.2)
+
+    run(tmp_path, doing)
+    assert len(flushes) == 11
+    assert left(tmp_path) == [SECOND, FIRST]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_an_end_that_finds_its_file_deleted_is_written_to_a_new_one(tmp_path: Path) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        delete_files(tmp_path)
+        journal.end("uid-1")
+        await written(journal)
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [SECOND]
+
+
+def test_what_is_taken_over_is_not_lost_when_that_process_dies_too(tmp_path: Path) -> None:
+    run(tmp_path, lambda journal: begin(journal, FIRST))
+    for _ in range(3):
+        assert left(tmp_path) == [FIRST]
+        assert len(files(tmp_path)) == 1
+
+
+def test_what_is_taken_over_while_other_lines_wait_is_not_lost_either(tmp_path: Path) -> None:
+    """Ends wait for the next begin: what is taken over goes to the disk with them, and not instead of being written."""
+    older = leftover(tmp_path)
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND)
+        journal.end("uid-2")
+        older.write_bytes(to_line(FIRST) + b"\n")
+        assert await journal.take_over() == [FIRST]
+        assert not older.exists()
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [FIRST]
+
+
+def test_a_process_that_still_runs_keeps_its_own_and_leaves_it_when_it_ends(tmp_path: Path) -> None:
+    """A DaemonSet that surges has two on one node for a while."""
+
+    async def doing(older: FileJournal) -> None:
+        await begin(older, FIRST)
+        younger = FileJournal(tmp_path, "a/driver", on_state=print)
+        assert await younger.take_over() == []
+        await begin(younger, SECOND)
+        os.close(older._file)
+        older._file = -1
+        assert await younger.take_over() == [FIRST]
+        await younger.close()
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
+
+
+def test_an_orderly_end_leaves_no_file_behind_when_there_is_nothing_to_tell(tmp_path: Path) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        journal.end("uid-1")
+        await journal.close()
+
+    run(tmp_path, doing)
+    assert files(tmp_path) == []
+
+
+def test_an_orderly_end_strikes_out_what_ended_and_leaves_what_is_open(tmp_path: Path) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        journal.end("uid-1")
+        await journal.close()
+        assert journal._due is None
+        journal.end("uid-2")
+        assert journal._due is None, "nobody would write it"
+
+    states: list[str] = []
+    run(tmp_path, doing, states=states)
+    assert states == []
+    assert left(tmp_path) == [SECOND]
+
+
+def test_another_drivers_files_are_left_alone(tmp_path: Path) -> None:
+    run(tmp_path, lambda journal: begin(journal, FIRST))
+    assert asyncio.run(FileJournal(tmp_path, "another", on_state=print).take_over()) == []
+    assert left(tmp_path) == [FIRST]
+
+
+def test_a_driver_whose_name_goes_on_where_this_ones_ends_keeps_its_files(tmp_path: Path) -> None:
+    other = tmp_path / leftover(tmp_path).name.replace("a_driver", "a_driver.too")
+    other.write_bytes(to_line(FIRST) + b"\n")
+    assert left(tmp_path) == []
+    assert other.exists()
+
+
+@pytest.mark.parametrize("suffix", [".bak", ".journal.bak", ".new.bak"])
+def test_a_file_that_somebody_has_put_aside_is_left_alone(tmp_path: Path, suffix: str) -> None:
+    leftover(tmp_path, suffix).write_bytes(to_line(FIRST) + b"\n")
+    assert left(tmp_path) == []
+    assert leftover(tmp_path, suffix).exists()
+
+
+def test_what_could_not_be_removed_of_this_process_is_not_in_its_way(tmp_path: Path) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> list[CreationRecord]:
+        journal._path.with_suffix(".new").touch()
+        return await journal.take_over()
+
+    assert run(tmp_path, doing, states=states) == [FIRST]
+    assert states == []
+    assert left(tmp_path) == [FIRST]
+
+
+def test_half_a_line_at_the_end_and_one_that_is_damaged_cost_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(tmp_path, lambda journal: begin(journal, FIRST, SECOND))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"garbage\n" + path.read_bytes() + to_line(replace(FIRST, uid="uid-9"))[:40])
+    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
+    assert [item.message for item in caplog.records] == ["A line of a journal cannot be read"]
+
+
+def spoiled(**other: object) -> bytes:
+    """A line with another denials, or other things in its request."""
+    about = json.loads(to_line(FIRST)) | {"uid": "uid-9"}
+    about |= {key: value for key, value in other.items() if key in about}
+    about["request"] |= {key: value for key, value in other.items() if key not in about}
+    return json.dumps(about).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b'{"end":' * 100_000, id="deep-end"),
+        pytest.param(b"\0" * 4096, id="zeros"),
+        pytest.param(b"\xff\xfe", id="not-text"),
+        pytest.param(b'{"end":' + b"1" * 10_000 + b"}", id="long-number"),
+        pytest.param(b"[]", id="list"),
+        pytest.param(spoiled(denials=float("inf")), id="denials"),
+        pytest.param(spoiled(bytes=float("inf")), id="bytes"),
+        pytest.param(spoiled(bytes=float("nan")), id="no-number"),
+        pytest.param(spoiled(parameters=[[1, 2]]), id="parameters"),
+        pytest.param(spoiled(mutable=7), id="mutable"),
+        pytest.param(spoiled(capabilities=[[1, 2]]), id="capabilities"),
+        pytest.param(spoiled(requisite=[[1]]), id="requisite"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_told_and_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes) -> None:
+    leftover(tmp_path).write_bytes(b"\n".join([to_line(FIRST), line, to_line(SECOND), b""]))
+    assert left(tmp_path) == [FIRST, SECOND]
+    assert [item.message for item in caplog.records] == ["A line of a journal cannot be read"]
+    assert left(tmp_path) == [FIRST, SECOND]
+
+
+def test_what_has_been_read_is_made_of_what_it_should_be() -> None:
+    """So that it can be written again, and sent to the driver."""
+    row = {"parameters": {"a": 1}, "mutable": {"a": [1]}, "capabilities": [[1, 1, 1, [1]]], "requisite": [[["a", 1]]], "snapshot": 1}
+    request = from_line(spoiled(**row)).request
+    assert (request.parameters, request.mutable_parameters) == ({"a": "1"}, {"a": "[1]"})
+    assert request.capabilities == (Capability("1", True, "1", ("1",)),)
+    assert (request.requisite, request.source_snapshot) == ((Segment.of({"a": "1"}),), "1")
+
+
+@pytest.mark.parametrize("suffix", [".journal", ".new"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None], suffix: str
+) -> None:
+    run(tmp_path, lambda journal: begin(journal, FIRST))
+    make(leftover(tmp_path, suffix))
+
+    async def doing(journal: FileJournal) -> list[CreationRecord]:
+        before = open_files()
+        found = await asyncio.wait_for(journal.take_over(), 5)
+        assert await journal.take_over() == []
+        assert open_files() <= before + 1, "its own"
+        return found
+
+    assert run(tmp_path, doing) == [FIRST]
+    assert [item.message for item in caplog.records] == ["A journal cannot be read; what it tells of may leak"]
+    assert leftover(tmp_path, suffix).exists()
+
+
+def test_a_journal_that_cannot_be_read_to_its_end_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+
+    def broken(*_: object) -> dict[str, CreationRecord]:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "_read", broken)
+        before = open_files()
+        assert left(tmp_path) == []
+        assert open_files() == before
+    assert left(tmp_path) == [FIRST]
+
+
+def test_a_file_that_has_grown_is_written_anew_with_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "_LARGE", 2000)
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, SECOND)
+        for number in range(50):
+            await begin(journal, replace(FIRST, uid=f"old-{number}"))
+            journal.end(f"old-{number}")
+
+    run(tmp_path, doing)
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_size < 6000
+    assert SECOND in left(tmp_path)
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(journals.os, "write", refuse)
+        yield
+
+
+def test_a_full_disk_holds_nothing_up_is_told_once_and_is_caught_up_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        with full_disk(monkeypatch):
+            await begin(journal, SECOND)
+            await begin(journal, replace(SECOND, uid="uid-3"))
+        assert len(states) == 1 and "No space left" in states[0]
+        await begin(journal, replace(SECOND, uid="uid-4"))
+
+    run(tmp_path, doing, states=states)
+    assert states[1:] == [""]
+    assert sum(item.levelname == "ERROR" for item in caplog.records) == 1
+    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2", "uid-3", "uid-4"}
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("still_open", [True, False])
+def test_an_end_for_which_there_was_no_room_is_written_when_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still_open: bool
+) -> None:
+    """Whether or not another creation comes. To say that nothing is open takes no room; whether there is any is not known then."""
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, *([SECOND] if still_open else []))
+        with full_disk(monkeypatch):
+            journal.end("uid-1")
+            await asyncio.sleep(0.3)
+            assert len(states) == 1 and "No space left" in states[0]
+        await written(journal)
+        assert states[1:] == ([""] if still_open else [])
+
+    run(tmp_path, doing, states=states)
+    assert left(tmp_path) == ([SECOND] if still_open else [])
+
+
+def test_an_orderly_end_tries_once_more_what_there_was_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST, SECOND)
+        journal.end("uid-1")
+        with full_disk(monkeypatch):
+            await asyncio.wait_for(journal._flush_now(), 5)
+        await journal.close()
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [SECOND]
+
+
+def test_an_orderly_end_on_a_full_disk_leaves_nothing_open_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        journal.end("uid-1")
+        with full_disk(monkeypatch):
+            await journal.close()
+
+    run(tmp_path, doing)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_thread_that_is_not_to_be_had_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[str] = []
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._thread, "submit", refuse)
+            await begin(journal, SECOND)
+        await written(journal)
+
+    run(tmp_path, doing, states=states)
+    assert len(states) == 2 and not states[1]
+    assert left(tmp_path) == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("folder", ["missing", "a-file"])
+def test_an_orderly_end_of_an_idle_process_says_nothing_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    (tmp_path / "a-file").touch()
+    states: list[str] = []
+    with read_only(monkeypatch):
+        run(tmp_path / folder, lambda journal: journal.close(), states=states)
+    assert states == []
+
+
+@pytest.mark.parametrize("folder", ["missing", "a-file"])
+def test_a_folder_that_cannot_be_written_is_told_and_creations_go_on(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "a-file").touch()
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> list[CreationRecord]:
+        await begin(journal, FIRST)
+        return await journal.take_over()
+
+    assert run(tmp_path / folder, doing, states=states) == []
+    assert len(states) == 1 and "cannot be written" in states[0]
+
+
+def test_files_that_cannot_be_taken_over_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, lambda journal: begin(journal, FIRST))
+
+    async def doing(journal: FileJournal) -> list[CreationRecord]:
+        with full_disk(monkeypatch):
+            return await journal.take_over()
+
+    assert run(tmp_path, doing) == [FIRST], "it is known all the same"
+    assert left(tmp_path) == [FIRST]
+
+
+@contextmanager
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever runs the tests may be root, whom no mode of a folder holds back."""
+    really = os.open
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    def reads(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        return refuse() or -1 if flags & os.O_CREAT else really(path, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journals.os, "open", reads)
+        patch.setattr(Path, "unlink", refuse)
+        yield
+
+
+@pytest.mark.parametrize("suffix", [".journal", ".new"])
+@pytest.mark.parametrize("content", [b"", b'{"end":"uid-1"}\n', to_line(FIRST) + b"\n"], ids=["empty", "ended", "open"])
+def test_files_that_cannot_be_removed_are_told_once_and_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, suffix: str
+) -> None:
+    leftover(tmp_path, suffix).write_bytes(content)
+    states: list[str] = []
+    expected = [FIRST] if suffix == ".journal" and b"request" in content else []
+
+    async def doing(journal: FileJournal) -> None:
+        with read_only(monkeypatch):
+            before = open_files()
+            assert [await journal.take_over() for _ in range(3)] == [expected, [], []]
+            await begin(journal, SECOND)
+            assert open_files() == before
+        assert states == [f"{tmp_path} cannot be written: Read-only file system"]
+        assert await journal.take_over() == []
+        assert not leftover(tmp_path, suffix).exists()
+
+    run(tmp_path, doing, states=states)
+
+
+def test_files_that_are_found_while_this_process_ends_stay(tmp_path: Path) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+
+    async def doing(journal: FileJournal) -> None:
+        taking = asyncio.create_task(journal.take_over())
+        await asyncio.sleep(0)
+        await journal.close()
+        await taking
+
+    run(tmp_path, doing)
+    assert left(tmp_path) == [FIRST]
+
+
+def test_an_orderly_end_in_a_folder_that_has_become_read_only_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        before = open_files()
+        await begin(journal, FIRST)
+        journal.end("uid-1")
+        with read_only(monkeypatch):
+            await journal.close()
+        assert open_files() == before
+
+    run(tmp_path, doing, states=states)
+    assert len(states) == 1 and "Read-only" in states[0]
+    assert left(tmp_path) == [], "there is a file, and it tells of nothing"
+
+
+def test_a_file_that_is_deleted_meanwhile_is_written_anew_before_the_driver_is_called(tmp_path: Path) -> None:
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        delete_files(tmp_path)
+        await begin(journal, SECOND)
+        (name,) = files(tmp_path)
+        assert [from_line(line) for line in (tmp_path / name).read_bytes().splitlines()] == [FIRST, SECOND]
+        assert await FileJournal(tmp_path, "a/driver", on_state=print).take_over() == [], "it is locked"
+
+    run(tmp_path, doing, states=states)
+    assert states == []
+    assert left(tmp_path) == [FIRST, SECOND]
+
+
+def test_a_folder_that_is_deleted_meanwhile_is_told_and_caught_up_with(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        delete_files(folder)
+        folder.rmdir()
+        await begin(journal, SECOND)
+        assert len(states) == 1 and "cannot be written" in states[0]
+        folder.mkdir()
+        await begin(journal, replace(SECOND, uid="uid-3"))
+
+    run(folder, doing, states=states)
+    assert states[1:] == [""]
+    assert {item.uid for item in left(folder)} == {"uid-1", "uid-2", "uid-3"}

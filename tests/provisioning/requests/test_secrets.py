@@ -1,0 +1,409 @@
+"""Which Secret a class names for which call: templates, defaults, deprecated keys, and everything that is refused."""
+
+import base64
+import re
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sidecar.model.objects import Class, Volume
+from sidecar.provisioning.requests.request import Unfit
+from sidecar.provisioning.requests.secrets import SecretRef, SecretRefs, data_of, deletion_secret, expand, secret_refs
+from tests.harness import samples
+from tests.harness.provisioning.secret_keys import (
+    DEFAULT_NAME,
+    DEFAULT_NAMESPACE,
+    KINDS,
+    NAME,
+    NAMESPACE,
+    OLD_NAME,
+    OLD_NAMESPACE,
+    PREFIX,
+    provisioner,
+)
+
+DEPRECATED = {
+    "provisioner": "csiProvisionerSecret", "controller-publish": "csiControllerPublishSecret",
+    "node-stage": "csiNodeStageSecret", "node-publish": "csiNodePublishSecret",
+}  # fmt: skip
+CLAIM: dict[str, Any] = {"volume_name": "test-testi", "claim_namespace": "fake-ns", "claim_name": "fake-pvc"}
+CANARY = "canary-7f3a"
+
+
+def answer(parameters: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> SecretRefs | Unfit:
+    return secret_refs(samples.class_(parameters=parameters), **CLAIM, annotations=annotations or {})
+
+
+def refs(parameters: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> SecretRefs:
+    found = answer(parameters, annotations=annotations)
+    assert isinstance(found, SecretRefs), found
+    return found
+
+
+def unfit(parameters: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> str:
+    found = answer(parameters, annotations=annotations)
+    assert isinstance(found, Unfit), found
+    assert found.why.startswith("StorageClass 'fake-class': ")
+    return found.why
+
+
+def test_R15_without_secret_keys_there_are_none() -> None:
+    assert refs({"fstype": "xfs", "csiFoo": "bar", f"{PREFIX}fstype": "ext4"}) == SecretRefs()
+
+
+@pytest.mark.parametrize("given", [NAME, NAMESPACE, OLD_NAME, OLD_NAMESPACE, DEFAULT_NAME, DEFAULT_NAMESPACE])
+def test_R16_a_name_and_a_namespace_need_each_other(given: str) -> None:
+    other = NAMESPACE if given.lower().endswith("name") else NAME
+    missing = other.replace("provisioner-", "") if given in (DEFAULT_NAME, DEFAULT_NAMESPACE) else other
+    assert unfit({given: "x"}).endswith(f"parameter {given} needs {missing} beside it; add that, or remove it")
+
+
+@pytest.mark.parametrize("keys", [(NAME, NAMESPACE), (OLD_NAME, OLD_NAMESPACE), (OLD_NAME, NAMESPACE), (DEFAULT_NAME, DEFAULT_NAMESPACE)])
+@pytest.mark.parametrize("values", [("", "b"), ("a", ""), ("", "")])
+def test_R16_an_empty_value_is_no_value(keys: tuple[str, str], values: tuple[str, str]) -> None:
+    empty = [key for key, value in zip(keys, values, strict=True) if not value]
+    why = unfit(dict(zip(keys, values, strict=True)))
+    assert f"parameter {empty[-1]} is empty; give it a value, or remove {keys[1]} and {keys[0]}" in why
+
+
+@pytest.mark.parametrize("half", ["Name", "Namespace"])
+@pytest.mark.parametrize("kind", DEPRECATED)
+def test_R17_two_spellings_of_one_key_are_one_too_many(kind: str, half: str) -> None:
+    old, new = f"{DEPRECATED[kind]}{half}", f"{PREFIX}{kind}-secret-{half.lower()}"
+    other = f"{PREFIX}{kind}-secret-{'namespace' if half == 'Name' else 'name'}"
+    assert f"parameters {old} and {new} mean the same; keep {new}" in unfit({old: "a", new: "a", other: "b"})
+
+
+def test_R17_each_half_may_be_in_its_own_spelling() -> None:
+    assert refs({OLD_NAME: "a", NAMESPACE: "b"}) == refs({NAME: "a", OLD_NAMESPACE: "b"}) == SecretRefs(provisioner=SecretRef("b", "a"))
+
+
+@pytest.mark.parametrize("kind", DEPRECATED)
+def test_R17_four_kinds_have_a_deprecated_spelling(kind: str) -> None:
+    found = refs({f"{DEPRECATED[kind]}Name": "a", f"{DEPRECATED[kind]}Namespace": "b"})
+    assert found == SecretRefs(**{kind.replace("-", "_"): SecretRef("b", "a")})
+
+
+@pytest.mark.parametrize("stem", ["csiControllerExpandSecret", "csiNodeExpandSecret", "csiControllerModifySecret", "csiSecret"])
+def test_R17_what_was_never_a_spelling_is_the_drivers_business(stem: str) -> None:
+    assert refs({f"{stem}Name": "", f"{stem}Namespace": "${x}"}) == SecretRefs()
+
+
+def test_R18_every_kind_has_its_own_reference() -> None:
+    parameters = {f"{PREFIX}{kind}-secret-name": f"{kind}-name" for kind in KINDS}
+    parameters |= {f"{PREFIX}{kind}-secret-namespace": f"{kind}-ns" for kind in KINDS}
+    expected = [SecretRef(f"{kind}-ns", f"{kind}-name") for kind in KINDS]
+    assert refs(parameters) == SecretRefs(*expected)
+    assert [getattr(refs(parameters), kind.replace("-", "_")) for kind in KINDS] == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_R18_one_kind_alone_leaves_the_others_without(kind: str) -> None:
+    found = refs({f"{PREFIX}{kind}-secret-name": "a", f"{PREFIX}{kind}-secret-namespace": "b"})
+    assert found == SecretRefs(**{kind.replace("-", "_"): SecretRef("b", "a")})
+
+
+def test_R19_the_default_stands_in_for_every_kind() -> None:
+    assert refs({DEFAULT_NAME: "a", DEFAULT_NAMESPACE: "b"}) == SecretRefs(*(SecretRef("b", "a") for _ in KINDS))
+
+
+def test_R19_a_kinds_own_keys_come_before_the_default_as_a_whole() -> None:
+    default = {DEFAULT_NAME: "a", DEFAULT_NAMESPACE: "b"}
+    assert refs(default | provisioner("c", "d")) == SecretRefs(SecretRef("d", "c"), *(SecretRef("b", "a") for _ in KINDS[1:]))
+    assert f"parameter {NAME} needs {NAMESPACE}" in unfit(default | {NAME: "c"})
+
+
+def test_R20_templates() -> None:
+    name = "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}"
+    found = refs(provisioner(name, "static-${pv.name}-${pvc.namespace}"), annotations={"akey": "avalue"})
+    assert found.provisioner == SecretRef("static-test-testi-fake-ns", "static-test-testi-fake-ns-fake-pvc-avalue")
+
+
+@pytest.mark.parametrize("token", ["pvc.name", "pvc.annotations['akey']"])
+def test_R20_what_the_claims_user_chooses_does_not_choose_the_namespace(token: str) -> None:
+    why = unfit(provisioner(namespace=f"${{{token}}}"), annotations={"akey": "kube-system"})
+    assert f"{NAMESPACE} has unknown tokens ({token!r}); a namespace may use ${{pv.name}} and ${{pvc.namespace}}" in why
+    assert "kube-system" not in why
+
+
+def test_R20_an_annotation_that_the_claim_lacks_is_named() -> None:
+    for annotations in ({}, {"other": "x"}):
+        why = unfit(provisioner("${pvc.annotations['akey']}"), annotations=annotations)
+        assert NAME in why
+        assert "akey" in why
+        assert "for an annotation that the claim has" in why
+
+
+def test_R20_what_an_annotation_says_is_no_template() -> None:
+    why = unfit(provisioner("${pvc.annotations['akey']}"), annotations={"akey": "${pvc.namespace}"})
+    assert "gives '${pvc.namespace}' (from" in why
+
+
+@pytest.mark.parametrize("key", [DEFAULT_NAME, DEFAULT_NAMESPACE])
+def test_R23_an_unknown_token_in_the_default(key: str) -> None:
+    why = unfit({DEFAULT_NAME: "a", DEFAULT_NAMESPACE: "b"} | {key: "static-${unknown}-${pv.name}-${also unknown}"})
+    assert f"parameter {key} has unknown tokens ('also unknown', 'unknown'); a" in why
+
+
+def test_R23_a_default_that_no_kind_needs_is_not_looked_at() -> None:
+    parameters = {f"{PREFIX}{kind}-secret-{half}": "a" for kind in KINDS for half in ("name", "namespace")}
+    bad = {DEFAULT_NAME: "${unknown}", DEFAULT_NAMESPACE: "b"}
+    assert refs(parameters | bad) == SecretRefs(*(SecretRef("a", "a") for _ in KINDS))
+    del parameters[f"{PREFIX}node-expand-secret-name"], parameters[f"{PREFIX}node-expand-secret-namespace"]
+    assert DEFAULT_NAME in unfit(parameters | bad)
+
+
+def test_R25_a_token_without_braces_ends_at_the_dot() -> None:
+    assert f"parameter {NAME} has unknown tokens ('pvc'); a name may use ${{pv.name}}," in unfit(provisioner("$pvc.name"))
+
+
+def test_R25_a_dollar_at_the_end_stays_and_makes_no_name() -> None:
+    why = unfit(provisioner("a$"))
+    assert f"parameter {NAME} gives 'a$', which cannot be the name of a Secret; use words of lower-case letters" in why
+
+
+@pytest.mark.parametrize("namespace", ["B", "b.c", "-b", "b-", "b_c", "b\n", "é", "b" * 64, "${}", "kube system"])
+def test_a_namespace_is_a_label(namespace: str) -> None:
+    assert f"parameter {NAMESPACE} gives {'' if namespace == '${}' else namespace!r}" in unfit(provisioner(namespace=namespace))
+
+
+@pytest.mark.parametrize("name", ["A", "a..b", ".a", "a.", "a-.b", "a.-b", "a_b", "a\n", "a/b", "..", "²", "a" * 254])
+def test_a_name_is_a_subdomain(name: str) -> None:
+    assert f"parameter {NAME} gives {name!r}, which cannot be the name" in unfit(provisioner(name))
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("a" * 253, "b" * 63), ("a.b-c.0", "0"), ("a" * 64 + ".b", "b--c")])
+def test_what_kubernetes_allows_is_allowed(name: str, namespace: str) -> None:
+    assert refs(provisioner(name, namespace)).provisioner == SecretRef(namespace, name)
+
+
+def released(**changes: Any) -> dict[str, Any]:
+    """A released volume that bears no note of its secret."""
+    obj = samples.volume_json(**changes)
+    for key in ("name", "namespace"):
+        del obj["metadata"]["annotations"][f"volume.kubernetes.io/provisioner-deletion-secret-{key}"]
+    return obj
+
+
+def noted(name: str, namespace: str) -> dict[str, str]:
+    stem = "volume.kubernetes.io/provisioner-deletion-secret"
+    return {f"{stem}-name": name, f"{stem}-namespace": namespace}
+
+
+USES_SECRETS = samples.class_(parameters=provisioner("now-${pvc.name}", "${pvc.namespace}"))
+
+
+@pytest.mark.parametrize("class_", [None, USES_SECRETS])
+def test_D3_empty_notes_say_that_there_is_none(class_: Class | None) -> None:
+    assert deletion_secret(samples.volume(annotations=noted("", "")), class_) is None
+
+
+@pytest.mark.parametrize("class_", [None, USES_SECRETS, samples.class_(parameters=provisioner("${x}"))])
+def test_D4_what_was_noted_at_creation_is_used_whatever_became_of_the_class(class_: Class | None) -> None:
+    assert deletion_secret(samples.volume(annotations=noted("then", "there")), class_) == SecretRef("there", "then")
+
+
+@pytest.mark.parametrize("notes", [noted("then", ""), noted("", "there")])
+def test_half_a_note_is_none(notes: dict[str, str]) -> None:
+    assert deletion_secret(samples.volume(annotations=notes), USES_SECRETS) is None
+
+
+def test_D6_without_notes_the_class_says() -> None:
+    volume = Volume.of(released())
+    assert deletion_secret(volume, USES_SECRETS) == SecretRef("fake-ns", "now-fake-pvc")
+    assert deletion_secret(volume, samples.class_(parameters=provisioner("${pv.name}", "${pv.name}"))) == SecretRef(
+        "test-testi", "test-testi"
+    )
+    assert deletion_secret(volume, samples.class_(parameters={OLD_NAME: "a", NAMESPACE: "b"})) == SecretRef("b", "a")
+    assert deletion_secret(volume, samples.class_(parameters={DEFAULT_NAME: "a", DEFAULT_NAMESPACE: "b"})) == SecretRef("b", "a")
+
+
+def test_D6_other_kinds_of_the_class_do_not_matter() -> None:
+    class_ = samples.class_(parameters={f"{PREFIX}node-stage-secret-name": "${x}", f"{PREFIX}node-stage-secret-namespace": "b"})
+    assert deletion_secret(Volume.of(released()), class_) is None
+
+
+def test_D6_without_class_or_claim_there_is_none() -> None:
+    assert deletion_secret(Volume.of(released()), None) is None
+    assert deletion_secret(Volume.of(released(spec={"claimRef": None})), USES_SECRETS) is None
+
+
+def test_D6_annotations_of_the_claim_are_not_known_at_deletion() -> None:
+    found = deletion_secret(Volume.of(released()), samples.class_(parameters=provisioner("${pvc.annotations['akey']}")))
+    assert isinstance(found, Unfit)
+    assert f"StorageClass 'fake-class': parameter {NAME} has unknown tokens" in found.why
+    assert found.why.endswith("${pvc.name} (at deletion the annotations of the claim are not known)")
+
+
+def encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "ns", "name": "it"}, "data": data}
+
+
+def test_data_is_text_in_base64() -> None:
+    assert data_of(secret(user=encoded(b"me"), password=encoded("gehe\u00efm\n".encode()), none="")) == {
+        "user": "me",
+        "password": "gehe\u00efm\n",
+        "none": "",
+    }
+
+
+@pytest.mark.parametrize("obj", [{}, {"data": None}, {"data": {}}])
+def test_a_secret_may_be_empty(obj: dict[str, Any]) -> None:
+    assert data_of(obj) == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [encoded(CANARY.encode() + b"\xff"), f"{encoded(CANARY.encode())}!", f"{CANARY}=a", f"{CANARY}é", encoded(CANARY.encode())[:-1]],
+)
+def test_what_no_driver_can_take_is_named_by_its_key_and_never_shown(value: str) -> None:
+    with pytest.raises(ValueError, match=r"Secret ns/it: what is under the key 'password' is not UTF-8 text in base64") as caught:
+        data_of(secret(user=encoded(b"me"), password=value))
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert type(caught.value) is ValueError
+    assert caught.value.__context__ is None
+    assert CANARY not in shown
+    assert value not in shown
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "unknown"),
+    [
+        ("", "", ()),
+        ("$", "$", ()),
+        ("a$", "a$", ()),
+        ("$.a", "$.a", ()),
+        ("$ $é", "$ $é", ()),
+        ("$a", "A", ()),
+        ("$a_1.b", ".b", ("a_1",)),
+        ("$a-b", "A-b", ()),
+        ("${a}b", "Ab", ()),
+        ("${}b", "b", ()),
+        ("${a", "a", ()),
+        ("${", "", ()),
+        ("${${a}", "", ("${a",)),
+        ("${a$a", "aA", ()),
+        ("${a}${", "A", ()),
+        ("$$a", "a", ("$",)),
+        ("$1a$0$2$3$4$5$6$7$8$9b", "ab", tuple("0123456789")),
+        ("$*$#$@$!$?$-", "", ("!", "#", "*", "-", "?", "@")),
+        ("${*}${**}", "", ("*", "**")),
+        ("${ a }", "", (" a ",)),
+        ("${a\n}", "", ("a\n",)),
+        ("${é}$é", "$é", ("é",)),
+        ("}a{$a}", "}a{A}", ()),
+        ("$b", "${a}$a", ()),
+        ("${c}${c}", "", ("c",)),
+    ],
+)
+def test_tokens(template: str, text: str, unknown: tuple[str, ...]) -> None:
+    assert expand(template, {"a": "A", "b": "${a}$a"}) == (text, unknown)
+
+
+def modelled(template: str, meanings: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The same, letter by letter and without a pattern."""
+    word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+    out, unknown, rest = "", set(), template
+    while rest:
+        letter, rest = rest[0], rest[1:]
+        if letter != "$" or not rest:
+            out += letter
+            continue
+        if rest[0] == "{":
+            token, closed, after = rest[1:].partition("}")
+            rest = after if closed else rest[1:]
+            token = token if closed else ""
+        elif rest[0] in "*#$@!?-0123456789":
+            token, rest = rest[0], rest[1:]
+        else:
+            token = rest[: len(rest) - len(rest.lstrip(word))]
+            rest = rest[len(token) :]
+            out += "" if token else "$"
+        if token and token not in meanings:
+            unknown.add(token)
+        out += meanings.get(token, "") if token else ""
+    return out, tuple(sorted(unknown))
+
+
+PIECES = st.sampled_from(
+    [
+        "$", "{", "}", "${", "${}", "${pv.name}", "${pvc.name}", "${pvc.namespace}", "${pvc.annotations['k']}", "$pv", "$1", "$$",
+        "a", "b.c", "-", ".", "_", "9", "é", "\n", " ", "A", "'",
+    ]
+)  # fmt: skip
+TEMPLATES = st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=12)
+MEANINGS = {"pv.name": "p", "pvc.name": "c", "pvc.namespace": "n", "pv": "$pv", "1": "${", "pvc.annotations['k']": ""}
+
+
+@given(TEMPLATES)
+@example("${pv.name}${")
+def test_expansion_agrees_with_a_simple_model(template: str) -> None:
+    assert expand(template, MEANINGS) == modelled(template, MEANINGS)
+
+
+@given(st.text().filter(lambda text: "$" not in text))
+def test_a_template_without_a_dollar_is_unchanged(template: str) -> None:
+    assert expand(template, MEANINGS) == (template, ())
+
+
+LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+@given(LABEL, st.lists(LABEL, min_size=1, max_size=4).map(".".join))
+def test_a_plain_reference_comes_back_as_it_was_written(namespace: str, name: str) -> None:
+    assert refs({DEFAULT_NAME: name, DEFAULT_NAMESPACE: namespace}) == SecretRefs(*(SecretRef(namespace, name) for _ in KINDS))
+
+
+KEYS = st.sampled_from(
+    [f"{PREFIX}{kind}secret-{half}" for kind in ("", *(f"{kind}-" for kind in KINDS)) for half in ("name", "namespace")]
+    + [f"{stem}{half}" for stem in DEPRECATED.values() for half in ("Name", "Namespace")]
+)
+PARAMETERS = st.dictionaries(KEYS | st.text(max_size=6), TEMPLATES | LABEL, max_size=10)
+PAIRED = st.dictionaries(st.sampled_from(["", *KINDS]), st.tuples(TEMPLATES | LABEL, TEMPLATES | LABEL)).map(
+    lambda pairs: {
+        f"{PREFIX}{kind and f'{kind}-'}secret-{half}": value
+        for kind, values in pairs.items()
+        for half, value in zip(("name", "namespace"), values, strict=True)
+    }
+)
+FORM = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@given(PARAMETERS | PAIRED, st.dictionaries(st.just("k"), st.text(max_size=5)))
+def test_any_class_gives_references_that_can_exist_or_a_reason_that_names_a_key(parameters: dict[str, str], notes: dict[str, str]) -> None:
+    found = answer(parameters, annotations=notes)
+    if isinstance(found, Unfit):
+        assert found.why.startswith("StorageClass 'fake-class': parameter")
+        assert any(key in found.why for key in parameters if "ecret" in key)
+        return
+    for field in fields(found):
+        ref = getattr(found, field.name)
+        if ref is not None:
+            assert FORM.fullmatch(ref.name)
+            assert FORM.fullmatch(ref.namespace)
+            assert "." not in ref.namespace
+
+
+@given(PARAMETERS | PAIRED)
+def test_deletion_and_creation_agree_on_a_claim_without_annotations(parameters: dict[str, str]) -> None:
+    created = answer(parameters)
+    deleted = deletion_secret(Volume.of(released()), samples.class_(parameters=parameters))
+    if isinstance(created, SecretRefs):
+        assert deleted == created.provisioner
+
+
+def test_a_class_full_of_open_braces_takes_no_time_worth_telling() -> None:
+    before = time.process_time()
+    assert expand("${" * 2**14, MEANINGS) == ("", ())
+    assert expand("${" * 2**14 + "}", MEANINGS)[0] == ""
+    assert time.process_time() - before < 1

@@ -1,0 +1,165 @@
+"""What is asked of the API server before the driver is asked to delete, and how often."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sidecar.deletion.rules import DeletionView, Undone
+from sidecar.kube.api import Page, Resource
+from sidecar.kube.errors import ApiError, Gone, Unavailable
+from sidecar.provisioning.deletion_io import Deletion, HandleUsers
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver, ScriptedKube
+
+Json = dict[str, Any]
+
+
+def pv(name: str, handle: str, *, driver: str = samples.DRIVER, node: str = "foo") -> Json:
+    place = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}]
+    spec = {"csi": {"driver": driver, "volumeHandle": handle}, "nodeAffinity": {"required": {"nodeSelectorTerms": place}}}
+    return samples.volume_json(meta={"name": name}, spec=spec)
+
+
+@dataclass
+class SlowKube(ScriptedKube):
+    """A list takes as long as the test says, and others may ask meanwhile."""
+
+    lists: int = 0
+    volumes: list[Json] = field(default_factory=list)
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.goes_on.set()
+
+    async def list_page(self, resource: Resource, **_: Any) -> Page:
+        self.lists += 1
+        seen = list(self.volumes)
+        await self.goes_on.wait()
+        self._ask("list", resource, "", None)
+        return Page(seen, "1", "")
+
+
+def users_of(kube: SlowKube) -> HandleUsers:
+    return HandleUsers(here=samples.here, kube=kube)  # type: ignore[arg-type]
+
+
+def test_those_of_this_driver_count_and_each_says_whether_it_is_elsewhere() -> None:
+    kube = SlowKube(
+        volumes=[pv("here", "h"), pv("far", "h", node="bar"), pv("other", "h", driver="other"), pv("another", "i"), {"spec": {}}]
+    )
+    found = asyncio.run(users_of(kube).of("h"))
+    assert [(item.volume.name, item.elsewhere) for item in found] == [("here", False), ("far", True)]
+
+
+def test_one_list_answers_all_who_asked_before_it_began_and_nobody_who_asked_later() -> None:
+    kube = SlowKube(volumes=[pv("one", "h")])
+    users = users_of(kube)
+
+    async def main() -> list[list[str]]:
+        kube.goes_on.clear()
+        first = asyncio.create_task(users.of("h"))
+        await asyncio.sleep(0)
+        assert kube.lists == 1
+        kube.volumes.append(pv("two", "h"))
+        later = [asyncio.create_task(users.of("h")) for _ in range(20)]
+        await asyncio.sleep(0)
+        kube.goes_on.set()
+        return [[item.volume.name for item in await task] for task in (first, *later)]
+
+    names = asyncio.run(main())
+    assert names == [["one"], *[["one", "two"]] * 20]
+    assert kube.lists == 2
+    assert not users._open and not users._answers
+
+
+def test_a_list_that_fails_fails_one_question_and_the_next_lists_again() -> None:
+    kube = SlowKube(volumes=[pv("one", "h")], failures={"list": [Unavailable("away")]})
+    users = users_of(kube)
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(users.of("h"), users.of("h"), return_exceptions=True)
+
+    first, second = asyncio.run(main())
+    assert isinstance(first, Unavailable) and [item.volume.name for item in second] == ["one"]
+    assert not users._open and not users._answers
+
+
+def test_a_list_that_fails_fails_all_who_asked_before_it_began() -> None:
+    """Else hundreds would list all volumes one after another, each as long as the API server takes to refuse, and hold their workers."""
+    kube = SlowKube(failures={"list": [None, Unavailable("away"), Unavailable("away")]})
+    users = users_of(kube)
+
+    async def main() -> list[Any]:
+        kube.goes_on.clear()
+        first = asyncio.create_task(users.of("h"))
+        await asyncio.sleep(0)
+        later = [asyncio.create_task(users.of("h")) for _ in range(20)]
+        await asyncio.sleep(0)
+        kube.goes_on.set()
+        return await asyncio.gather(first, *later, return_exceptions=True)
+
+    first, *later = asyncio.run(main())
+    assert first == () and all(isinstance(answer, Unavailable) for answer in later)
+    assert kube.lists == 2
+    assert not users._open and not users._answers
+
+
+def test_who_no_longer_waits_leaves_nothing_behind() -> None:
+    kube = SlowKube()
+    users = users_of(kube)
+
+    async def main() -> None:
+        kube.goes_on.clear()
+        asking = [asyncio.create_task(users.of("h")) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    asyncio.run(main())
+    assert not users._open and not users._answers and not users._turn.locked()
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_secrets_are_read_only_for_what_is_deleted(used: bool) -> None:
+    kube, driver, read = SlowKube(volumes=[pv("one", "h")] * used), ScriptedDriver(), []
+
+    async def secrets() -> Mapping[str, str]:
+        read.append(1)
+        return {}
+
+    deletion = Deletion(here=samples.here, kube=kube, driver=driver)  # type: ignore[arg-type]
+    kept = asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=secrets))
+    assert (kept is not None, read, driver.count("delete")) == ((True, [], 0) if used else (False, [1], 1))
+
+
+def test_without_a_handle_nothing_is_deleted() -> None:
+    driver = ScriptedDriver()
+
+    async def secrets() -> Mapping[str, str]:
+        return {}
+
+    deletion = Deletion(here=samples.here, kube=SlowKube(), driver=driver)  # type: ignore[arg-type]
+    assert asyncio.run(deletion.delete(DeletionView(reason=Undone()), secrets=secrets)) is not None
+    assert driver.asked == []
+
+
+@pytest.mark.parametrize("error", [Gone("410: the continue token has expired"), ApiError("500"), Unavailable("away")], ids=repr)
+def test_the_first_half_of_a_list_says_nothing(error: ApiError) -> None:
+    class HalfKube(ScriptedKube):
+        async def list_page(self, resource: Resource, *, continue_token: str = "", **_: Any) -> Page:
+            if continue_token:
+                raise error
+            return Page([], "1", "more")
+
+    async def secrets() -> Mapping[str, str]:
+        return {}
+
+    driver = ScriptedDriver()
+    deletion = Deletion(here=samples.here, kube=HalfKube(), driver=driver)  # type: ignore[arg-type]
+    with pytest.raises(type(error)):
+        asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=secrets))
+    assert driver.asked == []

@@ -1,0 +1,139 @@
+"""What is done about a volume next: one look, one decision."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.provisioning.progress import RemovalStep
+from sidecar.provisioning.requests.secrets import SecretRef
+from sidecar.provisioning.view import VolumeView
+from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
+from tests.harness import samples
+
+
+def look(**changes: Any) -> VolumeDecision:
+    base = VolumeView(here=samples.here(), volume=samples.volume(), class_=samples.class_())
+    return decide_volume(replace(base, **changes))
+
+
+def test_D2_a_released_volume_of_this_node_is_emptied() -> None:
+    assert isinstance(look(), Empty)
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        pytest.param(None, id="gone"),
+        pytest.param(samples.volume(status={"phase": "Bound"}), id="P5-bound"),
+        pytest.param(samples.volume(status={"phase": "Failed"}), id="P5-failed"),
+        pytest.param(samples.volume(status={"phase": "Available"}), id="P5-available"),
+        pytest.param(samples.volume(spec={"persistentVolumeReclaimPolicy": "Retain"}, meta={"finalizers": ["other"]}), id="P5-retain"),
+        pytest.param(samples.volume(meta={"deletionTimestamp": "now", "finalizers": ["other"]}), id="P2-our-finalizer-is-gone"),
+        pytest.param(samples.volume(annotations={"pv.kubernetes.io/provisioned-by": "other"}), id="P4-another-provisioner"),
+        pytest.param(
+            samples.volume(
+                spec={
+                    "nodeAffinity": {
+                        "required": {
+                            "nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]
+                        }
+                    }
+                }
+            ),
+            id="D10-another-node",
+        ),
+        pytest.param(samples.volume(spec={"nodeAffinity": None}), id="no-affinity-and-no-proof"),
+    ],
+)
+def test_volumes_that_stay(volume: Any) -> None:
+    assert isinstance(look(volume=volume), Rest)
+
+
+ELSEWHERE = {
+    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
+}
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Recycle"])
+@pytest.mark.parametrize("phase", ["Bound", "Released"])
+def test_P3_our_finalizer_leaves_volumes_that_are_not_ours_to_empty(policy: str, phase: str) -> None:
+    volume = samples.volume(spec={"persistentVolumeReclaimPolicy": policy}, status={"phase": phase})
+    assert isinstance(look(volume=volume), Unfinalize)
+
+
+@pytest.mark.parametrize("meta", [{"finalizers": ["other"]}, {"finalizers": None}])
+def test_P1_our_finalizer_is_put_on_a_bound_volume_that_lacks_it(meta: dict[str, Any]) -> None:
+    assert isinstance(look(volume=samples.volume(meta=meta, status={"phase": "Bound"})), Finalize)
+    static = samples.volume(meta=meta, status={"phase": "Bound"})
+    assert isinstance(look(volume=replace(static, provisioned_by=None)), Finalize)
+    assert isinstance(look(volume=replace(static, deleting=True)), Rest)
+
+
+@pytest.mark.parametrize("spec", [{"persistentVolumeReclaimPolicy": "Retain"}, {}])
+def test_P6_volumes_of_other_nodes_are_left_to_them(spec: dict[str, Any]) -> None:
+    finalizers = {} if spec else {"finalizers": ["other"]}
+    assert isinstance(look(volume=samples.volume(spec=spec | ELSEWHERE, meta=finalizers, status={"phase": "Bound"})), Rest)
+
+
+def with_identity(identity: str) -> Any:
+    csi = {
+        "driver": samples.DRIVER,
+        "volumeHandle": "h",
+        "volumeAttributes": {"storage.kubernetes.io/csiProvisionerIdentity": identity},
+    }
+    return samples.volume(spec={"nodeAffinity": None, "csi": csi})
+
+
+@pytest.mark.parametrize(
+    ("identity", "ours"),
+    [
+        ("1700000000000-1234-test-driver-foo", True),
+        ("1700000000000-1234-test-driver-bar-foo", False),
+        ("1700000000000-1234-test-driver-bar", False),
+        ("1700000000000-1234-test-driver", False),
+        ("", False),
+    ],
+)
+def test_without_affinity_the_identity_is_the_proof(identity: str, ours: bool) -> None:
+    assert isinstance(look(volume=with_identity(identity)), Empty if ours else Rest)
+
+
+def test_D8_an_attached_volume_waits() -> None:
+    decision = look(attached_to=("foo",))
+    assert isinstance(decision, Hold) and "foo" in decision.why
+
+
+def test_D4_the_secret_that_was_noted_is_used() -> None:
+    noted = samples.volume(
+        annotations={
+            "volume.kubernetes.io/provisioner-deletion-secret-name": "s",
+            "volume.kubernetes.io/provisioner-deletion-secret-namespace": "n",
+        }
+    )
+    decision = look(volume=noted, class_=None)
+    assert isinstance(decision, Empty) and decision.secret == SecretRef("n", "s")
+
+
+def test_D3_empty_annotations_mean_no_secret_even_if_the_class_has_some() -> None:
+    assert isinstance(look(class_=samples.class_(parameters={"csi.storage.k8s.io/secret-name": "s"})), Empty)
+
+
+def test_after_the_driver_deleted_it_the_object_goes_and_then_the_finalizer() -> None:
+    deleting = samples.volume(meta={"deletionTimestamp": "now"})
+    assert isinstance(look(progress=RemovalStep.EMPTIED), Remove)
+    assert isinstance(look(progress=RemovalStep.EMPTIED, volume=deleting), Unfinalize)
+    assert isinstance(look(progress=RemovalStep.REMOVED, volume=deleting), Unfinalize)
+
+
+def test_what_was_asked_for_is_not_asked_again_before_the_watch_shows_it() -> None:
+    assert isinstance(look(progress=RemovalStep.REMOVED), Rest)
+    assert isinstance(look(progress=RemovalStep.UNFINALIZED, volume=samples.volume(meta={"deletionTimestamp": "now"})), Rest)
+
+
+def test_D17_a_terminating_volume_with_our_finalizer_is_emptied_first() -> None:
+    assert isinstance(look(volume=samples.volume(meta={"deletionTimestamp": "now"})), Empty)
+
+
+def test_every_decision_says_why() -> None:
+    assert all(decision.why for decision in (look(), look(progress=RemovalStep.EMPTIED)))

@@ -1,0 +1,64 @@
+"""Rooms are told what the command line says, and nothing else."""
+
+import pytest
+
+from sidecar import settings
+from sidecar.drain.facts.node_marks import NodePolicy
+from sidecar.drain.vocabulary import Policy
+from sidecar.ownership.placement import RandomDelay, Ranked
+from tests.harness.config import POD, parsed
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ([], False),
+        (["--node-drain-policy=Ignore"], True),
+        (["--node-drain-policy=NoSchedule"], True),
+        (["--drain-report"], True),
+        (["--drain-publish-zero-capacity"], False),
+    ],
+    ids=["default", "Ignore", "NoSchedule", "report", "zero capacity alone"],
+)
+def test_drain_decisions_are_made_where_a_policy_is_named_or_a_report_is_asked_for(words: list[str], made: bool) -> None:
+    assert settings.drains(parsed(*words, environ=POD).config) is made
+
+
+def test_provisioning_is_told_of_gates_names_and_placement() -> None:
+    told = settings.options(parsed("--volume-name-prefix=x", "--feature-gates=Topology=false", environ=POD).config)
+    assert (told.volume_name_prefix, told.topology_gate, told.attributes_classes, told.placement) == (
+        "x",
+        False,
+        True,
+        RandomDelay(20.0, 60.0),
+    )
+    ranked = parsed("--node-deployment-placement=ranked", "--node-deployment-base-delay=1s", environ=POD).config
+    assert settings.options(ranked).placement == Ranked(RandomDelay(1.0, 60.0))
+
+
+def test_capacity_is_told_whom_to_publish_for_and_the_owner_comes_later() -> None:
+    told = settings.publisher(parsed("--enable-capacity", "--capacity-poll-interval=5s", environ=POD).config, "d")
+    assert (told.driver, told.manager, told.owner, told.poll_interval, told.reserve_pending) == (
+        "d",
+        "external-provisioner-node-1",
+        None,
+        5.0,
+        True,
+    )
+
+
+def test_drain_decisions_are_told_in_words_of_their_own() -> None:
+    told = settings.drain(parsed("--node-drain-policy=Evacuate", "--drain-report", "--drain-default-policy=Block", environ=POD).config, "d")
+    assert (told.node, told.driver, told.namespace, told.policy, told.default_policy) == (
+        "node-1",
+        "d",
+        "storage",
+        NodePolicy.EVACUATE,
+        Policy.BLOCK,
+    )
+    assert settings.drain(parsed(environ=POD).config, "d").default_policy is None
+
+
+def test_a_first_pause_beyond_the_longest_is_the_longest() -> None:
+    retry = settings.retry(parsed("--retry-interval-start=9s", "--retry-interval-max=3s", environ=POD).config)
+    assert retry.delay(0) == retry.delay(9) == 3.0
