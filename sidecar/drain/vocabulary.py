@@ -61,6 +61,8 @@ class VolumeClass(StrEnum):
     """Of another driver."""
     MOVED = "Moved"
     """Another node has a copy by now."""
+    RENAMED = "Renamed"
+    """The driver lists it here, and its PersistentVolume names a node that is gone: this node had that name."""
 
 
 class Fate(StrEnum):

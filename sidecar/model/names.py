@@ -83,6 +83,8 @@ DRAIN_INTENT: Final = f"{GROUP}/drain-intent"
 NODE_DRAIN_POLICY: Final = f"{GROUP}/node-drain-policy"
 FORCE_DRAIN: Final = f"{GROUP}/force-drain"
 DRAIN_POLICY: Final = f"{GROUP}/drain-policy"
+DRAIN_POLICY_REBOOT: Final = f"{DRAIN_POLICY}.reboot"
+DRAIN_POLICY_RETIRE: Final = f"{DRAIN_POLICY}.retire"
 HANDED_BACK: Final = f"{GROUP}/handed-back"
 ACKNOWLEDGED: Final = f"{GROUP}/ack"
 

@@ -5,7 +5,7 @@ them followed would let the report and `explain node` disagree about the same cl
 """
 
 from collections.abc import Container, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sidecar.drain.facts.locations import doubt_about
@@ -40,6 +40,18 @@ class Facts:
     unread: frozenset[str]
     """As `Snapshot.unread`."""
     ignorance: tuple[str, ...]
+    claimants: tuple[Pod, ...] = ()
+    """Pods without a node, or of other nodes. `assemble` chooses those that count."""
+    attached: frozenset[str] = frozenset()
+    """As `Snapshot.attached`; so are the next ones."""
+    lately_used: frozenset[str] = frozenset()
+    shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    renamed: frozenset[str] = frozenset()
+    foreign: tuple[Volume, ...] = ()
+    unplaced_contents: tuple[SnapshotContent, ...] = ()
+    unheeded_namespaces: frozenset[str] = frozenset()
+    begun: frozenset[str] | None = None
+    """Uids of claims for which something was begun in the driver; None: not known, as from outside."""
 
 
 def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) -> Snapshot:
@@ -53,10 +65,18 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         volumes=facts.volumes,
         claims=MappingProxyType({claim.full_name: claim for claim in _of_volumes(facts)}),
         pods=facts.pods,
+        claimants=facts.claimants,
+        attached=facts.attached,
+        lately_used=facts.lately_used,
+        shared_with=facts.shared_with,
+        renamed=facts.renamed,
+        foreign=facts.foreign,
         contents=tuple(_contents(facts)),
+        unplaced_contents=facts.unplaced_contents,
         classes=MappingProxyType({class_.name: class_ for class_ in _classes(facts)}),
         in_flight=tuple(_in_flight(facts)),
         namespace_policies=facts.namespace_policies,
+        unheeded_namespaces=facts.unheeded_namespaces,
         default_policy=default_policy,
         budgets=facts.budgets,
         surroundings=facts.surroundings,

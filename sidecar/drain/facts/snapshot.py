@@ -32,6 +32,8 @@ class InFlight:
     name: str
     class_name: str
     size: int
+    begun: bool = True
+    """The driver may have something of it already. Otherwise it is only asked for, and could succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,22 @@ class Snapshot:
     """By `namespace/name`: those the volumes are bound to, as far as they exist."""
     pods: tuple[Pod, ...] = ()
     """Of this node, ended ones included."""
+    claimants: tuple[Pod, ...] = ()
+    """Pods without a node, or of other nodes, that have not ended and name a claim of a volume that is here."""
+    attached: frozenset[str] = frozenset()
+    """Names of PersistentVolumes that are attached to this node."""
+    lately_used: frozenset[str] = frozenset()
+    """`namespace/name` of claims that a pod named a moment ago: a controller may be about to make that pod again."""
+    shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """By PersistentVolume among `volumes`: other nodes that reach it too, and stay."""
+    renamed: frozenset[str] = frozenset()
+    """Names of PersistentVolumes among `volumes` that name another node, though the driver lists them here."""
+    foreign: tuple[Volume, ...] = ()
+    """Volumes of other drivers that pods of this node mount. They are told and not judged."""
     contents: tuple[SnapshotContent, ...] = ()
     """Snapshots whose data is on this node."""
+    unplaced_contents: tuple[SnapshotContent, ...] = ()
+    """Snapshots of this driver whose data may be on this node: nothing says where it is."""
     classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
     in_flight: tuple[InFlight, ...] = ()
     untracked: tuple[str, ...] = ()
@@ -74,6 +90,10 @@ class Snapshot:
     """Names of volumes that no pod has ever used, as far as that is certain."""
     namespace_policies: Mapping[str, str] = field(default_factory=_nothing)
     """By namespace: the text of its annotation."""
+    unheeded_namespaces: frozenset[str] = frozenset()
+    """Namespaces whose own word for Block, and that of their claims, is not heeded (`--drain-tenant-policies`)."""
+    void_acknowledgements: frozenset[str] = frozenset()
+    """Uids of objects that were used again after they had been acknowledged as dispensable."""
     default_policy: Policy | None = None
     """What the driver's operator chose for all; None: AllowIdle for a reboot, Block for retiring."""
     budgets: tuple[Budget, ...] | None = None
