@@ -119,6 +119,8 @@ class Pod:
     affinity: tuple[Term, ...] | None
     """Required node affinity; None if there is none. A term with node fields, as a DaemonSet's pods have, matches no labels."""
     static: bool
+    ephemeral: tuple[str, ...] = ()
+    """Names of the claims, among `claims`, that are made for its generic ephemeral volumes."""
 
     @property
     def full_name(self) -> str:
@@ -154,6 +156,7 @@ class Pod:
             labels=MappingProxyType(dict(meta.get("labels") or {})),
             owner=controller_of(meta),
             claims=tuple(filter(None, (_claim_of(meta["name"], volume) for volume in volumes))),
+            ephemeral=tuple(_claim_of(meta["name"], volume) for volume in volumes if volume.get("ephemeral") is not None),
             inline=tuple(volume["csi"].get("driver", "") for volume in volumes if volume.get("csi")),
             local=tuple(kind for volume in volumes for kind in ("emptyDir", "hostPath") if volume.get(kind) is not None),
             tolerations=tuple(

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from sidecar.drain.facts.locations import doubt_about
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.vocabulary import Policy
-from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import Claim, Class, Json, Volume
+from sidecar.model.objects import Claim, Class, Json, Notes, Volume, notes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Facts:
     pods: tuple[Pod, ...]
     contents: tuple[SnapshotContent, ...]
     classes: tuple[Class, ...]
-    namespace_policies: Mapping[str, str]
+    namespace_policies: Mapping[str, Notes]
     budgets: tuple[Budget, ...] | None
     """None: they could not be read."""
     surroundings: Surroundings | None
@@ -103,10 +102,9 @@ def policy_namespaces(volumes: Iterable[Volume]) -> list[str]:
     return sorted({volume.claim.namespace for volume in volumes if volume.claim is not None})
 
 
-def namespace_word(namespace: Json | None) -> str | None:
-    """The policy that a namespace asks for. An empty text is not the same as none: somebody wrote it, and it is judged as a wrong word."""
-    notes: Mapping[str, str] = ((namespace or {}).get("metadata") or {}).get("annotations") or {}
-    return notes.get(names.DRAIN_POLICY)
+def namespace_notes(namespace: Json | None) -> Notes:
+    """Where a namespace says its policies. An empty text is not the same as none: somebody wrote it, and it is judged as a wrong word."""
+    return notes_of(((namespace or {}).get("metadata") or {}).get("annotations"))
 
 
 def _of_volumes(facts: Facts) -> Iterable[Claim]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from sidecar.drain.facts import unseen_volumes
-from sidecar.drain.facts.assembly import content_lies_here, is_unseen, namespace_word, policy_namespaces
+from sidecar.drain.facts.assembly import content_lies_here, is_unseen, namespace_notes, policy_namespaces
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.kube.api import (
@@ -29,7 +29,7 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 
 R = TypeVar("R")
 
@@ -137,19 +137,19 @@ class ClusterListing:
             return ()
         return tuple(sorted(item["name"] for item in (found.get("spec") or {}).get("drivers") or () if item.get("topologyKeys")))
 
-    async def _policies(self, namespaces: Iterable[str]) -> Mapping[str, str]:
+    async def _policies(self, namespaces: Iterable[str]) -> Mapping[str, Notes]:
         """Policies of the namespaces that may be read. The others count as silent, and `ignorance` names them."""
-        found: dict[str, str] = {}
+        found: dict[str, Notes] = {}
         for name in namespaces:
             try:
-                word = namespace_word(await self._kube.get(NAMESPACES, name))
+                notes = namespace_notes(await self._kube.get(NAMESPACES, name))
             except NotFound:
                 continue
             except ApiError as error:
                 self._ignorance.append(f"namespace {name}: {error}")
                 continue
-            if word is not None:
-                found[name] = word
+            if notes:
+                found[name] = notes
         return MappingProxyType(found)
 
     async def _list_or_none(self, resource: Resource, record: Callable[[Json], R | None]) -> tuple[R, ...] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sidecar.drain.facts.assembly import Facts
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ListedNode:
     capacity_drivers: Mapping[str, str]
     """By uid of a capacity record: its driver, as its class says."""
     budgets: tuple[Budget, ...] | None
-    namespace_policies: Mapping[str, str]
+    namespace_policies: Mapping[str, Notes]
     ignorance: tuple[str, ...]
 
     def all_drivers(self) -> tuple[str, ...]:

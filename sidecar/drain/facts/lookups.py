@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from sidecar.drain.facts import unseen_volumes
-from sidecar.drain.facts.assembly import Facts, is_unseen, namespace_word, policy_namespaces
+from sidecar.drain.facts.assembly import Facts, is_unseen, namespace_notes, policy_namespaces
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
 from sidecar.drain.facts.watched import Watched, missing_claims, needs_other_nodes, with_driver_labels
@@ -19,7 +19,7 @@ from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, SNA
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
 
 R = TypeVar("R")
 
@@ -114,13 +114,13 @@ class Lookups:
             served = await self._ask(str(SNAPSHOT_CONTENTS), lambda: self._kube.list_page(SNAPSHOT_CONTENTS, limit=1))
             self.ignorance += [f"{SNAPSHOT_CONTENTS} {_LATE}"] if served and served.items else []
 
-    async def policies(self, held: Iterable[Volume]) -> dict[str, str]:
+    async def policies(self, held: Iterable[Volume]) -> dict[str, Notes]:
         """The policies that namespaces ask for."""
         found = {}
         for name in policy_namespaces(held):
             answer = await self._ask(unread_key(NAMESPACE, name), lambda: self._kube.get(NAMESPACES, name))  # noqa: B023
-            found[name] = namespace_word(answer)
-        return {name: word for name, word in found.items() if word is not None}
+            found[name] = namespace_notes(answer)
+        return {name: notes for name, notes in found.items() if notes}
 
     async def surroundings(self) -> Surroundings | None:
         """Where volumes could move to; None if it could not be read."""

@@ -8,7 +8,7 @@ from sidecar.drain.facts.node_marks import NodePolicy
 from sidecar.drain.vocabulary import Policy, Reason
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import CapacityRecord, Claim, Class, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
 
 CLAIM, CLASS, NAMESPACE = "claim", names.STORAGE_CLASS, "namespace"
 """Kinds of objects that have a say in policies and have to be asked for."""
@@ -17,10 +17,6 @@ CLAIM, CLASS, NAMESPACE = "claim", names.STORAGE_CLASS, "namespace"
 def unread_key(kind: str, name: str) -> str:
     """How `Snapshot.unread` and the messages call such an object. A claim's name is the full one."""
     return f"{kind} {name}"
-
-
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +84,8 @@ class Snapshot:
     """Why there may be more of them. This makes no verdict Unknown by itself: a driver need not be able to list its volumes."""
     never_used: frozenset[str] = frozenset()
     """Names of volumes that no pod has ever used, as far as that is certain."""
-    namespace_policies: Mapping[str, str] = field(default_factory=_nothing)
-    """By namespace: the text of its annotation."""
+    namespace_policies: Mapping[str, Notes] = field(default_factory=lambda: MappingProxyType({}))
+    """By namespace: its annotations of our group; namespaces without any are left out."""
     unheeded_namespaces: frozenset[str] = frozenset()
     """Namespaces whose own word for Block, and that of their claims, is not heeded (`--drain-tenant-policies`)."""
     void_acknowledgements: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.drain.wording import quoted
 from sidecar.model import names
-from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.objects import Claim, Class, Notes, Volume
 
 STRICTNESS: Final = (Policy.IGNORE, Policy.ALLOW_IDLE, Policy.REPROVISION, Policy.MIGRATE, Policy.BLOCK)
 """From the laxest to the strictest."""
@@ -54,7 +54,7 @@ def resolve(
     claim: Claim | None,
     *,
     class_: Class | None,
-    namespace_word: str | None,
+    namespace: Notes = (),
     default: Policy | None,
     intent: Intent,
     unread: Set[str] = frozenset(),
@@ -62,7 +62,7 @@ def resolve(
     """The word nearest to the volume wins: PersistentVolume or claim (the stricter one), StorageClass, namespace, then the default."""
     own = _words((names.VOLUME, _note(volume)), (names.CLAIM, _note(claim)))
     shared = _words(
-        (f"StorageClass {class_.name}" if class_ else "", _note(class_)), (f"Namespace {_namespace(volume, claim)}", namespace_word)
+        (f"StorageClass {class_.name}" if class_ else "", _note(class_)), (f"Namespace {_namespace(volume, claim)}", _said(namespace))
     )
     fallback = default or _BY_INTENT[intent]
     by_order = next((word.known for word in (*own, *shared) if word.known), fallback)
@@ -102,7 +102,11 @@ def _words(*said: tuple[str, str | None]) -> tuple[_Statement, ...]:
 
 
 def _note(record: Volume | Claim | Class | None) -> str | None:
-    return None if record is None else next((text for key, text in record.notes if key == names.DRAIN_POLICY), None)
+    return None if record is None else _said(record.notes)
+
+
+def _said(notes: Notes) -> str | None:
+    return next((text for key, text in notes if key == names.DRAIN_POLICY), None)
 
 
 def _namespace(volume: Volume | None, claim: Claim | None) -> str:

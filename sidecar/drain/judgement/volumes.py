@@ -134,7 +134,7 @@ def _resolved(volume: Volume, claim: Claim | None, snapshot: Snapshot, intent: I
         volume,
         claim,
         class_=snapshot.classes.get(volume.class_name),
-        namespace_word=snapshot.namespace_policies.get(volume.claim.namespace) if volume.claim else None,
+        namespace=snapshot.namespace_policies.get(volume.claim.namespace, ()) if volume.claim else (),
         default=snapshot.default_policy,
         intent=intent,
         unread=snapshot.unread,

@@ -170,7 +170,7 @@ def test_drain_D11_since_when_is_kept_from_one_judgement_to_the_next(reason: Rea
         (samples.idle(volumes=(samples.volume(policy="Block"),)), Policy.BLOCK, "PersistentVolume"),
         (samples.idle(claims=(samples.claim(policy="Migrate"),)), Policy.MIGRATE, "PersistentVolumeClaim"),
         (samples.idle(classes=[samples.class_(policy="Block")]), Policy.BLOCK, "StorageClass local"),
-        (samples.idle(namespace_policies={"apps": "Block"}), Policy.BLOCK, "Namespace apps"),
+        (samples.idle(namespace_policies={"apps": samples.notes("Block")}), Policy.BLOCK, "Namespace apps"),
         (samples.idle(default_policy=Policy.BLOCK), Policy.BLOCK, "driver"),
         (samples.idle(), Policy.BLOCK, "default"),
     ],

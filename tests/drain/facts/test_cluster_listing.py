@@ -24,7 +24,7 @@ def test_only_what_lies_on_this_node_and_nowhere_else_is_kept() -> None:
     assert [other.name for other in listed.others] == ["n2", "n3"]
     assert listed.drivers == (DRIVER,)
     assert listed.all_drivers() == (DRIVER, OTHER)
-    assert (listed.namespace_policies, listed.ignorance) == ({"default": "Ignore"}, ())
+    assert (listed.namespace_policies, listed.ignorance) == ({"default": ((names.DRAIN_POLICY, "Ignore"),)}, ())
     assert ("pods", "", "spec.nodeName=n1") in kube.asked
 
 
@@ -113,7 +113,7 @@ def test_a_volume_that_was_created_after_the_list_leaves_something_unknown(error
 def test_what_the_namespace_of_a_claim_that_is_gone_says_counts() -> None:
     kube = cluster()
     kube.objects["persistentvolumeclaims"] = []
-    assert look(kube).namespace_policies == {"default": "Ignore"}
+    assert look(kube).namespace_policies == {"default": ((names.DRAIN_POLICY, "Ignore"),)}
 
 
 def test_a_namespace_that_is_gone_leaves_nothing_unknown() -> None:

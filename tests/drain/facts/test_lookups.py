@@ -170,4 +170,4 @@ def test_a_class_that_names_no_driver_is_read() -> None:
 def test_an_empty_policy_of_a_namespace_is_not_the_same_as_none() -> None:
     room, _ = asker(Kube({"metadata": meta("default", annotations={names.DRAIN_POLICY: ""})}))
     room.begin()
-    assert asyncio.run(room.policies(HELD)) == {"default": ""}
+    assert asyncio.run(room.policies(HELD)) == {"default": ((names.DRAIN_POLICY, ""),)}

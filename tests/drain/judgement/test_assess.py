@@ -219,7 +219,9 @@ def test_with_an_unread_policy_only_what_every_policy_would_block_blocks(seed: i
     def blocking(changed: Snapshot) -> set[tuple[str, Intent]]:
         return {(item.key, intent) for item in assess(changed).blockers if item.kind != "Pod" for intent in item.blocks}
 
-    every = [blocking(replace(snapshot, namespace_policies={"apps": word} if word else {})) for word in (None, *Policy, "Foo")]
+    every = [
+        blocking(replace(snapshot, namespace_policies={"apps": samples.notes(word)} if word else {})) for word in (None, *Policy, "Foo")
+    ]
     ignorant = replace(snapshot, namespace_policies={}, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no answer",))
     assert blocking(ignorant) == set.intersection(*every)
 

@@ -28,7 +28,7 @@ def resolved(
         samples.volume(policy=pv),
         samples.claim(policy=pvc),
         class_=samples.class_(policy=class_),
-        namespace_word=namespace,
+        namespace=samples.notes(namespace),
         default=default,
         intent=intent,
     )
@@ -79,8 +79,8 @@ def test_of_an_understood_and_a_wrong_word_on_volume_and_claim_the_wrong_one_blo
 
 def test_without_claim_class_or_reference_the_rest_still_speaks() -> None:
     alone = samples.volume(claim="", policy="Ignore")
-    assert resolve(alone, None, class_=None, namespace_word=None, default=None, intent=Intent.RETIRE).policy is Policy.IGNORE
-    assert resolve(None, None, class_=None, namespace_word=None, default=None, intent=Intent.RETIRE).source == "default"
+    assert resolve(alone, None, class_=None, default=None, intent=Intent.RETIRE).policy is Policy.IGNORE
+    assert resolve(None, None, class_=None, default=None, intent=Intent.RETIRE).source == "default"
 
 
 NO_CLAIM, NO_CLASS, NO_NAMESPACE = unread_key(CLAIM, "apps/data-0"), unread_key(CLASS, "local"), unread_key(NAMESPACE, "apps")
@@ -105,7 +105,7 @@ def test_a_policy_is_certain_where_all_that_comes_before_it_was_read(said: dict[
         samples.volume(policy=words["pv"]),
         None if NO_CLAIM in unread else samples.claim(policy=words["pvc"]),
         class_=None if NO_CLASS in unread else samples.class_(policy=words["class_"]),
-        namespace_word=words["namespace"],
+        namespace=samples.notes(words["namespace"]),
         default=None,
         intent=Intent.RETIRE,
         unread=unread,

@@ -26,7 +26,7 @@ def drawn(dice: Random) -> Snapshot:
         untracked=("lv-1", "lv-2")[: dice.randint(0, 2)],
         untracked_blocks=dice.random() < 0.1,
         never_used=frozenset(f"pv-{number}" for number in numbers if dice.random() < 0.2),
-        namespace_policies=dice.choice([{}, {}, {}, {"apps": "Ignore"}, {"apps": "Bar"}]),
+        namespace_policies=dice.choice([{}, {}, {}, {"apps": samples.notes("Ignore")}, {"apps": samples.notes("Bar")}]),
         default_policy=dice.choice([None, None, *Policy]),
         budgets=dice.choice([None, *[tuple(_budget(number, dice) for number in range(dice.randint(0, 3)))] * 4]),
         surroundings=dice.choice([None, *[_around(dice)] * 4]),
