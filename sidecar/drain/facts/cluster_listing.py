@@ -1,17 +1,20 @@
-"""Supplies the facts to whoever asks from outside: lists, once, all that a judgement of one node needs. Writes nothing.
+"""Supplies the facts to whoever asks from outside: lists, once, all that a judgement of one node or of all nodes needs. Writes nothing.
 
-`explain node` asks so, and a sidecar that judges a node whose own sidecar is dead. Of its own node a running sidecar knows most of this
+`explain` asks so, and a sidecar that judges a node whose own sidecar is dead. Of its own node a running sidecar knows most of this
 from its watches (`lookups`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from sidecar.drain.facts import unseen_volumes
-from sidecar.drain.facts.assembly import content_lies_here, is_unseen, namespace_notes, policy_namespaces
+from sidecar.drain.facts.asking_io import Asking
+from sidecar.drain.facts.assembly import is_unseen, namespace_notes, policy_namespaces
+from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims
+from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.kube.api import (
     BUDGETS,
     CAPACITIES,
@@ -24,150 +27,132 @@ from sidecar.kube.api import (
     SNAPSHOT_CONTENTS,
     VOLUMES,
     KubeApi,
-    Resource,
-    every,
 )
-from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 
-R = TypeVar("R")
-
-_OPTIONAL: Final = frozenset({SNAPSHOT_CONTENTS})
-"""Kinds that a cluster may do without."""
-
-# Names that are kept: volumes that every node reaches, as those of network storage, may be thousands.
-_SOME: Final = 20
-
-
-class _VolumeSorting:
-    """Keeps the volumes of one node, and of the others no more than what has to be said about them."""
-
-    def __init__(self, locator: VolumeLocator) -> None:
-        self._locator = locator
-        self.names: set[str] = set()
-        self.unlocated: dict[str, tuple[str, ...]] = {}
-        self.doubtful: dict[str, tuple[str, ...]] = {}
-
-    def keep(self, obj: Json) -> Volume | None:
-        volume = Volume.of(obj)
-        self.names.add(volume.name)
-        if self._locator.may_hold(volume):
-            told = self.doubtful if self._locator.is_doubtful(volume) else self.unlocated
-            told[volume.driver] = (*told.get(volume.driver, ()), volume.name)[:_SOME]
-        return volume if self._locator.holds(volume) else None
+_WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
 
 
 class ClusterListing:
-    """One look. Each kind is listed once, and its objects are made small or dropped page by page: clusters are large, nodes are not."""
+    """One look. Each kind is listed once, and its objects are made small or dropped page by page: clusters are large, nodes are not.
 
-    def __init__(self, kube: KubeApi, node_name: str, *, now: float) -> None:
+    Asked about one node, it keeps what concerns that one: a sidecar that asks has little memory.
+    """
+
+    def __init__(self, kube: KubeApi, node_name: str = "", *, now: float) -> None:
         self._kube = kube
         self._name = node_name
         self._now = now
-        self._ignorance: list[str] = []
-        self._unseen: list[Claim] = []
-        """Claims bound here to volumes that were not listed."""
+        self._asking = Asking(kube)
 
     async def look(self) -> ListedNode:
-        """Raises NotFound when there is no such node; whatever else fails is in the answer's `ignorance`."""
-        me = await self._kube.get(NODES, self._name)
-        node = Node.of(me)
-        others = await self._list(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
-        sorting = _VolumeSorting(VolumeLocator(node, others))
-        unread = len(self._ignorance)
-        found = await self._list(VOLUMES, sorting.keep)
-        volumes = tuple(volume for volume in found if volume.driver)
+        """At the one node. Raises NotFound when there is no such node; whatever else fails is in the answer's `ignorance`."""
+        node = Node.of(await self._kube.get(NODES, self._name))
+        others = await self._asking.all(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
+        there = await self._asking.all(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}")
+        sorting = VolumeSorting(node, others, mounted=mounted_claims(there))
+        volumes = await self._asking.all(VOLUMES, sorting.keep)
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
-        listed = sorting.names if len(self._ignorance) == unread else None
-        held = {(volume.claim.namespace, volume.claim.name) for volume in volumes if volume.claim}
-        claims = await self._list(CLAIMS, lambda obj: self._keep_claim(obj, held, listed))
-        self._ignorance += await unseen_volumes.ignorance_of(self._kube, self._unseen)
-        classes = await self._list(CLASSES, Class.of)
+        listed = None if VOLUMES in self._asking.failed else sorting.names
+        held = sorting.held(volumes)
+        claims = await self._claims(held, listed)
+        registered = await self._asking.one(CSI_NODES, self._name, what=str(CSI_NODES))
+        pods = await self._pods(there, held)
+        namespaces = [(name, await self._namespace(name)) for name in policy_namespaces(held)]
+        cluster = await self._cluster((node, *others), volumes, claims, pods, namespaces=namespaces, csi_nodes=(registered,))
+        return NodePicker(cluster).node(self._name)
+
+    async def look_at_all(self) -> ListedCluster:
+        """At all nodes. The number of requests grows with the size of the lists alone."""
+        nodes = await self._asking.all(NODES, Node.of)
+        # Claims before volumes: what a claim of this list is bound to is in a later list, or it is gone.
+        claims = await self._asking.all(CLAIMS, Claim.of)
+        volumes = await self._asking.all(VOLUMES, Volume.of)
+        csi_nodes = await self._asking.all(CSI_NODES, _registration)
+        namespaces = await self._asking.all(NAMESPACES, lambda obj: (obj["metadata"]["name"], namespace_notes(obj)))
+        pods = await self._asking.all(PODS, Pod.of)
+        return await self._cluster(nodes, volumes, claims, pods, namespaces=namespaces, csi_nodes=csi_nodes)
+
+    async def _cluster(
+        self,
+        nodes: tuple[Node, ...],
+        volumes: tuple[Volume, ...],
+        claims: tuple[Claim, ...],
+        pods: tuple[Pod, ...],
+        *,
+        namespaces: Iterable[tuple[str, Notes]],
+        csi_nodes: Iterable[Json | None],
+    ) -> ListedCluster:
+        """What is listed in the same way for one node and for all."""
+        classes = await self._asking.all(CLASSES, Class.of)
         provisioners = {class_.name: class_.provisioner for class_ in classes}
-        capacities = await self._list_or_none(CAPACITIES, CapacityRecord.of)
-        if capacities is None:
-            self._ignorance.pop()  # no verdict depends on it: only where volumes could move to is not known then
-        budgets = await self._list_or_none(BUDGETS, Budget.of)
-        return ListedNode(
+        capacities = await self._capacities()
+        return ListedCluster(
             at=self._now,
-            node_name=self._name,
-            node=node,
-            others=others,
-            drivers=await self._drivers(),
+            nodes=nodes,
+            registered=_with_topology(csi_nodes),
             volumes=volumes,
-            unlocated=MappingProxyType(sorting.unlocated),
-            doubtful=MappingProxyType(sorting.doubtful),
-            driverless=len(found) - len(volumes),
             claims=claims,
-            pods=await self._list(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}"),
-            contents=await self._contents(volumes),
+            pods=pods,
+            contents=await self._asking.all(SNAPSHOT_CONTENTS, SnapshotContent.of),
             classes=classes,
             capacities=capacities,
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
-            budgets=budgets,
-            namespace_policies=await self._policies(policy_namespaces(volumes)),
-            ignorance=tuple(self._ignorance),
+            budgets=await self._asking.all_or_none(BUDGETS, Budget.of),
+            namespace_policies=MappingProxyType({name: notes for name, notes in namespaces if notes}),
+            unread=frozenset(self._asking.unread),
+            unlisted=frozenset(kind for kind, resource in _WITH_POLICIES if resource in self._asking.failed),
+            ignorance=tuple(dict.fromkeys(self._asking.ignorance)),
         )
 
-    def _keep_claim(self, obj: Json, held: set[tuple[str, str]], listed: set[str] | None) -> Claim | None:
-        claim = Claim.of(obj)
-        if listed is not None and is_unseen(claim, node_name=self._name, seen=listed):
-            self._unseen.append(claim)
-        waits_here = not claim.volume_name and claim.selected_node == self._name
-        return claim if waits_here or (claim.namespace, claim.name) in held else None
+    async def _claims(self, held: Iterable[Volume], listed: set[str] | None) -> tuple[Claim, ...]:
+        """Claims of these volumes, and claims whose volume is to be created on the node."""
+        wanted, unseen = {claim_of(volume) for volume in held}, list[Claim]()
 
-    async def _contents(self, volumes: tuple[Volume, ...]) -> tuple[SnapshotContent, ...]:
-        handles = {(volume.driver, volume.handle) for volume in volumes}
+        def keep(obj: Json) -> Claim | None:
+            claim = Claim.of(obj)
+            if listed is not None and is_unseen(claim, node_name=self._name, seen=listed):
+                unseen.append(claim)
+            waits_here = not claim.volume_name and claim.selected_node == self._name
+            return claim if waits_here or claim.full_name in wanted else None
 
-        def record(obj: Json) -> SnapshotContent | None:
-            content = SnapshotContent.of(obj)
-            return content if content_lies_here(content, node_name=self._name, handles=handles) else None
+        found = await self._asking.all(CLAIMS, keep)
+        self._asking.ignorance += await unseen_volumes.ignorance_of(self._kube, unseen)
+        return found
 
-        return await self._list(SNAPSHOT_CONTENTS, record)
+    async def _pods(self, there: tuple[Pod, ...], held: Iterable[Volume]) -> tuple[Pod, ...]:
+        """Those of the node, and those anywhere that name a claim of these volumes. Without such claims no other pods are listed."""
+        wanted = {claim_of(volume) for volume in held} - {""}
+        if not wanted:
+            return there
 
-    async def _drivers(self) -> tuple[str, ...]:
-        """Drivers with a topology: a driver whose volumes every node reaches has nothing that a drain could strand."""
-        try:
-            found = await self._kube.get(CSI_NODES, self._name)
-        except NotFound:
-            return ()
-        except ApiError as error:
-            self._ignorance.append(f"{CSI_NODES}: {error}")
-            return ()
-        return tuple(sorted(item["name"] for item in (found.get("spec") or {}).get("drivers") or () if item.get("topologyKeys")))
+        def keep(obj: Json) -> Pod | None:
+            pod = Pod.of(obj)
+            return pod if pod.node == self._name or not wanted.isdisjoint(mounted_claims((pod,))) else None
 
-    async def _policies(self, namespaces: Iterable[str]) -> Mapping[str, Notes]:
-        """Policies of the namespaces that may be read. The others count as silent, and `ignorance` names them."""
-        found: dict[str, Notes] = {}
-        for name in namespaces:
-            try:
-                notes = namespace_notes(await self._kube.get(NAMESPACES, name))
-            except NotFound:
-                continue
-            except ApiError as error:
-                self._ignorance.append(f"namespace {name}: {error}")
-                continue
-            if notes:
-                found[name] = notes
-        return MappingProxyType(found)
+        return await self._asking.all(PODS, keep)
 
-    async def _list_or_none(self, resource: Resource, record: Callable[[Json], R | None]) -> tuple[R, ...] | None:
-        """None is not the same as none of them."""
-        before = len(self._ignorance)
-        found = await self._list(resource, record)
-        return found if len(self._ignorance) == before else None
+    async def _namespace(self, name: str) -> Notes:
+        """Of those that cannot be read nobody knows what they say."""
+        return namespace_notes(await self._asking.one(NAMESPACES, name, what=unread_key(NAMESPACE, name)))
 
-    async def _list(self, resource: Resource, record: Callable[[Json], R | None], *, field_selector: str = "") -> tuple[R, ...]:
-        found: list[R] = []
-        try:
-            async for obj in every(self._kube, resource, field_selector=field_selector):
-                made = record(obj)
-                if made is not None:
-                    found.append(made)
-        except NotFound:
-            if resource not in _OPTIONAL:
-                self._ignorance.append(f"{resource}: the API server does not serve them")
-        except ApiError as error:
-            self._ignorance.append(f"{resource}: {error}")
-        return tuple(found)
+    async def _capacities(self) -> tuple[CapacityRecord, ...] | None:
+        found = await self._asking.all_or_none(CAPACITIES, CapacityRecord.of)
+        if found is None:
+            self._asking.ignorance.pop()  # no verdict depends on it: only where volumes could move to is not known then
+        return found
+
+
+def _registration(obj: Json) -> Json:
+    """As much of a CSINode as is needed."""
+    return {"metadata": {"name": obj["metadata"]["name"]}, "spec": {"drivers": (obj.get("spec") or {}).get("drivers") or ()}}
+
+
+def _with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, tuple[str, ...]]:
+    """By node, its drivers with a topology: a driver whose volumes every node reaches has nothing that a drain could strand."""
+    found = {}
+    for csi_node in filter(None, csi_nodes):
+        drivers = (csi_node.get("spec") or {}).get("drivers") or ()
+        found[csi_node["metadata"]["name"]] = tuple(sorted(item["name"] for item in drivers if item.get("topologyKeys")))
+    return MappingProxyType(found)

@@ -30,6 +30,10 @@ class ListedNode:
     claims: tuple[Claim, ...]
     """Claims of those volumes, and claims whose volume is to be created on the node."""
     pods: tuple[Pod, ...]
+    claimants: tuple[Pod, ...]
+    """Pods without a node, or of other nodes, that name a claim of those volumes."""
+    mounted: tuple[Volume, ...]
+    """Volumes of all drivers that pods of the node mount."""
     contents: tuple[SnapshotContent, ...]
     classes: tuple[Class, ...]
     capacities: tuple[CapacityRecord, ...] | None
@@ -38,6 +42,8 @@ class ListedNode:
     """By uid of a capacity record: its driver, as its class says."""
     budgets: tuple[Budget, ...] | None
     namespace_policies: Mapping[str, Notes]
+    unread: frozenset[str]
+    """As `Snapshot.unread`."""
     ignorance: tuple[str, ...]
 
     def all_drivers(self) -> tuple[str, ...]:
@@ -59,8 +65,9 @@ class ListedNode:
             namespace_policies=self.namespace_policies,
             budgets=self.budgets,
             surroundings=self._surroundings(driver),
-            unread=frozenset(),
+            unread=self.unread,
             ignorance=self.ignorance,
+            claimants=self.claimants,
         )
 
     def _surroundings(self, driver: str) -> Surroundings | None:

@@ -18,7 +18,7 @@ from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Volume
-from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, cluster, look, meta, volume
+from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, in_order, look, meta, ready, volume
 
 NOW = 7.0
 
@@ -64,18 +64,6 @@ async def from_inside(kube: Lists) -> Snapshot:
 
 def from_outside(kube: Lists) -> Snapshot:
     return assemble(look(kube).facts_of(DRIVER), now=NOW)
-
-
-def in_order(snapshot: Snapshot) -> Snapshot:
-    """The order of what is in a snapshot means nothing."""
-    tuples = {name: getattr(snapshot, name) for name in ("volumes", "pods", "contents", "in_flight", "budgets", "ignorance")}
-    return replace(snapshot, **{name: tuple(sorted(items, key=repr)) for name, items in tuples.items()})
-
-
-def ready() -> Lists:
-    kube = cluster()
-    kube.objects["nodes"][0]["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
-    return kube
 
 
 def as_it_is(kube: Lists) -> None:

@@ -3,11 +3,34 @@
 import pytest
 
 from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.assess import assess
+from sidecar.drain.vocabulary import Status
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, OTHER, Json, claim, cluster, look, meta, node, volume
+from tests.harness.drain.listed_cluster import (
+    DRIVER,
+    OTHER,
+    Json,
+    Lists,
+    claim,
+    cluster,
+    in_order,
+    look,
+    look_at_all,
+    meta,
+    node,
+    pod,
+    ready,
+    volume,
+)
+
+
+def looked(kube: Lists, everywhere: bool) -> ListedNode:
+    """At n1 alone, or at all nodes."""
+    return NodePicker(look_at_all(kube)).node("n1") if everywhere else look(kube)
 
 
 def snapshot_of(listed: ListedNode, driver: str) -> Snapshot:
@@ -148,3 +171,53 @@ def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
     (told,) = snapshot_of(listed, DRIVER).ignorance
     assert "pv-1" in told and "lacks labels" in told
     assert snapshot_of(listed, "third.example").ignorance == ()
+
+
+@pytest.mark.parametrize("plural", ["namespaces", "storageclasses", "persistentvolumeclaims"])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_where_something_that_may_set_a_policy_cannot_be_read_nothing_blocks_by_the_default(plural: str, everywhere: bool) -> None:
+    kube = ready()
+    kube.objects["persistentvolumeclaims"] = [claim("a", volume_name="pv-1")]
+    kube.objects["volumesnapshotcontents"] = []
+    kube.objects["namespaces"] = [{"metadata": meta("default")}]
+    kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "fast"
+    assert assess(snapshot_of(looked(kube, everywhere), DRIVER)).retire.status is Status.FALSE
+    kube.broken[plural] = Forbidden("not allowed", status=403)
+    judged = assess(snapshot_of(looked(kube, everywhere), DRIVER))
+    assert (judged.retire.status, judged.blockers) == (Status.UNKNOWN, ())
+
+
+def test_one_set_of_lists_says_of_each_node_what_a_look_at_it_alone_says() -> None:
+    kube = cluster()
+    kube.objects["namespaces"].append({"metadata": meta("empty")})
+    picker = NodePicker(look_at_all(kube))
+    for name in ("n1", "n2", "n3"):
+        alone, one_of_all = look(kube, name), picker.node(name)
+        for driver in (DRIVER, OTHER):
+            assert in_order(snapshot_of(alone, driver)) == in_order(snapshot_of(one_of_all, driver))
+
+
+def test_many_nodes_cost_no_more_lists_than_one() -> None:
+    kube = cluster()
+    kube.objects["nodes"] += [node(f"m{number}") for number in range(50)]
+    look_at_all(kube)
+    lists = {plural for plural, name, _ in kube.asked if not name}
+    pages = sum(-(-max(1, len(kube.objects.get(plural, ()))) // 2) for plural in lists)
+    assert len(kube.asked) == pages
+
+
+def test_pods_of_the_whole_cluster_are_listed_only_where_a_volume_has_a_claim() -> None:
+    kube = cluster()
+    look(kube)
+    assert ("pods", "", "") in kube.asked
+    kube.asked.clear()
+    kube.objects["persistentvolumes"] = []
+    look(kube)
+    assert ("pods", "", "") not in kube.asked
+
+
+def test_a_pod_anywhere_that_names_a_claim_of_a_volume_here_is_known() -> None:
+    kube = cluster()
+    kube.objects["pods"] += [pod("pending", "a"), pod("elsewhere", "a", node="n2"), pod("over", "a", phase="Failed"), pod("other", "b")]
+    assert {found.name for found in look(kube).claimants} == {"pending", "elsewhere"}
+    assert {found.name for found in NodePicker(look_at_all(kube)).node("n1").claimants} == {"pending", "elsewhere"}

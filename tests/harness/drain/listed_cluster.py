@@ -1,11 +1,13 @@
 """A cluster as lists answer it: what a look from outside finds."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sidecar.drain.facts.cluster_listing import ClusterListing
+from sidecar.drain.facts.listed_cluster import ListedCluster
 from sidecar.drain.facts.listed_node import ListedNode
+from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.kube.api import Page, Resource
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
@@ -113,5 +115,28 @@ def cluster() -> Lists:
     )
 
 
-def look(kube: Lists) -> ListedNode:
-    return asyncio.run(ClusterListing(kube, "n1", now=7.0).look())  # type: ignore[arg-type]
+def pod(name: str, *claims: str, node: str = "", phase: str = "Pending") -> Json:
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    return {"metadata": meta(name, namespace="default"), "spec": {"nodeName": node, "volumes": volumes}, "status": {"phase": phase}}
+
+
+def ready() -> Lists:
+    """The same, and its first node answers."""
+    kube = cluster()
+    kube.objects["nodes"][0]["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return kube
+
+
+def look(kube: Lists, name: str = "n1") -> ListedNode:
+    return asyncio.run(ClusterListing(kube, name, now=7.0).look())  # type: ignore[arg-type]
+
+
+def look_at_all(kube: Lists) -> ListedCluster:
+    return asyncio.run(ClusterListing(kube, now=7.0).look_at_all())  # type: ignore[arg-type]
+
+
+def in_order(snapshot: Snapshot) -> Snapshot:
+    """The order of what is in a snapshot means nothing."""
+    tuples = ("volumes", "pods", "claimants", "foreign", "contents", "unplaced_contents", "in_flight", "budgets", "ignorance")
+    found = {name: getattr(snapshot, name) for name in tuples}
+    return replace(snapshot, **{name: items and tuple(sorted(items, key=repr)) for name, items in found.items()})

@@ -1,0 +1,47 @@
+"""Sorts the listed volumes for one node: what lies there, what may, and what its pods mount."""
+
+from collections.abc import Iterable, Set
+from typing import Final
+
+from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json, Volume
+
+SOME: Final = 20
+"""Names that are kept: volumes that every node reaches, as those of network storage, may be thousands."""
+
+
+def claim_of(volume: Volume) -> str:
+    """`namespace/name`; empty if it names none."""
+    return f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
+
+
+def mounted_claims(pods: Iterable[Pod]) -> frozenset[str]:
+    """`namespace/name` of all claims that pods name which have not ended."""
+    return frozenset(f"{pod.namespace}/{claim}" for pod in pods if not pod.ended for claim in pod.claims)
+
+
+class VolumeSorting:
+    """Keeps the volumes of one node, and of the others no more than what has to be said about them."""
+
+    def __init__(self, node: Node, others: Iterable[Node], *, mounted: Set[str]) -> None:
+        self._locator = VolumeLocator(node, others)
+        self._mounted = mounted
+        self._told: dict[tuple[str, bool], int] = {}
+        self.names: set[str] = set()
+
+    def keep(self, obj: Json) -> Volume | None:
+        volume = Volume.of(obj)
+        self.names.add(volume.name)
+        kept = self._locator.holds(volume) or claim_of(volume) in self._mounted or self._is_told(volume)
+        return volume if kept else None
+
+    def held(self, volumes: Iterable[Volume]) -> tuple[Volume, ...]:
+        return tuple(volume for volume in volumes if self._locator.holds(volume))
+
+    def _is_told(self, volume: Volume) -> bool:
+        if not self._locator.may_hold(volume):
+            return False
+        kind = volume.driver, self._locator.is_doubtful(volume)
+        self._told[kind] = self._told.get(kind, 0) + 1
+        return self._told[kind] <= SOME
