@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain.facts import unseen_volumes
-from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.assembly import is_unseen, namespace_notes, policy_namespaces
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims
+from sidecar.drain.facts.listing_io import Lister
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.kube.api import (
     BUDGETS,
@@ -44,20 +44,20 @@ class ClusterListing:
         self._kube = kube
         self._name = node_name
         self._now = now
-        self._asking = Asking(kube)
+        self._lister = Lister(kube)
 
     async def look(self) -> ListedNode:
         """At the one node. Raises NotFound when there is no such node; whatever else fails is in the answer's `ignorance`."""
         node = Node.of(await self._kube.get(NODES, self._name))
-        others = await self._asking.all(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
-        there = await self._asking.all(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}")
+        others = await self._lister.all(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
+        there = await self._lister.all(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}")
         sorting = VolumeSorting(node, others, mounted=mounted_claims(there))
-        volumes = await self._asking.all(VOLUMES, sorting.keep)
+        volumes = await self._lister.all(VOLUMES, sorting.keep)
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
-        listed = None if VOLUMES in self._asking.failed else sorting.names
+        listed = None if VOLUMES in self._lister.failed else sorting.names
         held = sorting.held(volumes)
         claims = await self._claims(held, listed)
-        registered = await self._asking.one(CSI_NODES, self._name, what=str(CSI_NODES))
+        registered = await self._lister.one(CSI_NODES, self._name, what=str(CSI_NODES))
         pods = await self._pods(there, held)
         namespaces = [(name, await self._namespace(name)) for name in policy_namespaces(held)]
         cluster = await self._cluster((node, *others), volumes, claims, pods, namespaces=namespaces, csi_nodes=(registered,))
@@ -65,13 +65,13 @@ class ClusterListing:
 
     async def look_at_all(self) -> ListedCluster:
         """At all nodes. The number of requests grows with the size of the lists alone."""
-        nodes = await self._asking.all(NODES, Node.of)
+        nodes = await self._lister.all(NODES, Node.of)
         # Claims before volumes: what a claim of this list is bound to is in a later list, or it is gone.
-        claims = await self._asking.all(CLAIMS, Claim.of)
-        volumes = await self._asking.all(VOLUMES, Volume.of)
-        csi_nodes = await self._asking.all(CSI_NODES, _registration)
-        namespaces = await self._asking.all(NAMESPACES, lambda obj: (obj["metadata"]["name"], namespace_notes(obj)))
-        pods = await self._asking.all(PODS, Pod.of)
+        claims = await self._lister.all(CLAIMS, Claim.of)
+        volumes = await self._lister.all(VOLUMES, Volume.of)
+        csi_nodes = await self._lister.all(CSI_NODES, _registration)
+        namespaces = await self._lister.all(NAMESPACES, lambda obj: (obj["metadata"]["name"], namespace_notes(obj)))
+        pods = await self._lister.all(PODS, Pod.of)
         return await self._cluster(nodes, volumes, claims, pods, namespaces=namespaces, csi_nodes=csi_nodes)
 
     async def _cluster(
@@ -85,7 +85,7 @@ class ClusterListing:
         csi_nodes: Iterable[Json | None],
     ) -> ListedCluster:
         """What is listed in the same way for one node and for all."""
-        classes = await self._asking.all(CLASSES, Class.of)
+        classes = await self._lister.all(CLASSES, Class.of)
         provisioners = {class_.name: class_.provisioner for class_ in classes}
         capacities = await self._capacities()
         return ListedCluster(
@@ -95,15 +95,15 @@ class ClusterListing:
             volumes=volumes,
             claims=claims,
             pods=pods,
-            contents=await self._asking.all(SNAPSHOT_CONTENTS, SnapshotContent.of),
+            contents=await self._lister.all(SNAPSHOT_CONTENTS, SnapshotContent.of),
             classes=classes,
             capacities=capacities,
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
-            budgets=await self._asking.all_or_none(BUDGETS, Budget.of),
+            budgets=await self._lister.all_or_none(BUDGETS, Budget.of),
             namespace_policies=MappingProxyType({name: notes for name, notes in namespaces if notes}),
-            unread=frozenset(self._asking.unread),
-            unlisted=frozenset(kind for kind, resource in _WITH_POLICIES if resource in self._asking.failed),
-            ignorance=tuple(dict.fromkeys(self._asking.ignorance)),
+            unread=frozenset(self._lister.unread),
+            unlisted=frozenset(kind for kind, resource in _WITH_POLICIES if resource in self._lister.failed),
+            ignorance=tuple(dict.fromkeys(self._lister.ignorance)),
         )
 
     async def _claims(self, held: Iterable[Volume], listed: set[str] | None) -> tuple[Claim, ...]:
@@ -117,8 +117,8 @@ class ClusterListing:
             waits_here = not claim.volume_name and claim.selected_node == self._name
             return claim if waits_here or claim.full_name in wanted else None
 
-        found = await self._asking.all(CLAIMS, keep)
-        self._asking.ignorance += await unseen_volumes.ignorance_of(self._kube, unseen)
+        found = await self._lister.all(CLAIMS, keep)
+        self._lister.ignorance += await unseen_volumes.ignorance_of(self._kube, unseen)
         return found
 
     async def _pods(self, there: tuple[Pod, ...], held: Iterable[Volume]) -> tuple[Pod, ...]:
@@ -131,16 +131,16 @@ class ClusterListing:
             pod = Pod.of(obj)
             return pod if pod.node == self._name or not wanted.isdisjoint(mounted_claims((pod,))) else None
 
-        return await self._asking.all(PODS, keep)
+        return await self._lister.all(PODS, keep)
 
     async def _namespace(self, name: str) -> Notes:
         """Of those that cannot be read nobody knows what they say."""
-        return namespace_notes(await self._asking.one(NAMESPACES, name, what=unread_key(NAMESPACE, name)))
+        return namespace_notes(await self._lister.one(NAMESPACES, name, what=unread_key(NAMESPACE, name)))
 
     async def _capacities(self) -> tuple[CapacityRecord, ...] | None:
-        found = await self._asking.all_or_none(CAPACITIES, CapacityRecord.of)
+        found = await self._lister.all_or_none(CAPACITIES, CapacityRecord.of)
         if found is None:
-            self._asking.ignorance.pop()  # no verdict depends on it: only where volumes could move to is not known then
+            self._lister.ignorance.pop()  # no verdict depends on it: only where volumes could move to is not known then
         return found
 
 

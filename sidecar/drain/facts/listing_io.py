@@ -13,7 +13,7 @@ _OPTIONAL: Final = frozenset({SNAPSHOT_CONTENTS, DRAIN_REPORTS})
 """Kinds that a cluster may do without."""
 
 
-class Asking:
+class Lister:
     """One look. `record` makes an object small; None drops it: clusters are large, nodes are not."""
 
     def __init__(self, kube: KubeApi) -> None:
