@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sidecar.config.errors import UsageError
-from sidecar.config.kinds import TEXT
+from sidecar.config.kinds import BOOL, TEXT, Kind
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import KINDS, SHORTHANDS
 
@@ -35,13 +35,20 @@ class CommandParser(argparse.ArgumentParser):
         # `run` takes no abbreviations either. Help is the usage line: it has too many flags to be listed for each command.
         super().__init__(usage=usage, add_help=False, allow_abbrev=False, exit_on_error=False)
         self._usage = usage
+        self._switches = set[str]()
+
+    def add_switch(self, name: str) -> None:
+        """A flag of the command's own that is on if it stands there without a value."""
+        self.add_argument(f"--{name}", default=False, type=reads(BOOL.read))
+        self._switches.add(name)
 
     def read(self, words: Sequence[str]) -> Line | None:
         """None where help is wanted. Raises UsageError with all that is wrong, and the usage behind it."""
         # argparse itself would not read the words as pflag does: it takes no value that begins with a dash, looks for --help among
         # values, takes `-x y` for no flag, and stops at the first mistake.
         names, letters = self._own_flags()
-        line = scan(words, {**KINDS, **dict.fromkeys(names, TEXT)}, {**SHORTHANDS, **letters})
+        own_kinds: dict[str, Kind] = {name: BOOL if name in self._switches else TEXT for name in names}
+        line = scan(words, {**KINDS, **own_kinds}, {**SHORTHANDS, **letters})
         if line.help:
             return None
         own, mistakes = self._read_own(one for one in line.given if one.flag in names)

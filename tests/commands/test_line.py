@@ -107,3 +107,20 @@ def test_what_cannot_be_read_is_named_before_the_usage(words: list[str], said: l
     *messages, usage = wrong.value.messages
     assert usage == USAGE
     assert all(message.startswith(start) for message, start in zip(messages, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "on"), [([], False), (["--yes"], True), (["--yes=true"], True), (["--yes=false"], False), (["--yes", "false"], True)]
+)
+def test_a_switch_takes_no_word_behind_it(words: list[str], on: bool) -> None:
+    parser = CommandParser(USAGE)
+    parser.add_switch("yes")
+    found = parser.read(["a", *words])
+    assert found is not None and found.own.yes is on
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_a_mistake() -> None:
+    parser = CommandParser(USAGE)
+    parser.add_switch("yes")
+    with pytest.raises(UsageError, match="'maybe' is not a boolean"):
+        parser.read(["--yes=maybe"])
