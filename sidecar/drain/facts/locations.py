@@ -1,36 +1,90 @@
-"""Decides which volumes are on one node and on no other: by the labels of nodes, else by who made the volume."""
+"""Decides which volumes are on a node: by what its pods mount and its driver lists, by the labels of nodes, and by who made the volume."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final
 
 from sidecar.drain.wording import first_few
+from sidecar.model import names, nodes
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment, Term
+
+Listed = Mapping[str, bool]
+"""By handle: what the driver of this node lists. True: it says that the volume is on this node and on no other."""
+
+_NOTHING_LISTED: Final[Listed] = MappingProxyType({})
 
 
 class VolumeLocator:
     """One node among others. Many volumes have the same affinity, so each affinity is judged once.
 
-    People change the labels of nodes: where labels say that no node reaches a volume, or several do, it is where it was made.
+    People change the labels of nodes: where labels say that no node reaches a volume, or several do, it is where it was made. One that
+    several nodes reach is here, too, if no other node that reaches it stays: this is the last one then.
     """
 
-    def __init__(self, node: Node | None, others: Iterable[Node]) -> None:
+    def __init__(
+        self, node: Node | None, others: Iterable[Node], *, mounted: Set[str] = frozenset(), listed: Listed = _NOTHING_LISTED
+    ) -> None:
+        """`mounted`: PersistentVolumes that pods of this node mount. `listed`: what the node's driver has."""
         self._node = node
         self._others = tuple(others)
-        self._known: dict[tuple[Term, ...], tuple[bool, bool]] = {}
+        self._living = {other.name for other in self._others} | ({node.name} if node else set())
+        self._mounted, self._listed = mounted, listed
+        self._known: dict[tuple[Term, ...], tuple[bool, bool, tuple[str, ...]]] = {}
+        self._elsewhere: frozenset[str] | None = None
+        """The labels that other nodes have; None: not looked at yet."""
+
+    # --- is it here -----------------------------------------------------------------------------------------------------
 
     def holds(self, volume: Volume) -> bool:
+        return volume.name in self._mounted or self._has(volume) or self.holds_by_label(volume)
+
+    def holds_by_label(self, volume: Volume) -> bool:
+        """By labels and by who made it alone, as every node can tell from outside."""
         here, elsewhere = self._reached(volume)
-        return here if here != elsewhere else self._node is not None and _maker(volume) == self._node.name
+        if here == elsewhere and self._is_made_here(volume):
+            return True
+        return here and not self.others_that_stay(volume)
+
+    def is_renamed(self, volume: Volume) -> bool:
+        """The driver has it here, and its PersistentVolume names a node of another name."""
+        return self._has(volume) and not self._reached(volume)[0] and not self._is_made_here(volume)
+
+    def others_that_stay(self, volume: Volume) -> tuple[str, ...]:
+        """Other nodes that reach it, and that nobody empties: what this node loses is still there."""
+        return self._reach(volume)[2]
+
+    def is_shared(self, volume: Volume) -> bool:
+        """This node reaches it, and another one does."""
+        here, elsewhere = self._reached(volume)
+        return here and elsewhere
+
+    # --- what is not known ----------------------------------------------------------------------------------------------
 
     def may_hold(self, volume: Volume) -> bool:
         """Nothing says that it is on another node."""
         here, elsewhere = self._reached(volume)
-        return here == elsewhere and not _maker(volume)
+        return here == elsewhere and not _maker(volume) and not self.holds(volume)
 
     def is_doubtful(self, volume: Volume) -> bool:
-        """No node reaches it, it does not say who made it, and only missing labels speak against this node."""
-        return self._reached(volume) == (False, False) and not _maker(volume) and self.may_reach(volume)
+        """No node reaches it, it does not say who made it, and only labels that other nodes have and this one lacks speak against this one.
+
+        A label that no node has says nothing about any of them: such a volume is an orphan, and not in doubt anywhere.
+        """
+        placed = self._reached(volume) != (False, False) or bool(_maker(volume)) or self.holds(volume)
+        return not placed and any(self._may_be_meant(term) for term in volume.affinity or ())
+
+    def is_orphan(self, volume: Volume) -> bool:
+        """No living node reaches it, and none made it. Nothing is known of a volume that has no affinity and no maker."""
+        unreached = volume.affinity is not None and self._reached(volume) == (False, False)
+        return unreached and _maker(volume) not in self._living and not self.holds(volume) and not self.is_doubtful(volume)
+
+    def is_placed_elsewhere(self, volume: Volume) -> bool:
+        """Another living node has it: one that alone reaches it, or that made it."""
+        here, elsewhere = self._reached(volume)
+        made_elsewhere = _maker(volume) in self._living and not self._is_made_here(volume)
+        return not self.holds(volume) and (made_elsewhere or (elsewhere and not here) or bool(self.others_that_stay(volume)))
 
     def may_reach(self, volume: Volume) -> bool:
         """No label of this node contradicts its affinity; labels may be missing."""
@@ -42,14 +96,54 @@ class VolumeLocator:
         node, places = self._node, tuple(places)
         return node is not None and all(term.names_only(node.name, places) for term in volume.affinity or ())
 
+    # --- one by one -----------------------------------------------------------------------------------------------------
+
+    def _has(self, volume: Volume) -> bool:
+        """The driver lists it here. A driver may list what other nodes have as well: unless it says that the volume is here alone, the
+        list counts for a volume that no living node reaches and none but this one made."""
+        alone = self._listed.get(volume.handle)
+        if alone is None or alone:
+            return bool(alone)
+        unreached = volume.affinity is not None and self._reached(volume) == (False, False)
+        return unreached and (self._is_made_here(volume) or _maker(volume) not in self._living)
+
+    def _is_made_here(self, volume: Volume) -> bool:
+        return self._node is not None and _maker(volume) == self._node.name
+
+    def _may_be_meant(self, term: Term) -> bool:
+        node = self._node
+        if node is None or not term.may_match(node.name, node.labels):
+            return False
+        lacking = {item.key for item in term.requirements if item.key not in node.labels}
+        return bool(lacking) and lacking <= self._labels_of_others()
+
+    def _labels_of_others(self) -> frozenset[str]:
+        if self._elsewhere is None:
+            self._elsewhere = frozenset(key for other in self._others for key in other.labels)
+        return self._elsewhere
+
     def _reached(self, volume: Volume) -> tuple[bool, bool]:
         """Whether this node reaches it, and whether any other does. Of a volume without affinity neither is known."""
-        if volume.affinity is None or self._node is None:
-            return False, False
-        if volume.affinity not in self._known:
-            others = any(_reaches(volume.affinity, other) for other in self._others)
-            self._known[volume.affinity] = _reaches(volume.affinity, self._node), others
-        return self._known[volume.affinity]
+        here, elsewhere, _ = self._reach(volume)
+        return here, elsewhere
+
+    def _reach(self, volume: Volume) -> tuple[bool, bool, tuple[str, ...]]:
+        """And which others that reach it stay."""
+        affinity = volume.affinity
+        if affinity is None or self._node is None:
+            return False, False, ()
+        if affinity not in self._known:
+            others = [other for other in self._others if _reaches(affinity, other)]
+            staying = tuple(sorted(other.name for other in others if stays(other)))
+            self._known[affinity] = _reaches(affinity, self._node), bool(others), staying
+        return self._known[affinity]
+
+
+def stays(node: Node) -> bool:
+    """The node works, and nobody is about to take it away or to empty it."""
+    leaving = any(taint.key in (names.EVACUATE_TAINT, *names.RETIRING_TAINTS) for taint in node.taints)
+    announced = node.annotations.get(names.DRAIN_INTENT, "").strip()
+    return node.ready == nodes.TRUE and not (node.deleting or node.cordoned or leaving or announced)
 
 
 def _maker(volume: Volume) -> str:

@@ -1,12 +1,13 @@
 """Which volumes lie on a node and nowhere else, whoever made them and whatever labels people took away."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.model import names
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Node, Taint
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment
 from tests.harness.drain.listed_cluster import DRIVER, meta
@@ -15,8 +16,11 @@ KEY = "example.com/node"
 HOME = Segment.of({KEY: "n1"})
 
 
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
 def node(name: str, **labels: str) -> Node:
-    return Node.of({"metadata": meta(name, labels={names.HOSTNAME: name, KEY: name, **labels}), "spec": {}, "status": {}})
+    return Node.of({"metadata": meta(name, labels={names.HOSTNAME: name, KEY: name, **labels}), "spec": {}, "status": READY})
 
 
 N1, N2, N3 = node("n1", zone="a", gen="5"), node("n2", zone="a", gen="3"), node("n3", zone="b", gen="3")
@@ -75,10 +79,16 @@ def test_a_volume_that_labels_do_not_place_is_where_it_was_made(terms: list[dict
     assert VolumeLocator(N1, (N2, N3)).holds(volume(*terms, maker=maker)) is held
 
 
+RACKED = node("n4", rack="3")
+
+
 @pytest.mark.parametrize(
     ("terms", "maker", "doubtful"),
     [
         ([labels(asks("rack", "In", "7"))], "", True),
+        ([labels(asks("rack", "In", "7"), asks("row", "In", "2"))], "", False),
+        ([labels(asks("row", "In", "2"))], "", False),
+        ([labels(asks("row", "In", "2")), labels(asks("rack", "In", "7"))], "", True),
         ([labels(asks("rack", "In", "7"))], "n2", False),
         ([labels(asks("rack", "In", "7"), asks(KEY, "In", "n9"))], "", False),
         ([labels(asks(KEY, "In", "gone"))], "", False),
@@ -88,9 +98,87 @@ def test_a_volume_that_labels_do_not_place_is_where_it_was_made(terms: list[dict
     ],
     ids=str,
 )
-def test_a_volume_is_doubtful_if_the_node_lacks_a_label_it_asks_for(terms: list[dict[str, Any]], maker: str, doubtful: bool) -> None:
-    """A volume of a node that is gone is in doubt nowhere: the labels that others have speak against them."""
-    assert VolumeLocator(N1, (N2, N3)).is_doubtful(volume(*terms, maker=maker)) is doubtful
+def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have(terms: list[dict[str, Any]], maker: str, doubtful: bool) -> None:
+    """A volume of a node that is gone is in doubt nowhere: the labels that nodes have speak against them, and one that none has accuses
+    none of them."""
+    assert VolumeLocator(N1, (N2, N3, RACKED)).is_doubtful(volume(*terms, maker=maker)) is doubtful
+
+
+@pytest.mark.parametrize(
+    ("terms", "maker", "orphan"),
+    [
+        ([labels(asks("row", "In", "2"))], "", True),
+        ([labels(asks("row", "In", "2"))], "n2", False),
+        ([labels(asks("row", "In", "2"))], "gone", True),
+        ([labels(asks("rack", "In", "7"))], "", False),
+        ([labels(asks(KEY, "In", "gone"))], "", True),
+        ([HERE], "gone", False),
+        ([], "gone", False),
+    ],
+    ids=str,
+)
+def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan(terms: list[dict[str, Any]], maker: str, orphan: bool) -> None:
+    assert VolumeLocator(N1, (N2, N3, RACKED)).is_orphan(volume(*terms, maker=maker)) is orphan
+
+
+BOTH = labels(asks(KEY, "In", "n1", "n2"))
+
+
+def leaving(**change: Any) -> Node:
+    return replace(N2, **change)
+
+
+@pytest.mark.parametrize(
+    ("other", "last"),
+    [
+        (N2, False),
+        (leaving(unschedulable=True), True),
+        (leaving(ready="Unknown"), True),
+        (leaving(ready="False"), True),
+        (leaving(deleting=True), True),
+        (leaving(taints=(Taint(names.EVACUATE_TAINT, "reboot", "NoSchedule"),)), True),
+        (leaving(taints=(Taint(names.RETIRING_TAINTS[0], "", "NoSchedule"),)), True),
+        (leaving(annotations={names.DRAIN_INTENT: "retire"}), True),
+        (leaving(taints=(Taint("other", "", "NoSchedule"),)), False),
+    ],
+    ids=str,
+)
+def test_the_last_node_that_reaches_a_volume_and_stays_has_it(other: Node, last: bool) -> None:
+    """Of two nodes that somebody empties at the same time, neither is without it."""
+    locator = VolumeLocator(N1, (other, N3))
+    assert locator.holds(volume(BOTH)) is last
+    assert locator.others_that_stay(volume(BOTH)) == (() if last else ("n2",))
+
+
+def test_a_volume_that_a_pod_of_this_node_mounts_is_here_whatever_labels_say() -> None:
+    for terms in ([], [BOTH], [labels(asks(KEY, "In", "n2"))]):
+        assert VolumeLocator(N1, (N2, N3), mounted={"pv"}).holds(volume(*terms))
+        assert not VolumeLocator(N1, (N2, N3), mounted={"other"}).holds(volume(*terms))
+
+
+@pytest.mark.parametrize(
+    ("terms", "maker", "alone", "here"),
+    [
+        ([labels(asks(KEY, "In", "gone"))], "", False, True),
+        ([labels(asks(KEY, "In", "gone"))], "gone", False, True),
+        ([labels(asks(KEY, "In", "gone"))], "n2", False, False),
+        ([labels(asks(KEY, "In", "n2"))], "", False, False),
+        ([labels(asks(KEY, "In", "n2"))], "n2", True, True),
+        ([], "", False, False),
+        ([], "", True, True),
+    ],
+    ids=str,
+)
+def test_what_the_driver_lists_here_outranks_labels(terms: list[dict[str, Any]], maker: str, alone: bool, here: bool) -> None:
+    """A driver that does not say where a volume is may list those of all nodes: then a living node that reaches it has it."""
+    locator = VolumeLocator(N1, (N2, N3), listed={"h": alone})
+    assert (locator.holds(volume(*terms, maker=maker)), locator.is_renamed(volume(*terms, maker=maker))) == (here, here)
+
+
+def test_what_the_driver_lists_and_labels_place_here_has_no_other_name() -> None:
+    for of in (volume(HERE), volume(maker="n1"), volume(labels(asks(KEY, "In", "gone")), maker="n1")):
+        locator = VolumeLocator(N1, (N2, N3), listed={"h": True})
+        assert locator.holds(of) and not locator.is_renamed(of)
 
 
 @pytest.mark.parametrize(

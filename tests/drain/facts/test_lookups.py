@@ -1,6 +1,7 @@
 """What is asked for and not watched: once in a while, and what cannot be learnt is said."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,12 +148,13 @@ def test_a_volume_that_may_be_here_counts_if_the_other_nodes_may_not_be_listed()
     assert room.ignorance == ["the other nodes: no"]
 
 
-def test_a_volume_that_asks_for_a_label_that_is_not_there_is_unknown() -> None:
-    room, _ = asker(Kube({}), volumes=(volume("pv-rack", "7", key="rack"),))
-    facts = asyncio.run(room.facts(HERE))
+def test_a_volume_that_asks_for_a_label_that_only_other_nodes_have_is_unknown() -> None:
+    room, _ = asker(Kube({}), volumes=(volume("pv-zone", "y", key="zone"), volume("pv-rack", "7", key="rack")))
+    facts = asyncio.run(room.facts(replace(HERE, labels={names.HOSTNAME: "n1"})))
     assert facts.volumes == ()
     (told,) = assemble(facts, now=0.0).ignorance
-    assert "pv-rack" in told and "lacks labels" in told
+    assert "pv-zone" in told and "lacks labels" in told
+    assert "pv-rack" not in told, "a label that no node has says nothing about this one"
 
 
 def test_a_class_that_names_no_driver_is_read() -> None:

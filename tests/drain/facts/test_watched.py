@@ -71,12 +71,14 @@ def test_a_volume_that_two_nodes_reach_is_no_ones_last_copy() -> None:
 
 
 def test_a_label_that_comes_and_goes_is_followed() -> None:
-    """Without it nobody knows; the node does not count as empty then."""
+    """Without it nobody knows, if other nodes have it; the node does not count as empty then."""
 
     async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n1", labels={"disk": "slow"})
         await premade(bench, "kept", term(("disk", "fast")))
         await wait(bench, 10)
         assert await told(bench, "n0") == ("Unknown", "NotKnown")
+        assert await told(bench, "n1") == ("True", "NoVolumes")
         await change(bench, "n0", labels={"disk": "fast"})
         await wait(bench, 70)
         assert await told(bench, "n0") == ("False", "ReclaimRetain")
@@ -84,7 +86,19 @@ def test_a_label_that_comes_and_goes_is_followed() -> None:
         await wait(bench, 70)
         assert await told(bench, "n0") == ("True", "NoVolumes")
 
-    play(story, nodes=("n0",))
+    play(story)
+
+
+def test_a_label_that_no_node_has_makes_no_verdict_unknown() -> None:
+    """One volume of a node that is gone would otherwise keep every node of the cluster from being retired."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await premade(bench, "orphan", term(("rack", "7")))
+        await wait(bench, 10)
+        for node in ("n0", "n1"):
+            assert await told(bench, node) == ("True", "NoVolumes")
+
+    play(story)
 
 
 def test_what_the_driver_cannot_be_shown_to_have_is_never_deleted() -> None:

@@ -58,7 +58,8 @@ def meta(name: str, **more: Any) -> Json:
 
 
 def node(name: str) -> Json:
-    return {"metadata": meta(name, labels={"kubernetes.io/hostname": name, "zone": "z"}), "spec": {}, "status": {}}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": meta(name, labels={"kubernetes.io/hostname": name, "zone": "z"}), "spec": {}, "status": ready}
 
 
 def volume(name: str, *values: str, key: str = "kubernetes.io/hostname", driver: str = DRIVER, claim: str = "") -> Json:
