@@ -62,7 +62,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
     from sidecar.drain.evacuation.rules import Expiry
     from sidecar.drain.facts.node_marks import NodePolicy
     from sidecar.drain.settings import Settings
-    from sidecar.drain.vocabulary import Policy
+    from sidecar.drain.vocabulary import Intent, Policy
 
     return Settings(
         node=config.node_name,
@@ -78,6 +78,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         limit=config.max_concurrent_evacuations,
         gate=config.drain_gate,
         gate_image=config.drain_gate_image,
+        gate_assumes=Intent(config.drain_gate_assumes),
         protects=config.drain_autoscaler_annotations,
         untracked_blocks=config.drain_untracked_blocks,
         dry_run=config.dry_run,

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar import settings
 from sidecar.drain.facts.node_marks import NodePolicy
-from sidecar.drain.vocabulary import Policy
+from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.ownership.placement import RandomDelay, Ranked
 from tests.harness.config import POD, parsed
 
@@ -57,6 +57,8 @@ def test_drain_decisions_are_told_in_words_of_their_own() -> None:
         Policy.BLOCK,
     )
     assert settings.drain(parsed(environ=POD).config, "d").default_policy is None
+    assert settings.drain(parsed(environ=POD).config, "d").gate_assumes is Intent.RETIRE
+    assert settings.drain(parsed("--drain-gate-assumes=reboot", environ=POD).config, "d").gate_assumes is Intent.REBOOT
 
 
 def test_a_first_pause_beyond_the_longest_is_the_longest() -> None:

@@ -55,6 +55,7 @@ class Config:
     max_concurrent_evacuations: int  # 0: no limit
     drain_gate: bool
     drain_gate_image: str
+    drain_gate_assumes: str  # "retire" or "reboot"
     drain_autoscaler_annotations: bool
     drain_untracked_blocks: bool
     http_endpoint: str

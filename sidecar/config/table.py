@@ -15,6 +15,7 @@ from sidecar.config.words import quoted
 RANDOM, RANKED = "random", "ranked"
 IGNORE, NO_SCHEDULE, EVACUATE = "Ignore", "NoSchedule", "Evacuate"
 REPORT, OVERRIDE = "Report", "Override"
+RETIRE, REBOOT = "retire", "reboot"
 VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
 
 
@@ -50,6 +51,7 @@ LOGGING_FORMAT = Kind("string", one_of("a log format", "text", "json"), str)
 PLACEMENT = Kind("string", one_of("a placement", RANDOM, RANKED), str)
 NODE_POLICY = Kind("string", one_of("a policy for nodes", IGNORE, NO_SCHEDULE, EVACUATE), str)
 VOLUME_POLICY = Kind("string", one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
+INTENT = Kind("string", one_of("what can happen to a node", RETIRE, REBOOT), str)
 EXPIRY = Kind("string", one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
 LABELS = Kind("stringMap", _read_labels, str)
 QUANTITY = Kind("quantity", str, str)
@@ -158,6 +160,8 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0: no limit."),
     _setting(DRAIN, "drain-gate", BOOL, False, "Make whoever drains this node wait until it may be retired. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the gate's pod, which does nothing. Required by --drain-gate."),
+    _setting(DRAIN, "drain-gate-assumes", INTENT, RETIRE,
+             "What the gate takes a drain for that nobody has announced: retire (the disks vanish) or reboot (they come back)."),
     _setting(DRAIN, "drain-autoscaler-annotations", BOOL, False,
              "Keep autoscalers from removing this node while it has the only copy of a volume. Needs --drain-report."),
     _setting(DRAIN, "drain-untracked-blocks", BOOL, False,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import NodePolicy
-from sidecar.drain.vocabulary import Policy
+from sidecar.drain.vocabulary import Intent, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Settings:
     """How many nodes may be evacuated at the same time; 0: any number."""
     gate: bool = False
     gate_image: str = ""
+    gate_assumes: Intent = Intent.RETIRE
+    """What a drainer that announces no intent is taken for."""
     protects: bool = False
     """Autoscalers are asked to leave a node alone while retiring it would lose data."""
     untracked_blocks: bool = False

@@ -96,6 +96,8 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 NODE_TAINTS: Final = "node.kubernetes.io/"
 """Taints that Kubernetes sets for a node's own state begin with this."""
+SILENCE_TAINTS: Final = (f"{NODE_TAINTS}not-ready", f"{NODE_TAINTS}unreachable")
+"""Of a node whose kubelet does not answer."""
 CORDON_TAINT: Final = f"{NODE_TAINTS}unschedulable"
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"

@@ -100,6 +100,7 @@ def test_flags_of_our_own_are_few():
         "max-concurrent-evacuations",
         "drain-gate",
         "drain-gate-image",
+        "drain-gate-assumes",
         "drain-autoscaler-annotations",
         "drain-untracked-blocks",
     }
@@ -129,6 +130,7 @@ SPECIAL = {
     "node-drain-policy": "Evacuate",
     "drain-default-policy": "AllowIdle",
     "evacuation-expiry": "Override",
+    "drain-gate-assumes": "reboot",
 }
 NEEDS = {
     "drain-gate": ["--drain-report", "--drain-gate-image=pause"],

@@ -19,7 +19,8 @@ from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.drain import leases
 from sidecar.drain.gate import lease
-from sidecar.drain.gate.rules import GateView, Post, wanted
+from sidecar.drain.gate.guard import Post
+from sidecar.drain.gate.rules import GateView, wanted
 from sidecar.drain.leases import identity
 from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
 from sidecar.drain.publish.report import ReportContext, body, differs, owner_patch, status_patch
@@ -241,7 +242,7 @@ def gate(drained: Drained, node: str = "n1") -> tuple[Json, Json]:
     view = GateView(
         post=post,
         enabled=True,
-        emptying=True,
+        draining=True,
         intent=None,
         drain=Status.TRUE,
         retire=Status.FALSE,

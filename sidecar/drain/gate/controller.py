@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.duty import Outcome, Picture
-from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate import lease, rules
-from sidecar.drain.gate.rules import Build, Clear, GateView, Open, Post
+from sidecar.drain.gate.guard import Post
+from sidecar.drain.gate.rules import Build, Clear, GateView, Open
 from sidecar.drain.lease_io import TRUSTED, LeaseWriter, OwnLease
 from sidecar.drain.leases import identity
 from sidecar.drain.publish.report import GateStatus
@@ -44,11 +44,9 @@ class GateController:
         writer = LeaseWriter(kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self.lease = OwnLease(writer, clock=clock, wall=wall)
 
-    async def step(
-        self, node: Node, signals: Signals, *, drain: Status, retire: Status, overridden: bool, pods: Iterable[Pod]
-    ) -> rules.Decision:
+    async def step(self, picture: Picture, pods: Iterable[Pod]) -> rules.Decision:
         """Build, repair or open the gate, whichever is due. Raises ApiError if that failed."""
-        read_at = self._read_at
+        node, read_at = picture.node, self._read_at
         try:
             await self._read(node)
         except Forbidden:
@@ -56,18 +54,21 @@ class GateController:
                 raise
             self.may_stand = False  # who may not even read one has not built one
             return Rest("the gate is switched off")
-        decision = rules.decide(self._view(node, signals, drain, retire, overridden=overridden, pods=pods))
+        view = self._view(picture, pods)
+        decision = rules.decide(view)
         if isinstance(decision, Clear) and self._read_at == read_at:
             # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
             self._read_at = None
             await self._read(node)
-            decision = rules.decide(self._view(node, signals, drain, retire, overridden=overridden, pods=pods))
+            view = self._view(picture, pods)
+            decision = rules.decide(view)
         stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
+        watched = rules.needs_watching(view, stands=stands, before=self.lease.may_be_there)
         if stands:
             await self._keep_lease(node, wanted=True)
         await self._perform(decision)
         if not stands:
-            await self._keep_lease(node, wanted=False)
+            await self._keep_lease(node, wanted=watched)
         self.may_stand = self._has_gate() or self.lease.may_be_there
         return decision
 
@@ -84,20 +85,21 @@ class GateController:
     def _has_gate(self) -> bool:
         return self._budget is not None or self._deployment is not None
 
-    def _view(self, node: Node, signals: Signals, drain: Status, retire: Status, *, overridden: bool, pods: Iterable[Pod]) -> GateView:
-        settings = self._settings
+    def _view(self, picture: Picture, pods: Iterable[Pod]) -> GateView:
+        settings, node, judged = self._settings, picture.node, picture.assessment
         return GateView(
             post=Post(node, settings.driver, settings.namespace, settings.gate_image),
             enabled=settings.gate,
-            # Always beforehand: a drainer lists the pods it has to evict when it begins, so a gate that is built later holds nobody.
-            emptying=True,
-            intent=signals.intent,
-            drain=drain,
-            retire=retire,
-            overridden=overridden,
+            draining=picture.signals.observed,
+            intent=picture.signals.intent,
+            drain=judged.drain.status if judged else Status.UNKNOWN,
+            retire=judged.retire.status if judged else Status.UNKNOWN,
+            overridden=picture.overridden,
             budget=self._budget,
             deployment=self._deployment,
+            holds_volumes=rules.holds_volumes(judged),
             guarded=any(rules.guards_among(pods, node.uid, settings.driver, settings.namespace)),
+            assumed=settings.gate_assumes,
         )
 
     async def _read(self, node: Node) -> None:
@@ -156,11 +158,7 @@ class GateDuty:
         node, judged = picture.node, picture.assessment
         if not self._settings.gate and not self._gate.may_stand:
             return Outcome(picture)
-        drain, retire = (judged.drain.status, judged.retire.status) if judged else (Status.UNKNOWN, Status.UNKNOWN)
-        step = self._gate.step(
-            node, picture.signals, drain=drain, retire=retire, overridden=picture.overridden, pods=self._watched.pods.values()
-        )
-        decision = await self._refusals.attempt(_GATE, step)
+        decision = await self._refusals.attempt(_GATE, self._gate.step(picture, tuple(self._watched.pods.values())))
         if self._gate.lease.failure:
             self._refusals.note("the lease of the gate", self._gate.lease.failure)
         if self._settings.gate:

@@ -1,39 +1,25 @@
-"""Decides whether this node's gate stands, and says what it consists of: a Deployment with one guard pod, and a budget for that pod alone.
+"""Decides whether this node's gate stands; what it consists of: `guard`.
 
 Whoever drains a node has to evict the guard pod too, and waits as long as its PodDisruptionBudget forbids that. Nobody else's pod is in
-that budget. Both objects follow from the Node they guard and from nothing else, so any sidecar makes the same ones for it, and both are
-deleted with that Node. The budget is created first and deleted first: a guard pod without a budget would hold nobody.
+that budget. On a node with volumes the gate stands in peace whatever the verdict, and opens when a drain begins and nothing blocks at
+that moment: it is open only while somebody looks, and a sidecar that dies in peace leaves it shut. Both objects are deleted with the
+Node. The budget is created first and deleted first: a guard pod without a budget would hold nobody.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sidecar.drain.gate import guard
+from sidecar.drain.gate.guard import GateObjects, Post
+from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish.as_json import NOT_HELD
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.drain.wording import first_few
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS
-from sidecar.model import names
-from sidecar.model.nodes import Budget, Node, Pod, Taint
-from sidecar.model.objects import Json, Owner
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """What a gate is made from."""
-
-    node: Node
-    driver: str
-    namespace: str
-    image: str
-
-
-@dataclass(frozen=True, slots=True)
-class GateObjects:
-    """The two objects, complete."""
-
-    budget: Json
-    deployment: Json
+from sidecar.model import names, nodes
+from sidecar.model.nodes import Budget, Node, Pod
+from sidecar.model.objects import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +28,8 @@ class GateView:
 
     post: Post
     enabled: bool
-    emptying: bool | None
-    """Somebody is emptying the node, or the gate is to stand beforehand; None: not known."""
+    draining: bool
+    """Somebody empties the node, or is about to: it is cordoned, tainted or marked."""
     intent: Intent | None
     drain: Status
     retire: Status
@@ -51,13 +37,22 @@ class GateView:
     budget: Json | None
     """As it is stored under `names.guard`; None: there is none."""
     deployment: Json | None
+    holds_volumes: bool | None = None
+    """Anything of the driver is on the node; None: not known."""
     guarded: bool = False
     """A guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it."""
+    assumed: Intent = Intent.RETIRE
+    """What a drainer that announces nothing is taken for."""
 
     @property
     def verdict(self) -> Status:
-        """The verdict that opens the gate. Unless somebody has called it a reboot, the stricter one counts."""
-        return self.drain if self.intent is Intent.REBOOT else self.retire
+        """The verdict that opens the gate: that of the intent which was announced, or else is assumed."""
+        return self.drain if (self.intent or self.assumed) is Intent.REBOOT else self.retire
+
+    @property
+    def guards_in_peace(self) -> bool:
+        """The gate stands for a drain that may come, whatever the verdict is now."""
+        return self.holds_volumes is True and not self.draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,7 @@ Decision = Rest | Build | Clear | Open
 
 
 def decide(view: GateView) -> Decision:
-    """What is not known neither opens the gate nor builds it."""
+    """What is not known never opens the gate, and builds it only for volumes that are known to be there."""
     stored = tuple(obj for obj in (view.budget, view.deployment) if obj is not None)
     staying = tuple(obj for obj in stored if "deletionTimestamp" not in obj["metadata"])
     if why := _why_open(view):
@@ -101,19 +96,35 @@ def decide(view: GateView) -> Decision:
     pairs = ((view.budget, gate.budget), (view.deployment, gate.deployment))
     if changed := tuple(have for have, want in pairs if have is not None and not _holds(have, want, view.post.node)):
         return Clear(changed, "somebody has changed the gate so that it holds nobody")
+    if view.deployment is not None and not view.draining and view.post.node.ready == nodes.TRUE and not _outlasts_silence(view.deployment):
+        return Clear(
+            (view.deployment,), "its guard would leave a node that does not answer, so it is made anew while nobody drains the node"
+        )
     if view.deployment is not None and not view.guarded and not _may_start(view.deployment, view.post.node):
         return Clear((view.deployment,), "there is no guard pod, and none can start: the node has a taint that the gate does not tolerate")
     missing = tuple(want for have, want in pairs if have is None)
-    if not missing:
-        return Rest("something blocks, and the gate stands")
-    return Build(missing, "something blocks, so whoever drains this node has to wait")
+    why = _why_shut(view)
+    return Build(missing, f"{why}, so whoever drains this node has to wait") if missing else Rest(f"{why}, and the gate stands")
 
 
 def wanted(view: GateView) -> GateObjects | None:
     """The gate that should stand; None: none should, or it is not known."""
-    if _why_open(view) or view.emptying is None or view.verdict is Status.UNKNOWN:
+    return None if _why_open(view) or not _why_shut(view) else guard.objects(view.post)
+
+
+def needs_watching(view: GateView, *, stands: bool, before: bool) -> bool:
+    """Whether the node's Lease is kept: the gate stands, or it is open although volumes are here, and only because this sidecar looks.
+
+    A neighbour sees by the Lease that nobody looks any more. `before`: it was kept until now.
+    """
+    return stands or (view.enabled and (before if view.holds_volumes is None else view.holds_volumes))
+
+
+def holds_volumes(judged: Assessment | None) -> bool | None:
+    """Whether anything of the driver is on the node; None: not known."""
+    if judged is None:
         return None
-    return GateObjects(_budget(view.post), _deployment(view.post))
+    return True if any(volume.class_ not in NOT_HELD for volume in judged.volumes) else False if judged.complete else None
 
 
 def why_loose(node_uid: str, driver: str, namespace: str, *, pods: Iterable[Pod], budgets: Iterable[Budget]) -> str:
@@ -129,7 +140,7 @@ def why_loose(node_uid: str, driver: str, namespace: str, *, pods: Iterable[Pod]
 
 def guards_among(pods: Iterable[Pod], node_uid: str, driver: str, namespace: str) -> Iterator[Pod]:
     """The guard pods of this gate that have not ended and are not being deleted."""
-    labels = _labels(node_uid, driver).items()
+    labels = guard.labels(node_uid, driver).items()
     ours = (pod for pod in pods if pod.namespace == namespace and labels <= pod.labels.items())
     return (pod for pod in ours if not pod.ended and not pod.deleting_since)
 
@@ -145,9 +156,14 @@ def _why_open(view: GateView) -> str:
         return "the gate is switched off"
     if view.overridden:
         return "what blocks is overridden"
-    if view.emptying is False:
-        return "nobody empties the node"
-    return "nothing blocks" if view.verdict is Status.TRUE else ""
+    return "nothing blocks" if view.verdict is Status.TRUE and (view.draining or view.holds_volumes is False) else ""
+
+
+def _why_shut(view: GateView) -> str:
+    """Why a gate should stand, if nothing opens it; empty: it is not known whether it should."""
+    if view.verdict is Status.FALSE:
+        return "something blocks"
+    return "volumes are here, and nobody drains the node yet" if view.guards_in_peace else ""
 
 
 def _holds(have: Mapping[str, Any], want: Json, node: Node) -> bool:
@@ -161,7 +177,18 @@ def _stands_here(pod: Mapping[str, Any], node: Node) -> bool:
     bound = pod.get("nodeName") in (None, "", node.name)
     selected = (pod.get("nodeSelector") or {}).items() <= node.labels.items()
     tolerated = pod.get("tolerations") or ()
-    return bound and selected and all(item in tolerated for item in _always_tolerated()) and _includes(pod.get("affinity"), _only_on(node))
+    return (
+        bound
+        and selected
+        and all(item in tolerated for item in guard.always_tolerated())
+        and _includes(pod.get("affinity"), guard.only_on(node))
+    )
+
+
+def _outlasts_silence(deployment: Mapping[str, Any]) -> bool:
+    """Those of earlier releases do not, and hold all the same: under a drainer that waits for one it is not replaced."""
+    tolerated = deployment["spec"]["template"]["spec"].get("tolerations") or ()
+    return all(item in tolerated for item in guard.OF_SILENCE)
 
 
 def _may_start(deployment: Mapping[str, Any], node: Node) -> bool:
@@ -169,7 +196,7 @@ def _may_start(deployment: Mapping[str, Any], node: Node) -> bool:
     if (deployment.get("status") or {}).get("readyReplicas"):
         return True  # the watch of pods may lag
     template = Pod.of({"metadata": {"name": node.name}, "spec": deployment["spec"]["template"]["spec"]})
-    return template.tolerates(filter(_lasts, node.taints))
+    return template.tolerates(filter(guard.lasts, node.taints))
 
 
 def _includes(have: object, want: object) -> bool:
@@ -181,89 +208,3 @@ def _includes(have: object, want: object) -> bool:
             return len(have) == len(want) and all(map(_includes, have, want))
         case _:
             return have == want
-
-
-def _labels(node_uid: str, driver: str) -> dict[str, str]:
-    return {names.GUARDED_NODE: node_uid, names.GUARDED_FOR: driver}
-
-
-def _meta(post: Post) -> Json:
-    return {
-        "name": names.guard(post.node.uid, post.driver),
-        "namespace": post.namespace,
-        "labels": _labels(post.node.uid, post.driver),
-        "ownerReferences": [Owner("v1", names.NODE, post.node.name, post.node.uid).as_json()],
-    }
-
-
-def _budget(post: Post) -> Json:
-    selected = {"matchLabels": _labels(post.node.uid, post.driver)}
-    spec = {"minAvailable": 1, "selector": selected, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}
-    return {"apiVersion": BUDGETS.api_version, "kind": BUDGETS.kind, "metadata": _meta(post), "spec": spec}
-
-
-def _deployment(post: Post) -> Json:
-    labels = _labels(post.node.uid, post.driver)
-    why = f"holds drains of node {post.node.name} until nothing of {post.driver} blocks them"
-    report = f"kubectl get nodedrainreports {names.drain_report(post.node.name, post.driver)} -o yaml"
-    notes = {f"{names.GROUP}/why": f"{why}: {report}"}
-    spec: Json = {
-        "replicas": 1,
-        "revisionHistoryLimit": 0,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels, "annotations": notes}, "spec": _pod(post)},
-    }
-    return {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "metadata": _meta(post) | {"annotations": notes}, "spec": spec}
-
-
-def _pod(post: Post) -> Json:
-    return {
-        "affinity": _only_on(post.node),
-        "tolerations": _tolerations(post.node),
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 1,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [
-            {
-                "name": "guard",
-                "image": post.image,
-                "imagePullPolicy": "IfNotPresent",
-                "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "16Mi"}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-            }
-        ],
-    }
-
-
-def _only_on(node: Node) -> Json:
-    # By the node's name as a field: no change of labels can move the guard to another node.
-    this = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}}}
-
-
-def _tolerations(node: Node) -> list[Json]:
-    """The cordon, our own taint, and the taints that the node's operator put on it for good.
-
-    Not those of a node that is unwell, and not an autoscaler's mark of a node that it empties: an autoscaler skips the pods that
-    tolerate its mark, so the guard would not hold it.
-    """
-    lasting = sorted((taint for taint in node.taints if _lasts(taint)), key=str)
-    return _always_tolerated() + [
-        {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting
-    ]
-
-
-def _always_tolerated() -> list[Json]:
-    return [{"key": key, "operator": "Exists"} for key in (names.CORDON_TAINT, names.EVACUATE_TAINT)]
-
-
-def _lasts(taint: Taint) -> bool:
-    if taint.effect not in (names.NO_SCHEDULE, names.NO_EXECUTE) or taint.key.startswith(names.NODE_TAINTS):
-        return False
-    return taint.key not in (*names.RETIRING_TAINTS, names.EVACUATE_TAINT)

@@ -4,12 +4,18 @@ Another node's sidecar opens a gate only if it needs no fact that the stopped on
 because all that can be read proves that nothing there would be lost. Otherwise the gate stays. It never builds one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
+from sidecar.drain.evacuation import closing
+from sidecar.drain.evacuation import rules as evacuation
+from sidecar.drain.evacuation.rules import EvacuationView, Override
+from sidecar.drain.facts.node_marks import Signals, State
 from sidecar.drain.gate import lease as gate_lease
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.leases import DURATION, Lease, Terms
+from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.drain.wording import first_few
 from sidecar.model import names
@@ -20,6 +26,8 @@ from sidecar.model.objects import Json
 _PATIENCE: Final = 90.0
 # Added to that, times a chance that each process draws once, so that not all neighbours come at the same moment.
 _SPREAD: Final = 60.0
+# A gate opens by proof once two judgements so far apart agree: between eviction and creation of a pod its volume looks unused.
+CONFIRMED_AFTER: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class LeaveAlone:
     """The gate is not for this process, or not yet."""
 
     why: str
+    until: float | None = None
+    """When this process may take it at the earliest, if its lease stays as it is, by the clock of the view; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ def responsible(view: NeighbourView) -> LeaveAlone | TakeOver | LookAfter:
     # Bounded, because people may edit it: a long one must not leave the gate to nobody, nor a short one have it taken at once.
     due = view.unchanged_since + min(max(lease.duration, 1.0), float(DURATION)) + _PATIENCE + _SPREAD * view.chance
     if view.now < due:
-        return LeaveAlone(f"{lease.holder or 'its last holder'} looks after the gate")
+        return LeaveAlone(f"{lease.holder or 'its last holder'} looks after the gate", due)
     return TakeOver(
         f"the gate of node {lease.node} is not looked after: its lease was not renewed for {view.now - view.unchanged_since:.0f} s"
     )
@@ -85,11 +95,17 @@ class GateFacts:
     gate: tuple[Json, ...]
     """The budget and the Deployment, in this order, if they are there and not being deleted."""
     override: str
-    """Why people let the node go whatever blocks; empty: they do not."""
+    """Why the node is let go whatever blocks, as `override` says; empty: it is not."""
+    draining: bool
+    """Somebody empties the node."""
     retire: Verdict | None
     """As judged from outside; None: not judged in this look."""
+    holds_volumes: bool | None
+    """Anything of the driver is on the node; None: not known."""
     strays: tuple[str, ...]
     """Volumes of the driver of which it is not known whether they lie on this node."""
+    proven_for: float = 0.0
+    """How many seconds ago this process first saw proven what this look proves too; no judgement has denied it since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,13 @@ class LetGo:
     """Open the gate: delete these in this order, on condition of their uid, and then the lease."""
 
     objects: tuple[Json, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """All speaks for opening the gate. It stays until another judgement, a minute later, says the same."""
+
     why: str
 
 
@@ -115,7 +138,33 @@ class Nothing:
     by_itself: bool
 
 
-Judgement = LetGo | Keep | Nothing
+Judgement = LetGo | Confirm | Keep | Nothing
+_NOT_ASKED: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks was not asked, because the node's own sidecar is silent")
+
+
+def override(signals: Signals, settings: Settings, *, clocks: Iterable[float]) -> str:
+    """Why the node is let go whatever blocks; empty: it is not. Either people say so, or the deadline of its evacuation is over.
+
+    The deadline follows from the marks on the node and from flags, which are the same on all nodes. `clocks` are what may be taken for
+    the time: this node's, and that of the node itself if it is known. The one that leaves more time counts.
+    """
+    if signals.override:
+        return f"{names.FORCE_DRAIN}: {signals.override}"
+    now = min(clocks)
+    # The label does not count, because anybody can write it; and the cordon has long outlasted what keeps a node open.
+    unlabelled = replace(signals, state=State.PENDING) if signals.state is State.OVERRIDDEN else signals
+    standing, _ = closing.standing(signals, policy=settings.policy, zero_when_closed=False, cordon_stable_since=None, now=now, debounce=0.0)
+    view = EvacuationView(
+        now=now,
+        signals=unlabelled,
+        asked=closing.asked(signals, policy=settings.policy, standing=standing),
+        drain=_NOT_ASKED,
+        retire=_NOT_ASKED,
+        allowed=settings.allowed,
+        expiry=settings.expiry,
+    )
+    decision = evacuation.decide(view)
+    return decision.why if isinstance(decision, Override) else ""
 
 
 def judge(facts: GateFacts) -> Judgement:
@@ -125,14 +174,19 @@ def judge(facts: GateFacts) -> Judgement:
     if not facts.gate:
         return Nothing("the gate is gone", by_itself=False)
     if facts.override:
-        return LetGo(facts.gate, f"{names.FORCE_DRAIN}: {facts.override}")
-    if why := _unproven(facts):
+        return LetGo(facts.gate, facts.override)
+    if why := unproven(facts):
         return Keep(why)
     assert facts.retire is not None
-    return LetGo(facts.gate, f"{facts.retire.reason}: {facts.retire.message}")
+    proof = f"{facts.retire.reason}: {facts.retire.message}"
+    if facts.holds_volumes is not False and not facts.draining:
+        return Keep(f"volumes are on the node and nobody drains it; it opens when a drain begins ({proof})")
+    if facts.proven_for < CONFIRMED_AFTER:
+        return Confirm(f"{proof}; it opens when the next judgement says the same")
+    return LetGo(facts.gate, proof)
 
 
-def _unproven(facts: GateFacts) -> str:
+def unproven(facts: GateFacts) -> str:
     """Why it is not proven that nothing there would be lost; empty: it is."""
     retire = facts.retire
     if retire is None:

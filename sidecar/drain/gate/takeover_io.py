@@ -1,7 +1,8 @@
 """Looks after the gates of nodes whose own sidecars have stopped; which sidecar does, and when a gate opens: `gate/takeover`.
 
-It lists leases now and then instead of watching them: every node does, so the more gates there are, the less often. To judge another
-node means to read the whole cluster: a node judges one neighbour in each look, and one that stays as it is less and less often.
+It lists leases now and then instead of watching them: every node does, so the more gates there are, the less often (`gate/pacing`, which
+has the worst case in seconds). A gate is looked after in the same look in which its lease was taken. To judge another node means to read
+the whole cluster: a node judges one neighbour in each look, and one that stays as it is less and less often.
 """
 
 import asyncio
@@ -14,18 +15,29 @@ from sidecar.drain import leases
 from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.cluster_listing import ClusterListing
-from sidecar.drain.gate import rules, takeover
+from sidecar.drain.gate import pacing, rules, takeover
 from sidecar.drain.gate.controller import take_away
-from sidecar.drain.gate.takeover import GateFacts, Judgement, Keep, LetGo, LookAfter, NeighbourView, Nothing, TakeOver
+from sidecar.drain.gate.takeover import (
+    CONFIRMED_AFTER,
+    Confirm,
+    GateFacts,
+    Judgement,
+    Keep,
+    LeaveAlone,
+    LetGo,
+    LookAfter,
+    NeighbourView,
+    Nothing,
+    TakeOver,
+)
+from sidecar.drain.gate.takeover_events_io import TakeoverEvents
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.lease_io import LeaseWriter, Written
-from sidecar.drain.leases import RENEWED_EVERY, Lease, LeaseView, identity
+from sidecar.drain.leases import Lease, LeaseView, identity
 from sidecar.drain.settings import Settings
 from sidecar.engine.backoff import jittered
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES, find
 from sidecar.kube.errors import ApiError
-from sidecar.kube.events.correlator import ObjectRef
-from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.tools import Tools
 
@@ -33,13 +45,9 @@ log = logging.getLogger(__name__)
 
 ROOM = "drain"
 
-_STOPPED: Final = "the sidecar of this node gives no sign of life"
 _UNSEEN: Final = "volumes that the node's driver has without a PersistentVolume are not seen from another node"
 # After so many pauses without a look this process does not know who has renewed a lease meanwhile.
 _OVERSLEPT: Final = 2.5
-# Between two looks, and as long again for every so many gates: so the load on the API server grows with the gates, not with their square.
-_USUAL: Final = 60.0
-_GATES_A_MINUTE: Final = 100.0
 # How often another node is judged: at first, and at least, however often the judgement stays the same.
 _JUDGED_SOON: Final = 300.0
 _JUDGED_AT_LEAST: Final = 1800.0
@@ -51,9 +59,25 @@ class _Seen:
 
     version: str
     since: float
+    their_time: tuple[float, float] | None = None
+    """When the node's own sidecar renewed it last, by that node's clock, and when this process saw that, by its own; None: it did not."""
     judged_at: float | None = None
     judged_every: float = _JUDGED_SOON
-    told: str = ""
+    proven_since: float | None = None
+    """When this process first judged that the gate may be opened, and no judgement has denied it since."""
+    draining: bool = False
+
+    def judged_less_often(self) -> float:
+        return min(max(2.0 * self.judged_every, _JUDGED_SOON), _JUDGED_AT_LEAST)
+
+    @property
+    def confirmed_at(self) -> float | None:
+        """When the next judgement may confirm what the last one has proven; None: it has proven nothing."""
+        return None if self.judged_at is None or self.proven_since is None else self.judged_at + self.judged_every
+
+    def forget_judgements(self) -> None:
+        self.judged_at = self.proven_since = None
+        self.judged_every = _JUDGED_SOON
 
 
 class Neighbours:
@@ -63,7 +87,7 @@ class Neighbours:
         self._kube = tools.kube
         self._settings = settings
         self._own_node = own_node
-        self._recorder = tools.recorder
+        self._events = TakeoverEvents(tools.recorder, settings)
         self._narrator = tools.narrator
         self._clock = tools.clock
         self._wall = tools.wall
@@ -74,12 +98,14 @@ class Neighbours:
         self._may_judge = True
         """No other node has been judged in this look."""
         self._seen: dict[str, _Seen] = {}
+        self._due: list[float] = []
+        """When there is something to do that cannot wait for the usual pause to end."""
         self._failure = ""
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(jittered(self._pause(), self._rng, spread=0.2))
+            await asyncio.sleep(self.pause())
             failures: list[str] = []
             try:
                 failures += await self.look()
@@ -87,39 +113,51 @@ class Neighbours:
                 failures.append(str(error))
             self._tell_failures(failures)
 
-    def _pause(self) -> float:
-        """Short enough to renew in time the leases of the neighbours that this process looks after."""
-        return min(_USUAL * max(1.0, len(self._seen) / _GATES_A_MINUTE), RENEWED_EVERY)
+    def pause(self) -> float:
+        """Seconds until the next look."""
+        usual = pacing.usual(len(self._seen))
+        due = (*self._due, *filter(None, (seen.confirmed_at for seen in self._seen.values())))
+        return pacing.pause(usual, spread=jittered(usual, self._rng, spread=0.2), due=due, now=self._clock())
 
     async def look(self) -> list[str]:
         """At the leases of all gates. What fails for one neighbour is returned and keeps no other waiting. Raises ApiError."""
-        own = self._own_node()
+        own, self._due = self._own_node(), []
         if own is None:
             return []
         views = await self._views(own, identity(own.uid, self._settings.driver))
         decided = [(view, takeover.responsible(view)) for view in views]
+        self._due += [found.until for _, found in decided if isinstance(found, LeaveAlone) and found.until is not None]
         looked_after = sorted((view for view, found in decided if isinstance(found, LookAfter)), key=self._judged_at)
-        orphans = ((view, found) for view, found in decided if isinstance(found, TakeOver))
-        failures: list[str] = []
         self._may_judge = True
-        for view in looked_after:
+        failures = [failure for view in looked_after for failure in await self._try_to_look_after(view)]
+        for view, found in decided:
+            if not isinstance(found, TakeOver):
+                continue
             try:
-                await self._look_after(view)
-            except ApiError as error:
-                failures.append(f"gate of {view.lease.node}: {error}")
-        for view, found in orphans:
-            try:
-                if self._settings.dry_run or await self._take(view, found.why):
-                    break  # the next one is for another neighbour, or for the next look
+                if self._settings.dry_run:
+                    break
+                if (held := await self._take(view, found.why)) is not None:
+                    failures += await self._try_to_look_after(replace(view, lease=held))
+                    self._due.append(
+                        self._clock()
+                    )  # others may have run out too: the next one is for another neighbour, or for the next look
+                    break
             except ApiError as error:
                 failures.append(f"lease of {view.lease.node}: {error}")
         return failures
+
+    async def _try_to_look_after(self, view: NeighbourView) -> list[str]:
+        try:
+            await self._look_after(view)
+        except ApiError as error:
+            return [f"gate of {view.lease.node}: {error}"]
+        return []
 
     async def _views(self, own: Node, me: str) -> list[NeighbourView]:
         now, driver = self._clock(), self._settings.driver
         found = [lease for lease in await self._writer.all(rules.selector(driver), cached=True) if lease.node not in ("", own.name)]
         # As when the API server was away: no sidecar could renew its lease then, so all of them get their time again.
-        blind = self._looked_at is not None and now - self._looked_at > _OVERSLEPT * self._pause()
+        blind = self._looked_at is not None and now - self._looked_at > _OVERSLEPT * pacing.usual(len(self._seen))
         self._looked_at = now
         self._seen = {lease.name: self._see(lease, now, blind=blind) for lease in found}
         return [NeighbourView(now, me, driver, lease, self._seen[lease.name].since, self._chance) for lease in found]
@@ -127,22 +165,30 @@ class Neighbours:
     def _see(self, lease: Lease, now: float, *, blind: bool) -> _Seen:
         seen = self._seen.get(lease.name)
         if seen is None:
-            return _Seen(lease.resource_version, now)
+            seen = _Seen(lease.resource_version, now)
         if seen.version != lease.resource_version or blind:
             seen.version, seen.since = lease.resource_version, now
+        if lease.renewed and lease.holder == identity(lease.node_uid, self._settings.driver):
+            seen.their_time = (lease.renewed, seen.since)
+            seen.forget_judgements()
+            self._events.forget(lease.node_uid)
         return seen
 
     def _judged_at(self, view: NeighbourView) -> float:
         at = self._seen[view.lease.name].judged_at
         return float("-inf") if at is None else at
 
-    async def _take(self, view: NeighbourView, why: str) -> bool:
-        """Whether this node has the lease now."""
+    async def _take(self, view: NeighbourView, why: str) -> Lease | None:
+        """As this node has it now; None: it has not."""
         node = await self._node(view.lease)
-        if node is None or not isinstance(await self._writer.perform(leases.decide(self._lease_view(view, takeable=why))), Written):
-            return False
-        log.warning("This sidecar looks after the gate of another node now", extra={"fields": {"node": node.name, "why": why}})
-        return True
+        if node is None:
+            return None
+        match await self._writer.perform(leases.decide(self._lease_view(view, takeable=why))):
+            case Written(Lease() as held):
+                log.warning("This sidecar looks after the gate of another node now", extra={"fields": {"node": node.name, "why": why}})
+                return held
+            case _:
+                return None
 
     def _lease_view(self, view: NeighbourView, *, takeable: str = "") -> LeaseView:
         terms = takeover.terms(view, namespace=self._settings.namespace)
@@ -160,9 +206,20 @@ class Neighbours:
         node, namespace, name = await self._node(lease), self._settings.namespace, lease.name
         parts = [await find(self._kube, kind, name, namespace=namespace) for kind in (BUDGETS, DEPLOYMENTS)] if node else []
         there = tuple(part for part in parts if part is not None and "deletionTimestamp" not in part["metadata"])
-        override = node_marks.read(node, self._settings.driver, now=self._wall()).override if node else ""
-        facts = GateFacts(lease=lease, node=node, gate=there, override=override, retire=None, strays=())
+        seen, now = self._seen[lease.name], self._clock()
+        signals = node_marks.read(node, self._settings.driver, now=self._wall()) if node else None
+        if signals is not None and signals.observed and not seen.draining:
+            seen.forget_judgements()  # a drainer waits: what was said in peace is no answer
+        seen.draining = signals is not None and signals.observed
+        override = takeover.override(signals, self._settings, clocks=self._clocks(seen, now)) if signals else ""
+        facts = GateFacts(
+            lease=lease, node=node, gate=there, override=override, draining=seen.draining, retire=None, holds_volumes=None, strays=()
+        )
         return await self._judge(facts) if node and there and not override and self._is_due(lease) else facts
+
+    def _clocks(self, seen: _Seen, now: float) -> tuple[float, ...]:
+        """This node's clock, and that of the neighbour as it was when its own sidecar last renewed the lease."""
+        return (self._wall(), *((seen.their_time[0] + now - seen.their_time[1],) if seen.their_time else ()))
 
     async def _node(self, lease: Lease) -> Node | None:
         """None: it is gone. Another machine under its name is another node."""
@@ -176,25 +233,33 @@ class Neighbours:
 
     async def _judge(self, facts: GateFacts) -> GateFacts:
         """As `explain node` judges, by what the API server tells. Where what only the driver knows would block, that is not enough."""
-        driver = self._settings.driver
-        self._seen[facts.lease.name].judged_at, self._may_judge = self._clock(), False
+        driver, seen, now = self._settings.driver, self._seen[facts.lease.name], self._clock()
+        seen.judged_at, self._may_judge = now, False
         listed = await ClusterListing(self._kube, facts.lease.node, now=self._wall()).look()
         if self._settings.untracked_blocks:
             listed = replace(listed, ignorance=(*listed.ignorance, _UNSEEN))
         snapshot = assemble(listed.facts_of(driver), now=listed.at, default_policy=self._settings.default_policy)
-        return replace(facts, retire=assess(snapshot).retire, strays=listed.unlocated.get(driver, ()))
+        judged = assess(snapshot)
+        strays = listed.unlocated.get(driver, ())
+        found = replace(facts, retire=judged.retire, holds_volumes=rules.holds_volumes(judged), strays=strays)
+        seen.proven_since = None if takeover.unproven(found) else now if seen.proven_since is None else seen.proven_since
+        return replace(found, proven_for=0.0 if seen.proven_since is None else now - seen.proven_since)
 
     async def _perform(self, view: NeighbourView, facts: GateFacts, decision: Judgement) -> None:
         match decision:
             case LetGo():
                 await self._open(view, facts, decision)
             case Nothing(why, by_itself=False):
-                self._tell_opened(facts, why)
+                self._events.found_open(facts)
                 await self._writer.perform(leases.release(view.lease, why))
+            case Confirm() if facts.node is not None:
+                self._seen[view.lease.name].judged_every = CONFIRMED_AFTER
+                await self._writer.perform(leases.decide(self._lease_view(view)))
             case Keep(why) if facts.node is not None:
                 await self._writer.perform(leases.decide(self._lease_view(view)))
                 if facts.retire is not None:
-                    self._tell_kept(facts, why)
+                    seen = self._seen[view.lease.name]
+                    seen.judged_every = _JUDGED_SOON if self._events.kept(facts, why) else seen.judged_less_often()
             case _:
                 pass
 
@@ -205,33 +270,10 @@ class Neighbours:
             case Written(Lease() as held):
                 for obj in decision.objects:
                     await take_away(self._kube, obj, namespace=self._settings.namespace)
-                self._tell_opened(facts, decision.why)
+                self._events.opened(facts, decision.why)
                 await self._writer.perform(leases.release(held, decision.why))
             case _:
                 pass
-
-    # --- telling --------------------------------------------------------------------------------------------------------
-
-    def _tell_opened(self, facts: GateFacts, why: str) -> None:
-        seen = self._seen[facts.lease.name]
-        if seen.told != names.DRAIN_LET_GO:
-            seen.told = names.DRAIN_LET_GO
-            self._tell(facts, names.NORMAL, names.DRAIN_LET_GO, f"{why} ({_STOPPED}, so the sidecar of another node has opened its gate)")
-
-    def _tell_kept(self, facts: GateFacts, why: str) -> None:
-        """Once for each reason. A neighbour for which the reason stays the same is judged less and less often."""
-        seen = self._seen[facts.lease.name]
-        if seen.told == why:
-            seen.judged_every = min(2.0 * seen.judged_every, _JUDGED_AT_LEAST)
-            return
-        seen.told, seen.judged_every = why, _JUDGED_SOON
-        remedy = f"to let the node be drained regardless, annotate it with {names.FORCE_DRAIN}: WHY"
-        self._tell(facts, names.WARNING, names.DRAIN_HELD, f"{_STOPPED}, and its gate stays: {why}; {remedy}")
-
-    def _tell(self, facts: GateFacts, type_: str, reason: str, message: str) -> None:
-        if facts.node is not None:
-            ref = ObjectRef("v1", names.NODE, "", facts.node.name, facts.node.uid)
-            self._recorder.record(ref, type_, reason, f"{self._settings.driver}: {message}")
 
     def _tell_failures(self, failures: list[str]) -> None:
         """Once as long as they stay the same."""

@@ -16,7 +16,8 @@ from sidecar.drain.evacuation.rules import EvacuationView, Expiry, remaining, to
 from sidecar.drain.evacuation.slots import SlotsView, WaitFor, contenders
 from sidecar.drain.facts.node_marks import NodePolicy, Signals, State, read
 from sidecar.drain.gate import rules as gate
-from sidecar.drain.gate.rules import GateView, Post
+from sidecar.drain.gate.guard import Post
+from sidecar.drain.gate.rules import GateView
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.leases import Lease, Release, Renew, Take
 from sidecar.drain.publish.on_node import PROTECTING, Marks, needs_protection, none, patch, protection, wanted

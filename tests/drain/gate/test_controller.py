@@ -2,7 +2,6 @@
 
 import pytest
 
-from sidecar.drain.facts.node_marks import read
 from sidecar.drain.gate.controller import GateController
 from sidecar.drain.gate.rules import Build, Clear
 from sidecar.drain.rest import Rest
@@ -26,8 +25,7 @@ class GuardedNode:
     async def look(self, seconds: float) -> type:
         self.scene.now += seconds
         node = Node.of(await self.scene.you.get(NODES, self.node.name))
-        signals = read(node, DRIVER, now=self.scene.wall())
-        decision = await self.gate.step(node, signals, drain=Status.FALSE, retire=Status.FALSE, overridden=False, pods=self.pods)
+        decision = await self.gate.step(self.scene.picture(node, Status.FALSE, Status.FALSE), self.pods)
         return type(decision)
 
     async def ready(self, guards: int) -> None:

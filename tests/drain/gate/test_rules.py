@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.gate.rules import Build, Clear, GateObjects, GateView, Open, Post, decide, selector, wanted, why_loose
+from sidecar.drain.gate.guard import GateObjects, Post
+from sidecar.drain.gate.rules import Build, Clear, GateView, Open, decide, needs_watching, selector, wanted, why_loose
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES
@@ -63,10 +64,9 @@ def test_a_missing_half_of_the_gate_is_built_again() -> None:
         ({"retire": TRUE}, "nothing blocks"),
         ({"overridden": True}, "overridden"),
         ({"enabled": False}, "switched off"),
-        ({"emptying": False}, "nobody empties"),
         ({"intent": Intent.REBOOT, "drain": TRUE}, "nothing blocks"),
         ({"overridden": True, "retire": UNKNOWN}, "overridden"),
-        ({"emptying": False, "retire": UNKNOWN}, "nobody empties"),
+        ({"draining": False, "holds_volumes": False, "retire": TRUE}, "nothing blocks"),
     ],
 )
 def test_the_gate_opens_budget_first(changes: dict[str, Any], why: str) -> None:
@@ -91,17 +91,86 @@ def test_half_an_open_gate_is_opened_further() -> None:
         (None, FALSE, TRUE, False),
     ],
 )
+@pytest.mark.parametrize("assumed", Intent)
 def test_a_reboot_waits_for_its_own_verdict_and_anything_else_for_that_of_retiring(
-    intent: Intent | None, drain: Status, retire: Status, holds: bool
+    intent: Intent | None, drain: Status, retire: Status, holds: bool, assumed: Intent
 ) -> None:
-    assert isinstance(decide(view(intent=intent, drain=drain, retire=retire)), Build) is holds
+    if intent is None and assumed is Intent.REBOOT:
+        holds = drain is FALSE
+    assert isinstance(decide(view(intent=intent, drain=drain, retire=retire, assumed=assumed)), Build) is holds
 
 
-@pytest.mark.parametrize("changes", [{"retire": UNKNOWN}, {"emptying": None}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"retire": UNKNOWN},
+        {"retire": UNKNOWN, "holds_volumes": True},
+        {"retire": UNKNOWN, "draining": False},
+        {"retire": UNKNOWN, "draining": False, "holds_volumes": False},
+        {"retire": TRUE, "draining": False},
+    ],
+)
 def test_while_something_is_not_known_the_gate_is_neither_opened_nor_built(changes: dict[str, Any]) -> None:
     budget, _ = stored()
     for have in (view(), standing(), view(budget=budget)):
         assert isinstance(decide(replace(have, **changes)), Rest)
+
+
+@pytest.mark.parametrize("retire", Status)
+def test_where_volumes_are_the_gate_stands_in_peace_whatever_the_verdict(retire: Status) -> None:
+    peace: dict[str, Any] = {"draining": False, "holds_volumes": True, "intent": None, "retire": retire}
+    assert isinstance(decide(view(**peace)), Build)
+    assert isinstance(decide(standing(**peace)), Rest)
+
+
+def test_a_gate_opens_when_a_drain_begins_and_is_built_again_when_it_has_ended() -> None:
+    here: dict[str, Any] = {"holds_volumes": True, "retire": TRUE, "drain": TRUE, "intent": None}
+    assert isinstance(decide(standing(draining=False, **here)), Rest)
+    assert isinstance(decide(standing(draining=True, **here)), Open)
+    assert isinstance(decide(view(draining=True, **here)), Rest)
+    assert isinstance(decide(view(draining=False, **here)), Build)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stands", "before", "watched"),
+    [
+        ({"holds_volumes": True}, False, False, True),
+        ({"holds_volumes": False}, False, True, False),
+        ({"holds_volumes": False}, True, True, True),
+        ({"holds_volumes": None}, False, True, True),
+        ({"holds_volumes": None}, False, False, False),
+        ({"holds_volumes": True, "enabled": False}, False, True, False),
+    ],
+)
+def test_a_gate_that_is_open_only_while_somebody_looks_keeps_its_lease(
+    changes: dict[str, Any], stands: bool, before: bool, watched: bool
+) -> None:
+    assert needs_watching(view(**changes), stands=stands, before=before) is watched
+
+
+def of_an_earlier_release() -> Json:
+    """Its guard leaves a node that does not answer, after 300 s."""
+    _, deployment = stored()
+    spec = deployment["spec"]["template"]["spec"]
+    spec["tolerations"] = [item for item in spec["tolerations"] if item["key"] not in names.SILENCE_TAINTS]
+    return deployment
+
+
+def test_a_guard_stays_on_a_node_that_does_not_answer() -> None:
+    silent = tuple(taint(key, effect="NoExecute") for key in names.SILENCE_TAINTS)
+    assert guard(gate(post())).tolerates(silent)
+    tolerations = gate(post()).deployment["spec"]["template"]["spec"]["tolerations"]
+    assert not [item for item in tolerations if "tolerationSeconds" in item]
+
+
+def test_a_guard_that_would_leave_a_silent_node_is_made_anew_in_peace_and_never_under_a_drainer() -> None:
+    old = of_an_earlier_release()
+    in_peace = decide(standing(deployment=old, draining=False, holds_volumes=True))
+    assert isinstance(in_peace, Clear) and in_peace.objects == (old,)
+    assert isinstance(decide(standing(deployment=old, draining=True)), Rest)
+    for unwell in ("False", "Unknown"):
+        at = post(node(ready=unwell))
+        assert isinstance(decide(standing(at=at, deployment=old, draining=False, holds_volumes=True)), Rest)
 
 
 def test_a_gate_that_is_still_being_deleted_is_waited_for() -> None:
@@ -325,17 +394,15 @@ def test_the_order_of_taints_changes_nothing() -> None:
 statuses, intents = st.sampled_from(Status), st.sampled_from([None, *Intent])
 
 
-@given(intents, statuses, statuses, st.booleans(), st.booleans(), st.booleans())
-def test_ignorance_never_opens_a_gate_and_never_builds_one(
-    intent: Intent | None, drain: Status, retire: Status, has_budget: bool, has_guard: bool, emptying: bool
+@given(intents, statuses, statuses, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([None, True, False]))
+def test_ignorance_never_opens_a_gate_and_builds_none_but_for_volumes_in_peace(
+    intent: Intent | None, drain: Status, retire: Status, has_budget: bool, has_guard: bool, draining: bool, holds: bool | None
 ) -> None:
     budget, deployment = stored()
     have: dict[str, Any] = {"budget": budget if has_budget else None, "deployment": deployment if has_guard else None}
-    seen = view(intent=intent, drain=drain, retire=retire, emptying=True if emptying else None, **have)
+    seen = view(intent=intent, drain=drain, retire=retire, draining=draining, holds_volumes=holds, **have)
     decision = decide(seen)
-    if seen.verdict is UNKNOWN:
-        assert isinstance(decision, Rest)
     if isinstance(decision, Open):
-        assert seen.verdict is TRUE
+        assert seen.verdict is TRUE and (draining or holds is False)
     if isinstance(decision, Build):
-        assert seen.verdict is FALSE and emptying
+        assert seen.verdict is FALSE or (holds and not draining)

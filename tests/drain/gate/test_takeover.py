@@ -8,13 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain import leases
+from sidecar.drain.evacuation.rules import Expiry
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
 from sidecar.drain.gate import takeover
-from sidecar.drain.gate.takeover import GateFacts, Keep, LeaveAlone, LetGo, LookAfter, NeighbourView, Nothing, TakeOver, judge, responsible
+from sidecar.drain.gate.takeover import (
+    Confirm,
+    GateFacts,
+    Keep,
+    LeaveAlone,
+    LetGo,
+    LookAfter,
+    NeighbourView,
+    Nothing,
+    TakeOver,
+    judge,
+    override,
+    responsible,
+)
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.leases import Lease, Take, decide, identity
+from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.model import names
-from tests.harness.drain.samples import DRIVER, NOW, node
+from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 
 ME = identity("uid-n2", DRIVER)
 THEIRS = Lease(names.guard("uid-n1", DRIVER), "u", "7", identity("uid-n1", DRIVER), "n1", "uid-n1", NOW, 900.0)
@@ -28,7 +44,9 @@ def view(**changes: Any) -> NeighbourView:
 
 
 def facts(**changes: Any) -> GateFacts:
-    base = GateFacts(lease=THEIRS, node=node(), gate=GATE, override="", retire=PROVEN, strays=())
+    base = GateFacts(
+        lease=THEIRS, node=node(), gate=GATE, override="", draining=True, retire=PROVEN, holds_volumes=False, strays=(), proven_for=60.0
+    )
     return replace(base, **changes)
 
 
@@ -36,7 +54,15 @@ def facts(**changes: Any) -> GateFacts:
 
 
 def test_a_lease_that_is_renewed_is_left_alone() -> None:
-    assert responsible(view()) == LeaveAlone(f"{THEIRS.holder} looks after the gate")
+    assert responsible(view()) == LeaveAlone(f"{THEIRS.holder} looks after the gate", until=9_990.0 + 900 + 90 + 30)
+
+
+def test_what_is_left_alone_says_from_when_on_it_may_be_taken() -> None:
+    waits = responsible(view(unchanged_since=10_000.0))
+    assert isinstance(waits, LeaveAlone) and waits.until is not None
+    before, then = (responsible(view(unchanged_since=10_000.0, now=waits.until + step)) for step in (-0.1, 0.0))
+    assert isinstance(before, LeaveAlone) and isinstance(then, TakeOver)
+    assert responsible(view(lease=replace(THEIRS, name="mine"))) == LeaveAlone("this is not the lease of a gate", until=None)
 
 
 @pytest.mark.parametrize(("age", "taken"), [(900.0, False), (1019.9, False), (1020.0, True), (1e9, True)])
@@ -88,7 +114,23 @@ def test_a_gate_is_opened_on_proof() -> None:
 
 def test_a_gate_is_opened_where_people_have_said_so_whatever_lies_there() -> None:
     blocked = Verdict(Status.FALSE, Reason.LAST_COPY, "claim apps/data-0: LastCopy")
-    assert judge(facts(override="ticket 7", retire=blocked, strays=("pv-0",))) == LetGo(GATE, f"{names.FORCE_DRAIN}: ticket 7")
+    decided = judge(facts(override="said by people", retire=blocked, strays=("pv-0",), draining=False, proven_for=0.0))
+    assert decided == LetGo(GATE, "said by people")
+
+
+@pytest.mark.parametrize(("seconds", "opened"), [(0.0, False), (59.9, False), (60.0, True)])
+def test_proof_has_to_hold_for_a_minute(seconds: float, opened: bool) -> None:
+    """Between an eviction and the creation of the next pod a volume looks as if nobody used it."""
+    decided = judge(facts(proven_for=seconds))
+    assert isinstance(decided, LetGo if opened else Confirm) and "no volume is on this node" in decided.why
+
+
+@pytest.mark.parametrize("holds", [True, None])
+def test_where_volumes_are_proof_opens_nothing_before_a_drain_begins(holds: bool | None) -> None:
+    kept = judge(facts(holds_volumes=holds, draining=False))
+    assert isinstance(kept, Keep) and "opens when a drain begins" in kept.why
+    assert isinstance(judge(facts(holds_volumes=holds, draining=True)), LetGo)
+    assert isinstance(judge(facts(holds_volumes=False, draining=False)), LetGo)
 
 
 def test_the_gate_of_a_node_that_is_gone_goes_by_itself() -> None:
@@ -120,3 +162,46 @@ def test_ignorance_opens_no_gate(status: Status, strays: tuple[str, ...], judged
     verdict = Verdict(status, Reason.NOT_KNOWN, "") if judged else None
     opened = isinstance(judge(facts(retire=verdict, strays=strays)), LetGo)
     assert opened == (judged and status is Status.TRUE and not strays)
+
+
+# --- the deadline of a dead sidecar -----------------------------------------------------------------------------------
+
+FLAGS = Settings("n2", DRIVER, "storage", "1", policy=NodePolicy.NO_SCHEDULE, allowed=3600.0, expiry=Expiry.OVERRIDE)
+
+
+def evacuated(started_ago: float, *, label: str = "InProgress", **changes: Any) -> Signals:
+    marks = {names.of_driver(DRIVER, names.EVACUATION_STARTED_AT): stamp(started_ago), **changes.pop("annotations", {})}
+    labels = {names.of_driver(DRIVER, names.EVACUATION_STATE): label}
+    return read(node(taints=(taint(names.EVACUATE_TAINT, "retire"),), annotations=marks, labels=labels, **changes), DRIVER, now=NOW)
+
+
+def test_a_neighbour_lets_a_node_go_at_its_deadline_with_the_words_of_its_own_sidecar() -> None:
+    late = override(evacuated(3600.0), FLAGS, clocks=(NOW,))
+    assert late.startswith("--evacuation-expiry=Override, and the evacuation has taken longer than 3600 s")
+    assert override(evacuated(3599.0), FLAGS, clocks=(NOW,)) == ""
+
+
+def test_of_two_clocks_the_one_that_leaves_more_time_counts() -> None:
+    assert override(evacuated(3600.0), FLAGS, clocks=(NOW, NOW - 1)) == ""
+    assert override(evacuated(3600.0), FLAGS, clocks=(NOW, NOW + 1)) != ""
+
+
+@pytest.mark.parametrize("flags", [{"expiry": Expiry.REPORT}, {"allowed": 0.0}, {"policy": NodePolicy.IGNORE}], ids=str)
+def test_without_such_a_deadline_nobody_is_let_go(flags: dict[str, Any]) -> None:
+    assert override(evacuated(1e6), replace(FLAGS, **flags), clocks=(NOW,)) == ""
+
+
+@pytest.mark.parametrize("label", ["Overridden", "Failed"])
+def test_a_label_that_anybody_can_write_neither_hastens_nor_hinders_the_deadline(label: str) -> None:
+    assert override(evacuated(60.0, label=label), FLAGS, clocks=(NOW,)) == ""
+    assert override(evacuated(3600.0, label=label), FLAGS, clocks=(NOW,)) != ""
+
+
+def test_an_evacuation_that_nobody_asks_for_any_more_has_no_deadline() -> None:
+    marks = {names.of_driver(DRIVER, names.EVACUATION_STARTED_AT): stamp(1e6)}
+    assert override(read(node(annotations=marks), DRIVER, now=NOW), FLAGS, clocks=(NOW,)) == ""
+
+
+def test_people_let_a_node_go_at_any_time() -> None:
+    said = read(node(annotations={names.FORCE_DRAIN: "ticket 7"}), DRIVER, now=NOW)
+    assert override(said, FLAGS, clocks=(NOW,)) == f"{names.FORCE_DRAIN}: ticket 7"

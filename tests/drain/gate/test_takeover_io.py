@@ -98,6 +98,10 @@ def test_the_gate_of_a_dead_sidecar_stays_and_says_why_until_it_is_proven_that_n
         assert "VolumeInUse" in held and names.FORCE_DRAIN in held
         await may_vanish(bench)
         await wait(bench, 1800 + 2 * LOOK)
+        assert await gates(bench) == ["PodDisruptionBudget", "Deployment", "Lease"]
+        assert "opens when a drain begins" in (await told(bench, names.DRAIN_HELD))[-1]
+        await change(bench, "n0", spec={"unschedulable": True})
+        await wait(bench, 3 * LOOK)
         assert await gates(bench) == []
         (opened,) = await told(bench, names.DRAIN_LET_GO)
         assert "NothingBlocks" in opened

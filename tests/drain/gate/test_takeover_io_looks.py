@@ -4,11 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.drain.facts.node_marks import read
+from sidecar.drain.evacuation.rules import Expiry
+from sidecar.drain.facts.node_marks import NodePolicy
 from sidecar.drain.gate.controller import GateController
 from sidecar.drain.leases import identity
 from sidecar.drain.vocabulary import Status
-from sidecar.kube.api import BUDGETS, LEASES, PODS
+from sidecar.kube.api import BUDGETS, LEASES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
@@ -123,7 +124,7 @@ def test_a_budget_that_was_edited_is_taken_away_by_its_own_sidecar_too() -> None
         node = await scene.guarded("n0")
         await scene.edit(BUDGETS, spoil)
         gate = GateController(scene.api, scene.settings("n0"), clock=lambda: scene.now, wall=scene.wall)
-        await gate.step(node, read(node, DRIVER, now=scene.wall()), drain=Status.TRUE, retire=Status.TRUE, overridden=False, pods=())
+        await gate.step(scene.picture(node, Status.TRUE, Status.TRUE, holds=False), ())
         assert await scene.left() == [0, 0, 0]
 
     play(story)
@@ -141,10 +142,9 @@ def test_a_gate_that_is_switched_off_takes_its_lease_along_after_a_failure_too(v
                 raise failures.pop()
 
         scene.happens = happens
-        unknown, signals = Status.UNKNOWN, read(node, DRIVER, now=scene.wall())
         for _ in range(3):
             if gate.may_stand:
-                await gate.step(node, signals, drain=unknown, retire=unknown, overridden=False, pods=())
+                await gate.step(scene.picture(node, Status.UNKNOWN, Status.UNKNOWN), ())
         assert not failures and not gate.may_stand
         assert await scene.left() == [0, 0, 0]
 
@@ -207,5 +207,130 @@ def test_a_neighbour_that_stays_as_it_is_is_looked_at_less_and_less() -> None:
         pauses = [later - before for before, later in pairwise(whole)]
         assert pauses[:3] == [300, 600, 1200] and set(pauses[3:]) == {1800}
         assert scene.told.reasons() == ["DrainHeld"]
+
+    play(story)
+
+
+SHORT = {"leaseDurationSeconds": 1}
+WORST = 72 + 151 + 5 + 65.0
+"""As `gate/pacing` says it of a lease of one second."""
+
+
+def test_a_neighbour_opens_a_gate_within_the_worst_case_that_its_docstring_says() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        neighbour = await scene.neighbour()
+        await neighbour.look()
+        await scene.edit(LEASES, lambda lease: lease["spec"].update(SHORT))
+        times = await scene.runs(neighbour, WORST)
+        assert await scene.left() == [0, 0, 0]
+        assert len(times) <= 10
+
+    play(story)
+
+
+def test_a_gate_is_looked_after_in_the_look_that_takes_its_lease() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.force_drain("n0")
+        neighbour = await scene.neighbour()
+        while await scene.holder() == "n0":
+            assert await scene.left() == [1, 1, 1]
+            await scene.looks(neighbour, LOOK)
+        assert scene.now > EXPIRED - LOOK
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_a_neighbour_that_has_nothing_to_do_looks_once_a_minute() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        neighbour = await scene.neighbour()
+        looks = 0
+        for _ in range(12):
+            looks += len(await scene.runs(neighbour, 300.0))
+            (lease,) = await scene.all(LEASES)
+            await scene.you.replace(
+                LEASES, scene.lease(node, lease["metadata"]["resourceVersion"]), name=lease["metadata"]["name"], namespace=NAMESPACE
+            )
+        assert 40 <= looks <= 75
+
+    play(story)
+
+
+def test_one_proof_opens_nothing_and_a_second_one_a_minute_later_does() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        neighbour = await scene.neighbour()
+        judged: list[float] = []
+
+        async def happens(call: Call) -> None:
+            if call.resource == PODS:
+                judged.append(scene.now)
+                assert await scene.left() == [1, 1, 1]
+
+        scene.happens = happens
+        await scene.runs(neighbour, EXPIRED + 300.0)
+        assert await scene.left() == [0, 0, 0]
+        first, second = judged
+        assert 60.0 <= second - first <= 65.0
+        assert scene.told.reasons() == ["DrainLetGo"]
+
+    play(story)
+
+
+def test_a_proof_that_does_not_hold_for_a_minute_opens_nothing() -> None:
+    """The pod is evicted, and the next one is not made yet: for a moment the volume looks as if it were given up."""
+
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        neighbour = await scene.neighbour()
+        looks: list[str] = []
+
+        async def happens(call: Call) -> None:
+            if call.resource == VOLUMES:
+                looks.append("judged")
+                if len(looks) == 2:
+                    await scene.volume("pv-a", "n0")
+
+        scene.happens = happens
+        await scene.runs(neighbour, EXPIRED + 900.0)
+        assert len(looks) > 2
+        assert await scene.left() == [1, 1, 1]
+        assert scene.told.reasons() == ["DrainHeld"]
+
+    play(story)
+
+
+def test_a_drain_that_begins_has_its_node_judged_at_once() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-a", "n0", policy="Ignore")
+        neighbour = await scene.neighbour()
+        await scene.looks(neighbour, EXPIRED + 4 * 3600)
+        assert await scene.left() == [1, 1, 1]
+        ((*_, why),) = scene.told.events
+        assert "opens when a drain begins" in why
+        await scene.cordon("n0")
+        await scene.runs(neighbour, 72 + 65)
+        assert (await scene.left())[:2] == [0, 0]
+
+    play(story)
+
+
+def test_a_deadline_opens_the_gate_of_a_dead_sidecar_at_once_and_not_before_the_node_s_own_clock_says_so() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.volume("pv-a", "n0")
+        await scene.evacuate(node)
+        late = {"allowed": 3600.0, "expiry": Expiry.OVERRIDE, "policy": NodePolicy.NO_SCHEDULE}
+        # The neighbour's clock is an hour ahead of the node's, so by that one the time has been over from the beginning.
+        neighbour = await scene.neighbour(ahead=3600.0, **late)
+        await scene.looks(neighbour, 3540.0)
+        assert (await scene.left())[:2] == [1, 1]
+        await scene.looks(neighbour, 180.0)
+        assert (await scene.left())[:2] == [0, 0]
+        assert "--evacuation-expiry=Override" in scene.told.events[-1][-1]
 
     play(story)

@@ -3,21 +3,27 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from sidecar.drain import leases
+from sidecar.drain.duty import Picture
+from sidecar.drain.facts.node_marks import read
 from sidecar.drain.gate import lease as gate_lease
 from sidecar.drain.gate import rules
-from sidecar.drain.gate.rules import GateView, Post
+from sidecar.drain.gate.guard import Post
+from sidecar.drain.gate.rules import GateView
 from sidecar.drain.gate.takeover_io import Neighbours
 from sidecar.drain.leases import identity
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import BUDGETS, CSI_NODES, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
+from sidecar.model.standing import OPEN
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from tests.harness.doors import Told, tools
+from tests.harness.drain.judgements import blocked, ready
 from tests.harness.drain.samples import DRIVER, KEY, NOW
 
 Json = dict[str, Any]
@@ -76,7 +82,23 @@ class Scene:
         terms = gate_lease.terms(node.name, node.uid, DRIVER, namespace=NAMESPACE, holder=identity(node.uid, DRIVER))
         return leases.body(terms, now=self.wall(), resource_version=version)
 
-    async def volume(self, name: str, node: str, *, maker: str = "") -> None:
+    async def force_drain(self, node: str) -> None:
+        await self._change(node, {"metadata": {"annotations": {names.FORCE_DRAIN: "the disks burnt"}}})
+
+    async def cordon(self, node: str) -> None:
+        await self._change(node, {"spec": {"unschedulable": True}})
+
+    async def evacuate(self, node: Node) -> None:
+        """Begun now, as the node's own sidecar has noted it."""
+        started = {names.of_driver(DRIVER, names.EVACUATION_STARTED_AT): timestamps.to_text(self.wall())}
+        state = {names.of_driver(DRIVER, names.EVACUATION_STATE): "InProgress"}
+        taints = [{"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}]
+        await self._change(node.name, {"metadata": {"annotations": started, "labels": state}, "spec": {"taints": taints}})
+
+    async def _change(self, node: str, patch: Json) -> None:
+        await self.you.patch(NODES, node, patch, content_type=MERGE_PATCH)
+
+    async def volume(self, name: str, node: str, *, maker: str = "", policy: str = "") -> None:
         here = {"matchExpressions": [{"key": KEY, "operator": "In", "values": [node]}]}
         attributes = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"} if maker else {}
         spec = {
@@ -86,14 +108,16 @@ class Scene:
             "csi": {"driver": DRIVER, "volumeHandle": f"h-{name}", "volumeAttributes": attributes},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
         }
-        await self.you.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+        annotations = {names.DRAIN_POLICY: policy} if policy else {}
+        await self.you.create(VOLUMES, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
 
     async def label(self, node: str, value: str | None) -> None:
         await self.you.patch(NODES, node, {"metadata": {"labels": {KEY: value}}}, content_type=MERGE_PATCH)
 
-    async def neighbour(self, name: str = "n1", **changes: Any) -> Neighbours:
+    async def neighbour(self, name: str = "n1", *, ahead: float = 0.0, **changes: Any) -> Neighbours:
+        """`ahead`: so far its clock is ahead of the others'."""
         own = await self.node(name)
-        given = tools(self.api, recorder=self.told, clock=lambda: self.now, wall=self.wall)
+        given = tools(self.api, recorder=self.told, clock=lambda: self.now, wall=lambda: self.wall() + ahead)
         return Neighbours(given, self.settings(name, **changes), own_node=lambda: own)
 
     async def looks(self, neighbour: Neighbours, seconds: float) -> list[str]:
@@ -105,8 +129,29 @@ class Scene:
             self.now += LOOK
         return failures
 
+    async def runs(self, neighbour: Neighbours, seconds: float) -> list[float]:
+        """As it paces itself; the times of its looks, since now."""
+        begun, times = self.now, []
+        while self.now + (pause := neighbour.pause()) < begun + seconds:
+            self.now += pause
+            times.append(self.now - begun)
+            await neighbour.look()
+        self.now = begun + seconds
+        return times
+
+    def picture(self, node: Node, drain: Status, retire: Status, *, holds: bool = True) -> Picture:
+        """What a look of the node's own sidecar would be about."""
+        judged = blocked() if holds else ready()
+        judged = replace(judged, drain=replace(judged.drain, status=drain), retire=replace(judged.retire, status=retire))
+        return Picture(node, read(node, DRIVER, now=self.wall()), OPEN, assessment=judged)
+
     async def all(self, kind: Resource) -> list[Json]:
         return (await self.you.list_page(kind)).items
+
+    async def holder(self) -> str:
+        """The node whose sidecar has the lease; empty if there is none."""
+        (held, *_) = [item["spec"]["holderIdentity"] for item in await self.all(LEASES)] or [""]
+        return next((item["metadata"]["name"] for item in await self.all(NODES) if held.startswith(item["metadata"]["uid"])), "")
 
     async def left(self) -> list[int]:
         return [len(await self.all(kind)) for kind in KINDS]
