@@ -47,7 +47,7 @@ class VolumeClass(StrEnum):
     """It goes with its pod."""
     IN_USE = "InUse"
     IDLE = "Idle"
-    """Bound or reserved, and no pod of this node uses it."""
+    """Bound or reserved, and no pod uses it."""
     RELEASING = "Releasing"
     """Its data is to be deleted, and still is here."""
     RETAINED = "Retained"
@@ -91,6 +91,7 @@ class Reason(StrEnum):
     NO_CAPACITY = "NoCapacity"
     NO_NODE_FITS = "NoNodeFits"
     NOT_AVAILABLE_YET = "NotAvailableYet"
+    NODE_RENAMED = "NodeRenamed"
     SNAPSHOT_ON_NODE = "SnapshotOnNode"
     RELEASE_PENDING = "ReleasePending"
     PROVISIONING_IN_FLIGHT = "ProvisioningInFlight"
@@ -105,7 +106,6 @@ class Reason(StrEnum):
     WAITING_FOR_SLOT = "WaitingForSlot"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NOT_KNOWN = "NotKnown"
-    NODE_IDENTITY = "NodeIdentityChanged"
     # verdicts that are True
     NOTHING_HERE = "NoVolumes"
     NOTHING_BLOCKS = "NothingBlocks"
@@ -123,16 +123,18 @@ MEANING: Final = MappingProxyType(
     {
         Reason.LAST_COPY: Meaning(
             "the volume's only copy is on this node, and no pod uses it",
-            f"back up the data and delete the claim; if the data may be lost, annotate the claim with {names.DRAIN_POLICY}: Ignore",
+            f"back up the data and delete the claim; if the data may be lost, annotate the claim with {names.DRAIN_POLICY_RETIRE}: Ignore",
         ),
         Reason.VOLUME_IN_USE: Meaning(
-            "a pod on this node uses the volume, and the only copy of its data is on this node",
+            "a pod uses the volume, or is about to, and the only copy of its data is on this node",
             "move the application and its data to another node and delete the claim; if the data may be lost, annotate the claim with "
-            f"{names.DRAIN_POLICY}: Ignore",
+            f"{names.DRAIN_POLICY_RETIRE}: Ignore",
         ),
         Reason.WOULD_STRAND: Meaning(
-            "an evicted pod would stay Pending until the node is uncordoned, and the volume's policy Block forbids that",
-            "stop the application before the drain, or set the policy AllowIdle until the reboot is over",
+            "a pod that needs the volume stays Pending from its eviction until the node is uncordoned, and the volume's policy Block "
+            "forbids that",
+            f"stop the application before the drain, or annotate the claim with {names.DRAIN_POLICY_REBOOT}: AllowIdle until the reboot is "
+            "over",
         ),
         Reason.NO_CAPACITY: Meaning(
             "no other node has enough free space for the volume",
@@ -144,7 +146,13 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.NOT_AVAILABLE_YET: Meaning(
             "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
-            "move the data by hand and delete the claim, or choose the policy Ignore, Block or AllowIdle",
+            "move the data by hand and delete the claim, or say by annotations of the claim what counts until then: "
+            f"{names.DRAIN_POLICY_REBOOT}: AllowIdle lets the node reboot; {names.DRAIN_POLICY_RETIRE}: Ignore gives the data up",
+        ),
+        Reason.NODE_RENAMED: Meaning(
+            "the driver lists the volume on this node, and its PersistentVolume names another node: the node may have had that name",
+            "give the node its former name, or make the PersistentVolume anew with the labels of this node; if the data may be lost, "
+            f"annotate the PersistentVolume with {names.ACKNOWLEDGED}: WHO",
         ),
         Reason.SNAPSHOT_ON_NODE: Meaning(
             "the data of a volume snapshot is on this node",
@@ -152,7 +160,8 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.RELEASE_PENDING: Meaning(
             "a released volume waits to be deleted by this node's sidecar",
-            "wait; if it stays, read the events of the PersistentVolume and the driver's log",
+            "wait; if it stays, read the events of the PersistentVolume and the driver's log; if the data may be lost where it is, "
+            f"annotate the PersistentVolume with {names.ACKNOWLEDGED}: WHO",
         ),
         Reason.PROVISIONING_IN_FLIGHT: Meaning(
             "a volume is being created on this node",
@@ -185,7 +194,7 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.POLICY_CONFLICT: Meaning(
             "the drain policies set for the volume contradict each other or cannot be understood, so the strictest is applied",
-            f"correct the annotation {names.DRAIN_POLICY} that the message names",
+            f"correct the annotation {names.DRAIN_POLICY} that the message names, or the one for a reboot or for retiring alone",
         ),
         Reason.SOURCE_OFFLINE: Meaning(
             "the node does not answer, so nothing on it can be checked or saved",
@@ -202,10 +211,6 @@ MEANING: Final = MappingProxyType(
         Reason.NOT_KNOWN: Meaning(
             "information that the answer depends on could not be read",
             "see the message; grant the rights of deploy/components/drain, or wait for the API server",
-        ),
-        Reason.NODE_IDENTITY: Meaning(
-            "another machine has registered under this node's name",
-            "nothing of the former node is applied to it; restart the sidecar if this does not pass",
         ),
     }
 )

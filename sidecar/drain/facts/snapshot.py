@@ -52,8 +52,6 @@ class Snapshot:
     node_name: str
     node: Node | None
     """None: there is no such Node."""
-    expected_uid: str = ""
-    """The uid of the node this process belongs to; empty for who asks from outside."""
     volumes: tuple[Volume, ...] = ()
     """PersistentVolumes of this driver that are on this node, in whatever phase."""
     claims: Mapping[str, Claim] = field(default_factory=lambda: MappingProxyType({}))

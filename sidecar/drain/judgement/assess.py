@@ -89,9 +89,6 @@ def _verdict(
     intent: Intent, snapshot: Snapshot, *, held: Sequence[LocalItem], against: Iterable[Blocker], unknown: Sequence[str]
 ) -> Verdict:
     blocking = [blocker for blocker in against if intent in blocker.blocks]
-    if snapshot.expected_uid and snapshot.node and snapshot.node.uid != snapshot.expected_uid:
-        what = f"Node {snapshot.node_name} has the uid {snapshot.node.uid}, and {snapshot.expected_uid} was expected"
-        return Verdict(Status.UNKNOWN, Reason.NODE_IDENTITY, what)
     if snapshot.node and snapshot.node.ready == nodes.UNKNOWN:
         return _offline(intent, snapshot.node, blocking)
     if blocking:

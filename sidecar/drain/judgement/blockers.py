@@ -11,6 +11,7 @@ from sidecar.drain.judgement.assessment import Blocker, Place
 from sidecar.drain.judgement.budgets import BudgetFindings
 from sidecar.drain.judgement.pod_fates import is_bare, overdue_seconds, stays
 from sidecar.drain.judgement.policy import STRICTNESS, Resolved, strictest
+from sidecar.drain.judgement.use import Use
 from sidecar.drain.judgement.volumes import LocalItem, ObjectName
 from sidecar.drain.vocabulary import MEANING, NOT_AVAILABLE_YET, Intent, Policy, Reason, VolumeClass
 from sidecar.drain.wording import first_few
@@ -59,13 +60,14 @@ OF_VOLUMES: Final = (
     Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NO_NODE_FITS,            _NO_NODE),
     Row(VolumeClass.IDLE,       _BLOCK,            _RETIRE,  Reason.LAST_COPY),
     Row(VolumeClass.RETAINED,   _ALL_BUT_IGNORE,   _RETIRE,  Reason.RECLAIM_RETAIN),
-    Row(VolumeClass.RELEASING,  _ANY,              _RETIRE,  Reason.RELEASE_PENDING),
+    Row(VolumeClass.RELEASING,  _ALL_BUT_IGNORE,   _RETIRE,  Reason.RELEASE_PENDING),
+    Row(VolumeClass.RENAMED,    _ALL_BUT_IGNORE,   _RETIRE,  Reason.NODE_RENAMED),
     Row(VolumeClass.SNAPSHOT,   _ANY,              _RETIRE,  Reason.SNAPSHOT_ON_NODE),
     Row(VolumeClass.UNTRACKED,  _ANY,              _RETIRE,  Reason.UNTRACKED_DATA),
 )
 # fmt: on
 """The first row that applies counts; what is in no row blocks nothing. Two exceptions: what has an excuse (`LocalItem.excuse`) never
-blocks, and a volume blocks no reboot if no drain evicts any of its pods."""
+blocks, and a volume blocks no reboot if it has pods and no drain evicts any of them."""
 
 
 def _unowned(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
@@ -110,8 +112,9 @@ of the others the eviction is refused or does not finish."""
 # --- the blockers -----------------------------------------------------------------------------------------------------
 
 _ABOUT_CLASS: Final = {
-    VolumeClass.IDLE: "no pod of this node uses it",
+    VolumeClass.IDLE: "no pod uses it",
     VolumeClass.RELEASING: "its PersistentVolume is still there",
+    VolumeClass.RENAMED: "its PersistentVolume names another node, and the driver lists it here",
     VolumeClass.RETAINED: "no claim has it, and its reclaim policy is Retain",
     VolumeClass.IN_FLIGHT: "its PersistentVolume does not exist yet",
     VolumeClass.SNAPSHOT: f"it has no annotation {names.ACKNOWLEDGED}",
@@ -134,6 +137,7 @@ def of_volume(held: LocalItem, snapshot: Snapshot, *, place: Place | None) -> It
             _about_place(place, reason),
             _about_peers(held, snapshot, resolved),
             resolved.problem if resolved else "",
+            resolved.remark if resolved and held.class_ is VolumeClass.IDLE else "",
         )
         message = "; ".join(filter(None, said))
         yield _blocker(held.object, snapshot, (held,), reason=reason, blocks=tuple(blocks), resolved=resolved, message=message)
@@ -173,12 +177,16 @@ def why_blocked(held: LocalItem, intent: Intent, *, place: Place | None) -> Reas
 
 
 def _in_table(held: LocalItem, intent: Intent, *, policy: Policy | None, place: Place | None) -> Reason | None:
-    evicts_nobody = held.in_use and all(stays(pod) for pod in held.pods)
-    if held.excuse or (intent is Intent.REBOOT and evicts_nobody):
+    if held.excuse or (intent is Intent.REBOOT and _evicts_nobody(held.use)):
         return None
     elsewhere = _elsewhere(place)
     rows = (row for row in OF_VOLUMES if row.class_ is held.class_ and policy in row.policies and elsewhere in row.elsewhere)
     return next((row.reason for row in rows if intent in row.blocks), None)
+
+
+def _evicts_nobody(use: Use) -> bool:
+    """A pod that was evicted a moment ago is none that stays, and it is not known who that was."""
+    return bool(use.everybody) and not use.lately and all(stays(pod) for pod in use.everybody)
 
 
 def _elsewhere(place: Place | None) -> Elsewhere:
@@ -188,9 +196,9 @@ def _elsewhere(place: Place | None) -> Elsewhere:
 
 
 def _about_item(held: LocalItem) -> str:
-    if not held.pods:
-        return _ABOUT_CLASS.get(held.class_, "")
-    return f"used by {first_few(tuple(pod.full_name for pod in held.pods))}"
+    if held.pods:
+        return f"used by {first_few(tuple(pod.full_name for pod in held.pods))}"
+    return held.remark or held.use.says or _ABOUT_CLASS.get(held.class_, "")
 
 
 def _about_place(place: Place | None, reason: Reason) -> str:
@@ -209,7 +217,7 @@ def _about_peers(held: LocalItem, snapshot: Snapshot, resolved: Resolved | None)
     """How many replicas the application would have left without this copy."""
     if resolved is None or resolved.policy is not Policy.REPROVISION:
         return ""
-    sets = {pod.owner.uid for pod in held.pods if pod.owner and pod.owner.uid in snapshot.ready_peers}
+    sets = {pod.owner.uid for pod in held.use.everybody if pod.owner and pod.owner.uid in snapshot.ready_peers}
     return f"replicas that are ready on other nodes: {min(snapshot.ready_peers[uid] for uid in sets)}" if sets else ""
 
 

@@ -50,7 +50,6 @@ class JudgementDuty:
         facts, now = await self._lookups.facts(node), self._wall()
         snapshot = replace(
             assemble(facts, now=now, default_policy=self._settings.default_policy),
-            expected_uid=node.uid,
             untracked=self._untracked.handles,
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,

@@ -18,7 +18,7 @@ from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.free_space import Figure, Figures, FreeSpace, FreeSpaceTree
 from sidecar.drain.judgement.pod_fates import stays
 from sidecar.drain.judgement.volumes import LocalItem
-from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, VolumeClass
+from sidecar.drain.vocabulary import Intent, Policy, VolumeClass
 from sidecar.drain.wording import quoted
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node, Pod, Toleration
@@ -43,12 +43,12 @@ def places(held: Iterable[LocalItem], *, surroundings: Surroundings, classes: Ma
 
 
 def may_go(held: LocalItem) -> bool:
-    return held.class_ in (VolumeClass.IN_USE, VolumeClass.IDLE) and held.fixed_policy in NOT_AVAILABLE_YET
+    return held.class_ in (VolumeClass.IN_USE, VolumeClass.IDLE) and held.moves and not held.shared
 
 
 def _keeps_pods(held: LocalItem) -> bool:
     """It stays here, and its data may not be lost."""
-    return held.in_use and held.fixed_policy not in (*NOT_AVAILABLE_YET, Policy.IGNORE)
+    return held.in_use and not held.moves and not (held.retire and held.retire.policy is Policy.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _groups(held: Sequence[LocalItem]) -> list[_Group]:
     parent = {item.name: item.name for item in volumes}
     first: dict[str, str] = {}
     for item in volumes:
-        for pod in item.pods:
+        for pod in item.use.everybody:
             parent[_root(parent, item.name)] = _root(parent, first.setdefault(pod.full_name, item.name))
     together: dict[str, list[LocalItem]] = defaultdict(list)
     for item in volumes:
@@ -87,7 +87,7 @@ def _groups(held: Sequence[LocalItem]) -> list[_Group]:
     bound: dict[str, dict[str, str]] = defaultdict(dict)
     for item in filter(_keeps_pods, held):
         # A pod that no drain evicts moves nowhere, so it keeps no volume from moving.
-        for pod in (pod for pod in item.pods if pod.full_name in first and not stays(pod)):
+        for pod in (pod for pod in item.use.everybody if pod.full_name in first and not stays(pod)):
             why = f"its policy {_policies(item)} keeps it here, and pod {pod.full_name} with it"
             bound[_root(parent, first[pod.full_name])].setdefault(item.name, why)
     groups = [_group(members, bound.get(root, {})) for root, members in together.items()]
@@ -108,7 +108,7 @@ def _policies(held: LocalItem) -> str:
 
 def _group(members: Iterable[LocalItem], bound: Mapping[str, str]) -> _Group:
     volumes = tuple(sorted(members, key=lambda item: (-item.bytes, item.storage_class, item.name)))
-    pod_demands = frozenset(_pod_demand(pod) for item in volumes for pod in item.pods)
+    pod_demands = frozenset(_pod_demand(pod) for item in volumes for pod in item.use.everybody)
     classes = frozenset(item.storage_class for item in volumes)
     return _Group(volumes, (pod_demands, classes), tuple(islice(bound.items(), _EXCLUDED_SHOWN)))
 

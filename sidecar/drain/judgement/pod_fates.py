@@ -39,7 +39,11 @@ def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None) -> Fates:
         return Fates(Fate.LOST, Fate.LOST, "no controller owns it, so an eviction would delete it for good")
     if not in_use:
         return Fates(Fate.MOVES_FREE, Fate.MOVES_FREE, "no volume keeps it on this node")
-    return _moves(in_use, place) or _stays_here(in_use)
+    kept = _stays_here(in_use)
+    if place is None or not place.node:
+        return kept
+    reboot, retire = (_moves(in_use, place, intent) or kept for intent in Intent)
+    return Fates(reboot.reboot, retire.retire, "; ".join(dict.fromkeys((reboot.why, retire.why))))
 
 
 def stays(pod: Pod) -> bool:
@@ -64,9 +68,9 @@ def is_bare(pod: Pod) -> bool:
     return pod.owner is None and not stays(pod) and not pod.deleting_since
 
 
-def _moves(in_use: tuple[LocalItem, ...], place: Place | None) -> Fates | None:
-    policies = {item.fixed_policy for item in in_use}
-    if place is None or not place.node or not policies <= set(NOT_AVAILABLE_YET):
+def _moves(in_use: tuple[LocalItem, ...], place: Place, intent: Intent) -> Fates | None:
+    policies = {resolved.policy for item in in_use if (resolved := item.policy(intent))}
+    if not policies <= set(NOT_AVAILABLE_YET):
         return None
     if Policy.MIGRATE in policies:
         return Fates(Fate.MIGRATED, Fate.MIGRATED, f"{_names(in_use)} would move with it to {place.node}, which this release cannot do yet")

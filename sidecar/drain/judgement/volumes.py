@@ -1,20 +1,22 @@
 """Sorts what is on a node: each thing is of exactly one class and has one policy per intent. What of it blocks: `blockers`."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.assessment import HeldVolume
 from sidecar.drain.judgement.policy import Resolved, resolve
-from sidecar.drain.vocabulary import Intent, Policy, VolumeClass
+from sidecar.drain.judgement.use import NOBODY, Use, Users
+from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, VolumeClass
+from sidecar.drain.wording import first_few
 from sidecar.model import names
 from sidecar.model.nodes import Pod, SnapshotContent
 from sidecar.model.objects import Claim, Notes, Volume
 
 ACKNOWLEDGED: Final = "acknowledged as dispensable"
 NEVER_USED: Final = "never used"
+ASKED_FOR: Final = "its creation was asked for a moment ago and has not begun"
 UNTRACKED: Final = "known to the driver alone"
 
 _EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
@@ -40,16 +42,31 @@ class LocalItem:
     object: ObjectName
     claim: str = ""
     storage_class: str = ""
-    pods: tuple[Pod, ...] = ()
+    use: Use = NOBODY
     reboot: Resolved | None = None
     retire: Resolved | None = None
     excuse: str = ""
     """Why it blocks nothing although its class would; empty: no reason."""
 
+    shared: bool = False
+    """Other nodes reach it too."""
+    remark: str = ""
+    """What is special about it, in place of what is said of its class."""
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """Those of this node that use it."""
+        return self.use.pods
+
     @property
     def in_use(self) -> bool:
         """It keeps its pods on this node."""
-        return self.class_ is VolumeClass.IN_USE
+        return self.class_ is VolumeClass.IN_USE and not self.shared
+
+    @property
+    def moves(self) -> bool:
+        """Some policy asks that it is to be elsewhere."""
+        return any(resolved.policy in NOT_AVAILABLE_YET for resolved in (self.reboot, self.retire) if resolved)
 
     @property
     def fixed_policy(self) -> Policy | None:
@@ -63,17 +80,14 @@ class LocalItem:
 
     def as_result(self) -> HeldVolume:
         source = self.retire.source if self.retire else ""
-        users = tuple(pod.full_name for pod in self.pods)
+        users = tuple(pod.full_name for pod in self.use.everybody)
         return HeldVolume(self.name, self.claim, self.class_, self.bytes, self.fixed_policy, source, users)
 
 
 def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
     """`pods` are those that run here, without those counted as gone. The result is sorted by name."""
-    pods = sorted(pods, key=lambda pod: pod.full_name)
-    users: dict[str, list[Pod]] = defaultdict(list)
-    for pod in pods:
-        for claim in set(pod.claims):
-            users[f"{pod.namespace}/{claim}"].append(pod)
+    pods = tuple(pods)
+    users = Users(snapshot, pods)
     there = {volume.claim.uid for volume in snapshot.volumes if volume.claim}
     held = [_of_volume(volume, snapshot, users) for volume in snapshot.volumes]
     held += [_of_flight(flight) for flight in set(snapshot.in_flight) if flight.claim_uid not in there]
@@ -83,15 +97,16 @@ def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
     return tuple(sorted(held, key=lambda item: (item.name, item.class_, item.object.uid)))
 
 
-def _of_volume(volume: Volume, snapshot: Snapshot, users: Mapping[str, list[Pod]]) -> LocalItem:
+def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> LocalItem:
     claim_name = f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
     found = snapshot.claims.get(claim_name)
     # A claim of this name that was made later has nothing to do with this volume, nor have its pods.
     ours = found is None or volume.claim is None or (volume.claim.uid in ("", found.uid) and found.volume_name in ("", volume.name))
     claim = found if ours else None
-    pods = tuple(users.get(claim_name, ())) if claim_name and ours else ()
-    class_ = _class_of(volume, claim, used=bool(pods))
+    use = users.of(volume, claim_name if ours else "")
+    class_ = _class_of(volume, claim, use, ephemeral=claim is not None and users.asks_for(claim), renamed=volume.name in snapshot.renamed)
     ephemeral = class_ is VolumeClass.EPHEMERAL
+    reached_by = snapshot.shared_with.get(volume.name, ())
     return LocalItem(
         name=volume.name,
         class_=class_,
@@ -99,21 +114,24 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Mapping[str, list[Pod]
         object=_object_of(volume, claim),
         claim="" if volume.phase == "Available" else claim_name,
         storage_class=volume.class_name,
-        pods=pods if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else (),
+        use=use if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else NOBODY,
         reboot=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.REBOOT),
         retire=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.RETIRE),
-        excuse=_excuse(volume, claim, class_, never_used=volume.name in snapshot.never_used),
+        excuse=_shared(reached_by) if reached_by else _excuse(volume, claim, class_, use, snapshot),
+        shared=bool(reached_by),
     )
 
 
-def _class_of(volume: Volume, claim: Claim | None, *, used: bool) -> VolumeClass:
+def _class_of(volume: Volume, claim: Claim | None, use: Use, *, ephemeral: bool, renamed: bool) -> VolumeClass:
+    if renamed and not use.pods:
+        return VolumeClass.RENAMED
     deleted = volume.reclaim_policy == "Delete"
     released = volume.phase in ("Released", "Failed")
     if released:
         return VolumeClass.RELEASING if deleted else VolumeClass.RETAINED
-    if claim and claim.owner and claim.owner.kind == names.POD:
+    if ephemeral:
         return VolumeClass.EPHEMERAL
-    if used:
+    if use:
         return VolumeClass.IN_USE
     if volume.deleting and deleted:
         return VolumeClass.RELEASING
@@ -121,12 +139,18 @@ def _class_of(volume: Volume, claim: Claim | None, *, used: bool) -> VolumeClass
     return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
 
 
-def _excuse(volume: Volume, claim: Claim | None, class_: VolumeClass, *, never_used: bool) -> str:
-    if class_ in (VolumeClass.RETAINED, VolumeClass.IDLE) and _acknowledged(volume.notes):
+def _shared(others: tuple[str, ...]) -> str:
+    return f"also reached by {first_few(sorted(others))}"
+
+
+def _excuse(volume: Volume, claim: Claim | None, class_: VolumeClass, use: Use, snapshot: Snapshot) -> str:
+    if use or class_ is VolumeClass.EPHEMERAL:
+        return ""
+    if _acknowledged(volume.notes) and volume.uid not in snapshot.void_acknowledgements:
         return ACKNOWLEDGED
     # A volume that was filled from a snapshot or a clone has data before any pod uses it.
     filled = claim is not None and claim.source is not None
-    return NEVER_USED if never_used and not filled and class_ not in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else ""
+    return NEVER_USED if volume.name in snapshot.never_used and not filled else ""
 
 
 def _resolved(volume: Volume, claim: Claim | None, snapshot: Snapshot, intent: Intent) -> Resolved:
@@ -137,6 +161,7 @@ def _resolved(volume: Volume, claim: Claim | None, snapshot: Snapshot, intent: I
         namespace=snapshot.namespace_policies.get(volume.claim.namespace, ()) if volume.claim else (),
         default=snapshot.default_policy,
         intent=intent,
+        heeded=volume.claim is None or volume.claim.namespace not in snapshot.unheeded_namespaces,
         unread=snapshot.unread,
     )
 
@@ -150,7 +175,15 @@ def _object_of(volume: Volume, claim: Claim | None) -> ObjectName:
 def _of_flight(flight: InFlight) -> LocalItem:
     claim = ObjectName(names.CLAIM, flight.namespace, flight.name, flight.claim_uid)
     full_name = f"{flight.namespace}/{flight.name}"
-    return LocalItem(full_name, VolumeClass.IN_FLIGHT, flight.size, claim, claim=full_name, storage_class=flight.class_name)
+    return LocalItem(
+        full_name,
+        VolumeClass.IN_FLIGHT,
+        flight.size,
+        claim,
+        claim=full_name,
+        storage_class=flight.class_name,
+        remark="" if flight.begun else ASKED_FOR,
+    )
 
 
 def _of_content(content: SnapshotContent) -> LocalItem:
@@ -168,7 +201,7 @@ def _inline(pod: Pod, driver: str) -> Iterable[LocalItem]:
     for number in range(1, pod.inline.count(driver) + 1):
         named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
         name = f"{pod.full_name}#{number}"
-        yield LocalItem(name, VolumeClass.EPHEMERAL, 0, named, pods=(pod,), reboot=_EPHEMERAL, retire=_EPHEMERAL)
+        yield LocalItem(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)
 
 
 def _acknowledged(notes: Notes) -> bool:

@@ -9,6 +9,8 @@ import pytest
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget
+from sidecar.drain.publish import report
+from sidecar.drain.publish.stored import since
 from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
 from sidecar.model.topology import Requirement, Term
@@ -100,8 +102,8 @@ def test_drain_D7_the_volumes_of_a_pod_stay_together() -> None:
 
 
 def test_drain_D8_ephemeral_volumes_never_block() -> None:
-    owned = samples.claim(owner=samples.owner("Pod", "db-0"), policy="Block")
-    pod = samples.pod("db-0", "data-0", inline=(samples.DRIVER,), owner=samples.owner("ReplicaSet", "web"))
+    owned = samples.claim(owner=replace(samples.owner("Pod", "db-0"), uid="uid-apps-db-0"), policy="Block")
+    pod = samples.pod("db-0", "data-0", ephemeral=("data-0",), inline=(samples.DRIVER,), owner=samples.owner("ReplicaSet", "web"))
     found = assess(samples.used(claims=(owned,), pods=(pod,)))
     assert [volume.class_ for volume in found.volumes] == [VolumeClass.EPHEMERAL] * 2
     assert (found.drain.status, found.retire.status, found.blockers) == (Status.TRUE, Status.TRUE, ())
@@ -125,6 +127,7 @@ BY_REASON: dict[Reason, Callable[[], Snapshot]] = {
     Reason.NOT_AVAILABLE_YET: lambda: samples.used(claims=(samples.claim(policy="Migrate"),)),
     Reason.NO_CAPACITY: lambda: samples.used(gib=500, claims=(samples.claim(policy="Migrate"),), surroundings=FREE),
     Reason.NO_NODE_FITS: lambda: samples.used(claims=(samples.claim(policy="Migrate"),), surroundings=Surroundings()),
+    Reason.NODE_RENAMED: lambda: samples.idle(renamed=frozenset({"pv-0"})),
     Reason.SNAPSHOT_ON_NODE: lambda: samples.snapshot(contents=(samples.content(),)),
     Reason.RELEASE_PENDING: lambda: samples.idle(volumes=(samples.volume(phase="Released"),)),
     Reason.PROVISIONING_IN_FLIGHT: lambda: samples.snapshot(in_flight=(FLIGHT,)),
@@ -136,7 +139,7 @@ BY_REASON: dict[Reason, Callable[[], Snapshot]] = {
     Reason.BARE_POD: lambda: samples.used(pods=(replace(USED_BY_ALL, owner=None),)),
     Reason.POLICY_CONFLICT: lambda: samples.used(claims=(samples.claim(policy="Foo"),)),
 }
-OF_NODES = {Reason.SOURCE_OFFLINE, Reason.WAITING_FOR_SLOT, Reason.DEADLINE_EXCEEDED, Reason.NOT_KNOWN, Reason.NODE_IDENTITY}
+OF_NODES = {Reason.SOURCE_OFFLINE, Reason.WAITING_FOR_SLOT, Reason.DEADLINE_EXCEEDED, Reason.NOT_KNOWN}
 OF_TRUE = {Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS}
 WITHOUT_POLICY = {Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT, Reason.UNTRACKED_DATA}
 
@@ -230,7 +233,7 @@ def test_drain_B9_a_pod_of_a_silent_node_is_given_up_after_a_while(ago: int, cla
     assert [pod.name for pod in found.pods] == listed
 
 
-# --- E, G: what was never used, two budgets, identity, speed -------------------------------------------------------------
+# --- E, G: what was never used, two budgets, another machine, speed -------------------------------------------------------------
 
 
 def test_drain_E6_a_volume_that_was_never_used_does_not_block() -> None:
@@ -245,10 +248,11 @@ def test_drain_E8_a_pod_under_two_budgets_is_a_blocker_with_both_names() -> None
 
 
 def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
-    for snapshot in (samples.used(expected_uid="uid-before"), samples.snapshot(expected_uid="uid-before")):
-        found = assess(snapshot)
-        assert {(verdict.status, verdict.reason) for verdict in (found.drain, found.retire)} == {(Status.UNKNOWN, Reason.NODE_IDENTITY)}
-        assert found.node_uid == "uid-n1"
+    found = assess(samples.idle())
+    stored = report.body(found, previous=None, agent="1.0")
+    key = (found.blockers[0].key, Reason.LAST_COPY)
+    assert since(stored, node_uid="uid-n1", now=NOW).keys() == {key}
+    assert since(stored, node_uid="uid-of-the-next", now=NOW) == {}
 
 
 POLICIES = (None, "Ignore", "Reprovision", "Migrate", "Foo")

@@ -54,7 +54,7 @@ def test_a_blocker_says_what_why_since_when_and_what_to_do() -> None:
         policy_source="default",
         blocks=(RETIRE,),
         since=NOW,
-        message="no pod of this node uses it",
+        message="no pod uses it",
         remedy=MEANING[Reason.LAST_COPY].remedy,
     )
 
@@ -154,7 +154,7 @@ def blocked(snapshot: Snapshot, *, place: Place | None = None) -> tuple[Reason |
     [
         (None, (None, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Ignore", (None, None), (None, None)),
-        ("AllowIdle", (None, Reason.VOLUME_IN_USE), (None, None)),
+        ("AllowIdle", (None, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Block", (Reason.WOULD_STRAND, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Reprovision", (Reason.NOT_AVAILABLE_YET,) * 2, (None, Reason.NOT_AVAILABLE_YET)),
         ("Migrate", (Reason.NOT_AVAILABLE_YET,) * 2, (None, Reason.NOT_AVAILABLE_YET)),
@@ -233,7 +233,7 @@ def test_with_an_uncertain_policy_only_what_the_laxest_would_block_blocks() -> N
     assert blocked(samples.used(unread=unread, default_policy=Policy.BLOCK)) == (None, None)
     assert blocked(samples.idle(unread=unread)) == (None, None)
     released = (samples.volume(phase="Released"),)
-    assert blocked(samples.idle(unread=unread, volumes=released, claims=())) == (None, Reason.RELEASE_PENDING)
+    assert blocked(samples.idle(unread=unread, volumes=released, claims=())) == (None, None)
 
 
 def test_a_wrong_word_is_the_reason_only_where_nothing_would_block_without_it() -> None:
@@ -241,13 +241,13 @@ def test_a_wrong_word_is_the_reason_only_where_nothing_would_block_without_it() 
     contradiction: dict[str, Any] = {"volumes": (samples.volume(policy="Ignore"),), "claims": (samples.claim(policy="Block"),)}
     assert blocked(samples.used(**contradiction)) == (Reason.POLICY_CONFLICT, Reason.POLICY_CONFLICT)
     harmless: dict[str, Any] = {"volumes": (samples.volume(policy="Ignore"),), "claims": (samples.claim(policy="AllowIdle"),)}
-    assert blocked(samples.idle(**harmless)) == (None, None)
+    assert blocked(samples.used(**harmless)) == (None, Reason.POLICY_CONFLICT)
 
 
 def test_every_reason_of_a_blocker_is_in_one_of_the_tables_and_each_is_explained() -> None:
     """The others are of a whole verdict, of an evacuation, or of what people wrote."""
     of_others = {
-        *(Reason.POLICY_CONFLICT, Reason.SOURCE_OFFLINE, Reason.NOT_KNOWN, Reason.NODE_IDENTITY),
+        *(Reason.POLICY_CONFLICT, Reason.SOURCE_OFFLINE, Reason.NOT_KNOWN),
         *(Reason.WAITING_FOR_SLOT, Reason.DEADLINE_EXCEEDED, Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS),
     }
     in_tables = {row.reason for row in (*OF_VOLUMES, *OF_PODS)}
@@ -258,4 +258,4 @@ def test_every_reason_of_a_blocker_is_in_one_of_the_tables_and_each_is_explained
 def test_what_may_always_go_is_in_no_row() -> None:
     assert {row.class_ for row in OF_VOLUMES}.isdisjoint({VolumeClass.EPHEMERAL, VolumeClass.FOREIGN, VolumeClass.MOVED})
     lenient = [row.class_ for row in OF_VOLUMES if Policy.IGNORE in row.policies]
-    assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.RELEASING, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]
+    assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]

@@ -125,7 +125,7 @@ def test_of_two_pods_that_share_a_volume_both_are_asked_and_all_their_volumes_go
     ("policy", "named"),
     [
         ("Block", "Block"),
-        ("AllowIdle", "AllowIdle"),
+        ("AllowIdle", "AllowIdle (reboot) and Block (retire)"),
         ("Foo", "Block"),
         (None, "AllowIdle (reboot) and Block (retire)"),
         ("Ignore", ""),

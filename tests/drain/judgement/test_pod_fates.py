@@ -1,5 +1,6 @@
 """Where each pod ends up."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,7 +67,11 @@ def test_a_pod_that_nobody_makes_again_is_lost() -> None:
 
 def test_nothing_keeps_a_pod_that_has_no_volume_here_or_takes_its_own_with_it() -> None:
     assert ends(samples.pod("web")) == (Fate.MOVES_FREE, Fate.MOVES_FREE)
-    assert ends(DB, owner=samples.owner("Pod", "db-0")) == (Fate.MOVES_FREE, Fate.MOVES_FREE)
+    own = replace(samples.owner("Pod", "db-0"), uid=DB.uid)
+    assert ends(replace(DB, ephemeral=DB.claims), owner=own) == (
+        Fate.MOVES_FREE,
+        Fate.MOVES_FREE,
+    )
 
 
 def test_a_bare_pod_has_no_controller_and_was_not_asked_to_end() -> None:

@@ -40,7 +40,8 @@ def test_each_source_gives_way_to_the_one_that_is_nearer_to_the_volume() -> None
     said.pop("pvc")
     assert (resolved(**said).policy, resolved(**said).source) == (Policy.MIGRATE, "StorageClass local")
     said.pop("class_")
-    assert (resolved(**said).policy, resolved(**said).source) == (Policy.ALLOW_IDLE, "Namespace apps")
+    found = resolved(**said, intent=Intent.REBOOT)
+    assert (found.policy, found.source) == (Policy.ALLOW_IDLE, "Namespace apps")
     found = resolved(pv="Ignore", class_="Block")
     assert (found.policy, found.source, found.problem) == (Policy.IGNORE, "PersistentVolume", "")
 

@@ -72,8 +72,8 @@ def test_a_pod_of_another_namespace_with_a_claim_of_that_name_does_not_use_it() 
 
 
 def test_a_pods_own_claim_is_ephemeral_and_so_is_an_inline_volume_of_the_driver() -> None:
-    owned = samples.claim(owner=samples.owner("Pod", "db-0"), policy="Block")
-    pod = samples.pod("db-0", "data-0", inline=(samples.DRIVER, "other.example.com", samples.DRIVER))
+    owned = samples.claim(owner=replace(samples.owner("Pod", "db-0"), uid="uid-apps-db-0"), policy="Block")
+    pod = samples.pod("db-0", "data-0", ephemeral=("data-0",), inline=(samples.DRIVER, "other.example.com", samples.DRIVER))
     found = held(samples.used(claims=(owned,), pods=(pod,)))
     assert [item.class_ for item in found] == [VolumeClass.EPHEMERAL] * 3
     assert {item.fixed_policy for item in found} == {Policy.IGNORE}

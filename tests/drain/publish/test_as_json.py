@@ -1,5 +1,6 @@
 """The figures that every rendering takes: what lies here, and what of it is in the way."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from tests.harness.drain import samples, worlds
 from tests.harness.drain.samples import GIB
 
 LONE, OTHER = (samples.pod(name, *claims, owner=None) for name, claims in (("a", ("data-0", "data-1")), ("b", ("data-0",))))
+OF_LONE = replace(samples.owner("Pod", "a"), uid=LONE.uid)
 
 
 def world(*policies: str | None, pods: tuple[Pod, ...] = (), **changes: object) -> Snapshot:
@@ -32,7 +34,7 @@ def world(*policies: str | None, pods: tuple[Pod, ...] = (), **changes: object) 
         pytest.param(world("Ignore", "Block", None, pods=(OTHER,)), 10, 60, id="others block without a pod"),
         pytest.param(world("Ignore", pods=(samples.pod("db-0", "data-0"),), budgets=(samples.budget(allowed=0),)), 10, 0, id="a budget"),
         pytest.param(
-            world("Ignore", "Ignore", pods=(LONE,), claims=[samples.claim("data-1", owner=samples.owner("Pod", "a"))]),
+            world("Ignore", "Ignore", pods=(replace(LONE, ephemeral=("data-1",)),), claims=[samples.claim("data-1", owner=OF_LONE)]),
             10,
             10,
             id="what ends with its pod is not in the way",

@@ -6,8 +6,9 @@ from typing import Any
 
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.vocabulary import Policy
+from sidecar.model import names
 from sidecar.model.nodes import Pod, Toleration
-from sidecar.model.objects import Claim, Volume
+from sidecar.model.objects import Claim, Notes, Volume
 from tests.harness.drain import samples
 
 _WORDS = (None, None, None, None, "Reprovision", "Migrate", *Policy, "Foo")
@@ -28,10 +29,17 @@ def drawn(dice: Random) -> Snapshot:
         never_used=frozenset(f"pv-{number}" for number in numbers if dice.random() < 0.2),
         namespace_policies=dice.choice([{}, {}, {}, {"apps": samples.notes("Ignore")}, {"apps": samples.notes("Bar")}]),
         default_policy=dice.choice([None, None, *Policy]),
+        claimants=tuple(_claimant(number, dice) for number in range(5, 5 + dice.choice([0, 0, 1, 2]))),
+        attached=frozenset(f"pv-{number}" for number in numbers if dice.random() < 0.1),
+        lately_used=frozenset(f"apps/data-{number}" for number in numbers if dice.random() < 0.1),
+        shared_with={f"pv-{number}": ("n2", "n3") for number in numbers if dice.random() < 0.1},
+        renamed=frozenset(f"pv-{number}" for number in numbers if dice.random() < 0.1),
+        unplaced_contents=tuple(samples.content("snap-9", ack=dice.choice([None, "ann"])) for _ in range(dice.choice([0] * 9 + [1]))),
+        unheeded_namespaces=dice.choice([frozenset(), frozenset(), frozenset({"apps"})]),
+        void_acknowledgements=frozenset(f"uid-pv-{number}" for number in numbers if dice.random() < 0.2),
         budgets=dice.choice([None, *[tuple(_budget(number, dice) for number in range(dice.randint(0, 3)))] * 4]),
         surroundings=dice.choice([None, *[_around(dice)] * 4]),
         ignorance=("the claims could not be listed", "the pods could not be listed")[: dice.choice([0] * 6 + [2])],
-        expected_uid=dice.choice(["", "", "", "uid-n1", "uid-n1", "uid-n0"]),
     )
 
 
@@ -40,7 +48,7 @@ def _volume(number: int, dice: Random) -> Volume:
         f"pv-{number}",
         f"data-{number}",
         gib=dice.randint(1, 4) * 10,
-        policy=dice.choice(_WORDS),
+        notes=_notes(dice),
         phase=dice.choice(["Bound"] * 7 + ["Released", "Available", "Failed"]),
         reclaim_policy=dice.choice(["Delete", "Retain"]),
         class_name=dice.choice(["local", "slow"]),
@@ -49,14 +57,26 @@ def _volume(number: int, dice: Random) -> Volume:
 
 
 def _claim(number: int, dice: Random) -> Claim:
-    owner = dice.choice([None, None, None, samples.owner("Pod", "db-0")])
-    return samples.claim(f"data-{number}", policy=dice.choice(_WORDS), owner=owner)
+    owner = dice.choice([None, None, None, replace(samples.owner("Pod", "db-0"), uid="uid-apps-db-0")])
+    return samples.claim(f"data-{number}", notes=_notes(dice), owner=owner)
+
+
+def _notes(dice: Random) -> Notes:
+    by_intent = {names.DRAIN_POLICY_REBOOT: dice.choice(_WORDS), names.DRAIN_POLICY_RETIRE: dice.choice(_WORDS)}
+    said = [(key, word) for key, word in by_intent.items() if word and dice.random() < 0.3]
+    return tuple(sorted((*samples.notes(dice.choice(_WORDS), ack=dice.choice([None, None, None, "ann"])), *said)))
+
+
+def _claimant(number: int, dice: Random) -> Pod:
+    return replace(_pod(number, dice), node=dice.choice(["", "n2"]), phase="Pending")
 
 
 def _pod(number: int, dice: Random) -> Pod:
+    claims = [f"data-{other}" for other in range(5) if dice.random() < 0.25]
     return samples.pod(
         f"db-{number}",
-        *(f"data-{other}" for other in range(5) if dice.random() < 0.25),
+        *claims,
+        ephemeral=tuple(claims[: dice.randint(0, 1)]),
         owner=dice.choice([None, samples.owner(), samples.owner(), samples.owner("DaemonSet", "agent")]),
         phase=dice.choice(["Running", "Running", "Running", "Pending", "Succeeded"]),
         deleting_since=dice.choice(["", "", samples.stamp(1000), samples.stamp(10)]),
