@@ -73,6 +73,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         judges=config.drain_report,
         zero_when_closed=config.drain_publish_zero_capacity,
         default_policy=Policy(config.drain_default_policy) if config.drain_default_policy else None,
+        cordon_delay=config.evacuation_cordon_delay,
         allowed=config.evacuation_deadline,
         expiry=Expiry(config.evacuation_expiry),
         limit=config.max_concurrent_evacuations,

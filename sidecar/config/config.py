@@ -50,6 +50,7 @@ class Config:
     drain_report: bool
     drain_publish_zero_capacity: bool
     drain_default_policy: str  # empty: nobody has chosen one
+    evacuation_cordon_delay: float
     evacuation_deadline: float  # 0: none
     evacuation_expiry: str  # "Report" or "Override"
     max_concurrent_evacuations: int  # 0: no limit

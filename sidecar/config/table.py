@@ -154,6 +154,9 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "drain-default-policy", VOLUME_POLICY, "",
              f"Policy of volumes that no annotation names one for: {', '.join(VOLUME_POLICIES)}; "
              "by default AllowIdle if the node comes back, else Block."),
+    _setting(DRAIN, "evacuation-cordon-delay", DURATION, 60.0,
+             "With --node-drain-policy=Evacuate: how long a cordon that nobody explains lasts until the node is emptied, to be retired.",
+             check=not_negative),
     _setting(DRAIN, "evacuation-deadline", DURATION, 0.0, "How long an evacuation may take; 0: as long as it needs.", check=not_negative),
     _setting(DRAIN, "evacuation-expiry", EXPIRY, REPORT,
              "At the deadline: Report (an Event, and the node stays held) or Override (an Event, and the node is let go)."),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sidecar.drain.evacuation.rules import Expiry
-from sidecar.drain.facts.node_marks import NodePolicy
+from sidecar.drain.facts.node_marks import CORDON_DELAY, NodePolicy
 from sidecar.drain.vocabulary import Intent, Policy
 
 
@@ -24,6 +24,8 @@ class Settings:
     """A node that takes no volumes publishes a capacity of zero."""
     default_policy: Policy | None = None
     """For volumes for which nobody has set one."""
+    cordon_delay: float = CORDON_DELAY
+    """Seconds that a cordon lasts until it starts an evacuation, where the policy is Evacuate and nobody says what it is for."""
     allowed: float = 0.0
     """Seconds that an evacuation may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT

@@ -111,6 +111,7 @@ EVACUATION_STARTED_AT: Final = "evacuation-started-at"
 CLOSED_AT: Final = "closed-at"
 MARKED_NODE: Final = "node-uid"
 SPENT_OVERRIDE: Final = "spent-override"
+REBOOT_INTENT: Final = "reboot-intent"
 DRAIN_SUMMARY: Final = "drain-summary"
 AUTOSCALER_MARKER: Final = "autoscaler-annotations"
 

@@ -95,6 +95,7 @@ def test_flags_of_our_own_are_few():
         "drain-report",
         "drain-publish-zero-capacity",
         "drain-default-policy",
+        "evacuation-cordon-delay",
         "evacuation-deadline",
         "evacuation-expiry",
         "max-concurrent-evacuations",

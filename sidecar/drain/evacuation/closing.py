@@ -5,7 +5,8 @@ A node that takes none is called closed. The closing is noted on the node, so th
 
 from typing import Final
 
-from sidecar.drain.facts.node_marks import NodePolicy, Signals, Source
+from sidecar.drain.facts.announcement import Source
+from sidecar.drain.facts.node_marks import NodePolicy, Signals
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Taint
 from sidecar.model.standing import OPEN, Standing
@@ -30,7 +31,8 @@ def standing(
     `policy` is the flag's; the node's annotation overrides it. With Ignore the node stays open whatever is on it, the evacuation
     taint included. With any other policy
     - that taint, or an intent that somebody has declared, closes it at once;
-    - a cordon, or an autoscaler's taint, closes it after `debounce` seconds, or at once if the closing is noted on the node already;
+    - so does an autoscaler's taint, and a cordon of which is known what it is for;
+    - any other cordon closes it after `debounce` seconds, or at once if the closing is noted on the node already;
     - an uncordon opens it at once.
 
     `cordon_stable_since`: when this process first saw the cordon that it still sees; the same wall clock as `now`. `before` is what
@@ -42,7 +44,7 @@ def standing(
         if not signals.shut:
             return OPEN, None
         until = _steady_at(signals, cordon_stable_since, now=now, debounce=debounce)
-        if until is not None:
+        if until is not None and signals.intent is None:
             return OPEN, until
     return _closed(signals, before, zero=zero_when_closed, now=now), None
 
@@ -63,18 +65,25 @@ def effective(signals: Signals, policy: NodePolicy) -> NodePolicy:
 def asked(signals: Signals, *, policy: NodePolicy, standing: Standing) -> str:
     """Who asks for the node to be emptied; empty: nobody.
 
-    The evacuation taint asks, and the intent's annotation, unless the policy is Ignore. With Evacuate a cordon that has lasted asks
-    too, if a program says what it is for: an autoscaler by its taint, or kured. Neither the cordon nor the program's mark is enough.
+    The evacuation taint asks, and the intent's annotation, unless the policy is Ignore. With Evacuate an autoscaler's taint asks too,
+    a cordon that kured has explained, and one that nobody explains once it has lasted (`node_marks.CORDON_DELAY`).
     """
-    if not standing.closed:
+    return asked_by_marks(signals, policy) if standing.closed else ""
+
+
+def asked_by_marks(signals: Signals, policy: NodePolicy) -> str:
+    """The same for a node of which nobody here knows the standing: a mark that asks also closes it."""
+    if effective(signals, policy) is NodePolicy.IGNORE:
         return ""
     if signals.evacuate:
         return f"the taint {signals.evacuate[0]} asks for it"
     if signals.declared is not None:
         return f"the annotation {names.DRAIN_INTENT}: {signals.declared} asks for it"
-    if effective(signals, policy) is NodePolicy.EVACUATE and signals.cordoned and signals.source is not Source.NONE:
-        return f"the node is cordoned, and a mark by {signals.source} says what for: {signals.intent}"
-    return ""
+    if effective(signals, policy) is not NodePolicy.EVACUATE or signals.intent is None or not signals.shut:
+        return ""
+    if signals.source is Source.CORDON:
+        return f"the node has been cordoned for a while, nobody says what for, and the node drain policy is {NodePolicy.EVACUATE}"
+    return f"a mark by {signals.source} says what the node is emptied for: {signals.intent}"
 
 
 def noted_at(standing: Standing) -> str:

@@ -104,7 +104,7 @@ class EvacuationDuty:
             if needed and slot is not None:
                 decision = rules.decide(replace(view, slot=slot))
         evacuation = EvacuationStatus(str(signals.state), signals.started_at, _deadline(signals, self._settings)) if signals.state else None
-        told = rules.told(picture.assessment, intent=signals.intent, state=signals.state, slot=slot)
+        told = rules.told(picture.assessment, intent=signals.announced, state=signals.state, slot=slot)
         notes = replace(picture.notes, slot=_slot_status(slot), evacuation=evacuation)
         until = decision.until if isinstance(decision, Rest | Wait) else None
         return Outcome(replace(picture, assessment=told, evacuation=decision, notes=notes), decision, until=until)

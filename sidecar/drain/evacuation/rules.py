@@ -11,7 +11,8 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.evacuation import slots
-from sidecar.drain.facts.node_marks import Signals, State
+from sidecar.drain.evacuation.closing import asked_by_marks
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, State
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Reason, Status
@@ -19,6 +20,7 @@ from sidecar.model import names, timestamps
 
 # States that need a slot: in any other the node is ready, or its time is over.
 _AT_WORK: Final = (State.PENDING, State.IN_PROGRESS)
+_NOT_LOOKED_AT: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is not looked at for this")
 
 
 class Expiry(StrEnum):
@@ -47,8 +49,11 @@ class EvacuationView:
 
     @property
     def verdict(self) -> Verdict:
-        """The one that has to become True. Unless somebody has called it a reboot, the stricter one counts."""
-        return self.drain if self.signals.intent is Intent.REBOOT else self.retire
+        """The one that has to become True: unless it is announced as a reboot, the stricter one.
+
+        The evacuation opens nothing, so it goes by what it is asked for. The gate goes by what counts, a reboot only under a cordon.
+        """
+        return self.drain if self.signals.announced is Intent.REBOOT else self.retire
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,18 @@ def remaining(started_at: float, *, allowed: float, clocks: Iterable[float]) -> 
     Whoever reckons for another node hands in that node's clock too if it is known: of two clocks the one that leaves more time counts.
     """
     return started_at + allowed - min(clocks) if allowed > 0 else float("inf")
+
+
+def override_due(signals: Signals, *, policy: NodePolicy, allowed: float, expiry: Expiry, clocks: Iterable[float]) -> str:
+    """Why the node is let go whatever blocks, by its marks alone: for whoever looks after the gate of another node. Empty: it is not.
+
+    That is so where its own sidecar would override at this moment: by `force-drain` in an evacuation, or at the deadline. `policy`,
+    `allowed` and `expiry` are the flags', `clocks` those that are known, as for `remaining`.
+    """
+    asked = asked_by_marks(signals, policy)
+    view = EvacuationView(min(clocks), _unlabelled(signals), asked, _NOT_LOOKED_AT, _NOT_LOOKED_AT, allowed=allowed, expiry=expiry)
+    decision = decide(view)
+    return decision.why if isinstance(decision, Override) else ""
 
 
 def wants_slot(view: EvacuationView) -> bool:

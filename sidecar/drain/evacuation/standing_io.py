@@ -24,7 +24,7 @@ class StandingKeeper:
         """Of the Node that was seen last."""
         self.current: Standing = OPEN
         self.again: float | None = None
-        """When to renew it although the node does not change: a cordon has to last before it counts."""
+        """When to look at the node again although it does not change: a cordon has to last before it counts."""
 
     def renew(self, signals: Signals) -> None:
         now, self._uid = self._wall(), signals.uid
@@ -37,7 +37,8 @@ class StandingKeeper:
             now=now,
             before=self.current,
         )
-        self._change(found, None if until is None else self._clock() + until - now)
+        again = min((at for at in (until, signals.cordon_counts_at) if at is not None), default=None)
+        self._change(found, None if again is None else self._clock() + again - now)
 
     def renew_without_node(self) -> None:
         policy, zero = self._settings.policy, self._settings.zero_when_closed

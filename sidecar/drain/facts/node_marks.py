@@ -3,18 +3,18 @@
 Nothing is decided here. A text that cannot be understood becomes a problem with a name, and never counts as the milder of two things.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final
 
+from sidecar.drain.facts import reboot_note
+from sidecar.drain.facts.announcement import Announcement, Source, announcement, evacuating, retiring
+from sidecar.drain.facts.mark_texts import noted_time, quoted, word
+from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
-from sidecar.model import names, timestamps
+from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
-from sidecar.observe.sanitize import clipped
-
-Word = TypeVar("Word", bound=StrEnum)
 
 
 class NodePolicy(StrEnum):
@@ -23,16 +23,6 @@ class NodePolicy(StrEnum):
     IGNORE = "Ignore"
     NO_SCHEDULE = "NoSchedule"
     EVACUATE = "Evacuate"
-
-
-class Source(StrEnum):
-    """Who says what will happen to the node. If several say the same, the first of these is named."""
-
-    TAINT = "taint"
-    ANNOTATION = "annotation"
-    AUTOSCALER = "autoscaler"
-    KURED = "kured"
-    NONE = "none"
 
 
 class State(StrEnum):
@@ -47,10 +37,10 @@ class State(StrEnum):
 
 OF_MARKS: Final = "marks on the Node: "
 """The beginning of a note about a problem with marks, by which events find it again."""
-# Characters of a quoted text: an annotation may have 256 KiB.
-_LONGEST: Final = 60
-# The times that this driver's sidecar notes on the node.
-_NOTED_TIMES: Final = (names.EVACUATION_STARTED_AT, names.CLOSED_AT)
+# What this driver's sidecar notes on the node as annotations.
+_NOTED: Final = (names.EVACUATION_STARTED_AT, names.CLOSED_AT, names.MARKED_NODE, names.SPENT_OVERRIDE, names.REBOOT_INTENT)
+# Seconds that a cordon has to last until it means retire, where the policy is Evacuate and nobody says what it is for.
+CORDON_DELAY: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +55,11 @@ class Signals:
     evacuate: tuple[Taint, ...]
     """Taints that ask for an evacuation; several if it has several effects."""
     declared: Intent | None
-    """The intent in the annotation, if it is one."""
-    intent: Intent | None
+    """The intent in the annotation, if it is one and not spent."""
+    announced: Intent | None
     """The strictest of all intents that taints, annotations and programs state."""
+    intent: Intent | None
+    """The same as far as it counts: a reboot does only while the node is cordoned. With Evacuate a cordon that has lasted is one too."""
     source: Source
     policy: NodePolicy | None
     """The policy in the node's annotation; None: there is none, or it is not a policy."""
@@ -79,6 +71,14 @@ class Signals:
     start_problem: str
     """Why the noted start cannot be used; empty if it can, or if none is noted."""
     closed_at: float | None
+    reboot: RebootNote | None
+    """What the mark about a reboot in the annotation should say."""
+    noted_reboot: str
+    """What that mark says."""
+    unexplained_since: float | None
+    """Since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has."""
+    cordon_counts_at: float | None
+    """When that will mean retire, if the cordon lasts until then; None: it does by now, or never will."""
     state: State | None
     marked: bool
     """There is a mark of an evacuation, readable or not."""
@@ -92,7 +92,7 @@ class Signals:
     @property
     def observed(self) -> bool:
         """Whether somebody wants to empty the node, or is about to."""
-        return self.cordoned or bool(self.evacuate) or self.intent is not None
+        return self.cordoned or bool(self.evacuate) or self.announced is not None
 
     @property
     def override(self) -> str:
@@ -101,50 +101,73 @@ class Signals:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The problems as notes of a judgement."""
-        return tuple(f"{OF_MARKS}{problem}" for problem in self.problems)
+        """The problems as notes of a judgement, and what does not count yet."""
+        waiting = self.announced is Intent.REBOOT and self.intent is None
+        early = (f"a reboot is announced ({self.source}): it counts only while the node is cordoned",) if waiting else ()
+        return (*(f"{OF_MARKS}{problem}" for problem in self.problems), *early)
 
 
-def read(node: Node, driver: str, *, now: float, default_policy: NodePolicy | None = None) -> Signals:
-    """`now` is the wall clock: a noted time must not be later. `default_policy` is that of the flag; None: not known."""
-    own = {
-        name: node.annotations.get(names.of_driver(driver, name), "") for name in (*_NOTED_TIMES, names.MARKED_NODE, names.SPENT_OVERRIDE)
-    }
+def read(
+    node: Node,
+    driver: str,
+    *,
+    now: float,
+    default_policy: NodePolicy | None = None,
+    cordon_delay: float = CORDON_DELAY,
+    before: Signals | None = None,
+) -> Signals:
+    """`now` is the wall clock: a noted time must not be later. `default_policy` is that of the flag; None: not known.
+
+    `before` is what this process read last. It bridges what the marks do not tell yet: a cordon that was lifted for a moment, and
+    since when one has lasted.
+    """
+    own = {name: node.annotations.get(names.of_driver(driver, name), "") for name in _NOTED}
     state_text = node.labels.get(names.of_driver(driver, names.EVACUATION_STATE), "")
     marked = bool(state_text or own[names.EVACUATION_STARTED_AT])
-    former = _of_former_node(own[names.MARKED_NODE], node.uid)
+    noted_reboot, former = own[names.REBOOT_INTENT], _of_former_node(own[names.MARKED_NODE], node.uid)
     if former:
         own, state_text = dict.fromkeys(own, ""), ""
-    evacuate = tuple(sorted((taint for taint in node.taints if taint.key == names.EVACUATE_TAINT), key=str))
-    declared, declaring_problem = _word(Intent, node.annotations.get(names.DRAIN_INTENT, "").strip(), names.DRAIN_INTENT)
-    intent, source, intent_problems = _intent(node, evacuate, declared)
-    policy, policy_problem = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
-    state, state_problem = _word(State, state_text, names.of_driver(driver, names.EVACUATION_STATE))
-    started_at, start_problem = _noted_time(names.EVACUATION_STARTED_AT, own, now)
-    closed_at, closing_problem = _noted_time(names.CLOSED_AT, own, now)
+    before = before if before is not None and before.uid == node.uid else None
+    text = node.annotations.get(names.DRAIN_INTENT, "").strip()
+    written, of_intent = word(Intent, text, names.DRAIN_INTENT)
+    reboot = reboot_note.followed(_known_reboot(noted_reboot, former, before), declared=written, cordoned=node.cordoned)
+    declared = None if reboot is RebootNote.SPENT else written
+    said = announcement(node, annotated=declared, wrong=text if of_intent else "")
+    policy, of_policy = word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
+    state, of_state = word(State, state_text, names.of_driver(driver, names.EVACUATION_STATE))
+    started_at, of_start = noted_time(own[names.EVACUATION_STARTED_AT], names.EVACUATION_STARTED_AT, now)
+    closed_at, of_closing = noted_time(own[names.CLOSED_AT], names.CLOSED_AT, now)
+    unexplained_since = _unexplained_since(before, closed_at, now) if node.cordoned and said.intent is None else None
+    evacuates = (policy or default_policy) is NodePolicy.EVACUATE
+    counts_at = unexplained_since + cordon_delay if evacuates and unexplained_since is not None else None
+    by_cordon = counts_at is not None and counts_at <= now
     force_drain = node.annotations.get(names.FORCE_DRAIN, "").strip()
     spent = bool(force_drain) and own[names.SPENT_OVERRIDE] == digest(force_drain)
-    spent_problem = f"{names.FORCE_DRAIN} was for an evacuation that is over, and is not applied again: remove it" if spent else ""
-    of_word = (declaring_problem, *intent_problems, policy_problem, _ignored_taint(evacuate, policy or default_policy))
-    found = (former, *of_word, state_problem, start_problem, closing_problem, spent_problem)
+    of_taint = _ignored_taint(evacuating(node), policy or default_policy)
+    of_marks = (_spent_reboot(reboot, node.name), of_policy, of_taint, of_state, of_start, of_closing, _spent_override(spent=spent))
     return Signals(
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
-        retiring=_retiring(node),
-        evacuate=evacuate,
+        retiring=retiring(node),
+        evacuate=evacuating(node),
         declared=declared,
-        intent=intent,
-        source=source,
+        announced=said.intent,
+        intent=Intent.RETIRE if by_cordon else _counting(said, cordoned=node.cordoned),
+        source=Source.CORDON if by_cordon else said.source,
         policy=policy,
         force_drain=force_drain,
         spent=spent,
         started_at=started_at,
-        start_problem=start_problem,
+        start_problem=of_start,
         closed_at=closed_at,
+        reboot=reboot,
+        noted_reboot=noted_reboot,
+        unexplained_since=unexplained_since,
+        cordon_counts_at=None if by_cordon else counts_at,
         state=state,
         marked=marked,
-        problems=tuple(problem for problem in found if problem),
+        problems=tuple(problem for problem in (former, of_intent, *said.problems, *of_marks) if problem),
     )
 
 
@@ -154,52 +177,36 @@ def digest(force_drain: str) -> str:
 
 
 def _of_former_node(marked: str, uid: str) -> str:
-    return f"marks of a former node of this name (uid {_quoted(marked)}) are not applied" if marked and marked != uid else ""
+    return f"marks of a former node of this name (uid {quoted(marked)}) are not applied" if marked and marked != uid else ""
 
 
-def _quoted(text: str) -> str:
-    return repr(clipped(text, _LONGEST))
+def _known_reboot(noted: str, former: str, before: Signals | None) -> RebootNote | None:
+    """This process may know more than the mark, which is written later. Where somebody has changed the mark since, that counts."""
+    if before is not None and before.noted_reboot == noted:
+        return before.reboot
+    return RebootNote.SPENT if former and noted else reboot_note.noted(noted)
 
 
-def _word(words: type[Word], text: str, key: str) -> tuple[Word | None, str]:
-    if not text:
-        return None, ""
-    try:
-        return words(text), ""
-    except ValueError:
-        return None, f"{key} says {_quoted(text)}, which is not one of {', '.join(words)}"
+def _counting(said: Announcement, *, cordoned: bool) -> Intent | None:
+    return said.intent if cordoned or said.intent is not Intent.REBOOT else None
 
 
-def _noted_time(name: str, own: Mapping[str, str], now: float) -> tuple[float | None, str]:
-    text = own[name]
-    at = timestamps.to_seconds(text)
-    if not text:
-        return None, ""
-    if at is None:
-        return None, f"{name} says {_quoted(text)}, which is not a time"
-    return (None, f"{name} says {clipped(text, _LONGEST)}, which is in the future") if at > now else (at, "")
+def _unexplained_since(before: Signals | None, closed_at: float | None, now: float) -> float:
+    """An earlier process may have seen the cordon begin: then the noted closing tells. A clock that was set back starts it anew."""
+    if before is None:
+        return now if closed_at is None else closed_at
+    return now if before.unexplained_since is None else min(now, before.unexplained_since)
 
 
-def _intent(node: Node, evacuate: tuple[Taint, ...], annotation: Intent | None) -> tuple[Intent | None, Source, tuple[str, ...]]:
-    """Of several the strictest. A wrong word starts nothing by itself, but beside any other word it counts as the stricter one."""
-    noted = node.annotations.get(names.DRAIN_INTENT, "").strip()
-    problems: list[str] = []
-    said: list[tuple[Source, Intent, str]] = []
-    for taint in evacuate:
-        word, problem = _word(Intent, taint.value, f"the taint {taint.key}")
-        problems += [problem] if problem else []
-        if taint.value or not annotation:
-            said.append((Source.TAINT, word or Intent.RETIRE, f"the taint {taint}"))
-    if annotation:
-        said.append((Source.ANNOTATION, annotation, f"{names.DRAIN_INTENT}: {annotation}"))
-    said += _of_programs(node)
-    if noted and not annotation and said:
-        said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {_quoted(noted)}"))
-    return *_strictest(said), (*problems, *_contradictions(said))
+def _spent_reboot(reboot: RebootNote | None, node: str) -> str:
+    if reboot is not RebootNote.SPENT:
+        return ""
+    remedy = f"remove it, and set it again for another reboot, or run csi-node-sidecar node reboot {node}"
+    return f"{names.DRAIN_INTENT}: {Intent.REBOOT} was for a cordon that is over, and counts for nothing any more: {remedy}"
 
 
-def _retiring(node: Node) -> tuple[Taint, ...]:
-    return tuple(sorted((taint for taint in node.taints if taint.key in names.RETIRING_TAINTS), key=str))
+def _spent_override(*, spent: bool) -> str:
+    return f"{names.FORCE_DRAIN} was for an evacuation that is over, and is not applied again: remove it" if spent else ""
 
 
 def _ignored_taint(evacuate: tuple[Taint, ...], policy: NodePolicy | None) -> str:
@@ -207,25 +214,3 @@ def _ignored_taint(evacuate: tuple[Taint, ...], policy: NodePolicy | None) -> st
         return ""
     remedy = f"set --node-drain-policy, or {names.NODE_DRAIN_POLICY} on the node"
     return f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}: {remedy}"
-
-
-def _of_programs(node: Node) -> Iterable[tuple[Source, Intent, str]]:
-    for taint in _retiring(node):
-        yield Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}"
-    for key in names.REBOOTING_NOTES:
-        if key in node.annotations:
-            yield Source.KURED, Intent.REBOOT, f"the annotation {key}"
-
-
-def _strictest(said: list[tuple[Source, Intent, str]]) -> tuple[Intent | None, Source]:
-    for wanted in (Intent.RETIRE, Intent.REBOOT):
-        for source, intent, _ in said:
-            if intent is wanted:
-                return intent, source
-    return None, Source.NONE
-
-
-def _contradictions(said: list[tuple[Source, Intent, str]]) -> Iterable[str]:
-    mild, strict = ([text for _, intent, text in said if intent is wanted] for wanted in (Intent.REBOOT, Intent.RETIRE))
-    if mild and strict:
-        yield f"{mild[0]} means reboot, {strict[0]} means retire: retire, the stricter one, applies"

@@ -36,6 +36,8 @@ class OwnNode:
         self._refusals = refusals
         self._clock = clock
         self._wall = wall
+        self._read: Signals | None = None
+        """What was read last: it knows more of a cordon than the node's marks (`node_marks.read`)."""
         self._written: Node | None = None
         """As it was after this room's last write."""
         self._believed_until = 0.0
@@ -50,7 +52,16 @@ class OwnNode:
         return written if seen.version < written.version else seen
 
     def read(self, node: Node) -> Signals:
-        return node_marks.read(node, self._settings.driver, now=self._wall(), default_policy=self._settings.policy)
+        settings = self._settings
+        self._read = node_marks.read(
+            node,
+            settings.driver,
+            now=self._wall(),
+            default_policy=settings.policy,
+            cordon_delay=settings.cordon_delay,
+            before=self._read,
+        )
+        return self._read
 
     async def mark(self, node: Node, marks: Marks, *, protect: bool | None = None) -> Node | None:
         """The node as it is then; None if that was refused. It is known at once: a watch that is down must not have it decided again."""

@@ -132,7 +132,7 @@ def test_a_capacity_of_zero_is_published_only_if_asked_for(zero: bool) -> None:
         pytest.param(marks(evacuate="retire"), NodePolicy.NO_SCHEDULE, "evacuate=retire", id="taint"),
         pytest.param(marks(evacuate="retire"), NodePolicy.EVACUATE, "evacuate=retire", id="taint, Evacuate"),
         pytest.param(marks(evacuate="retire"), NodePolicy.IGNORE, "", id="taint, Ignore"),
-        pytest.param(marks(cordoned=True), NodePolicy.EVACUATE, "", id="cordon without an intent"),
+        pytest.param(marks(cordoned=True), NodePolicy.EVACUATE, "", id="cordon without an intent, for a moment"),
         pytest.param(marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.EVACUATE, "annotation", id="cordon with an intent"),
         pytest.param(
             marks(cordoned=True, DRAIN_INTENT="reboot"), NodePolicy.NO_SCHEDULE, "annotation", id="cordon with an intent, NoSchedule"
@@ -148,21 +148,81 @@ def test_who_asks_for_a_node_to_be_emptied(signals: Signals, policy: NodePolicy,
 
 
 @pytest.mark.parametrize("key", names.RETIRING_TAINTS)
-def test_an_autoscalers_taint_closes_as_a_cordon_does(key: str) -> None:
+def test_an_autoscalers_taint_closes_at_once_and_without_a_cordon(key: str) -> None:
     """It removes the node, which it need not cordon, and a volume that is made there goes with it."""
     signals = read(node(taints=(taint(key),)), DRIVER, now=NOW)
-    assert judge(signals, cordon_stable_since=NOW) == (OPEN, NOW + 10)
-    closed, _ = judge(signals)
+    closed, _ = judge(signals, cordon_stable_since=NOW)
     assert closed.closed and key in closed.why and [mark.key for mark in closed.taints] == [key]
     assert judge(signals, NodePolicy.IGNORE) == (OPEN, None)
     assert judge(marks(), before=closed) == (OPEN, None)
 
 
-def test_an_autoscalers_taint_starts_nothing_without_a_cordon() -> None:
-    disrupted = taint(names.RETIRING_TAINTS[0])
-    alone, cordoned = (read(node(taints=(disrupted,), unschedulable=cordon), DRIVER, now=NOW) for cordon in (False, True))
-    assert asked(alone, policy=NodePolicy.EVACUATE, standing=judge(alone, NodePolicy.EVACUATE)[0]) == ""
-    assert "retire" in asked(cordoned, policy=NodePolicy.EVACUATE, standing=judge(cordoned, NodePolicy.EVACUATE)[0])
+KURED = {names.REBOOTING_NOTES[0]: "2026-01-01T00:00:00Z"}
+EXPLAINED = {
+    "the taint": {"taints": (taint(names.EVACUATE_TAINT, "retire"),)},
+    "the taint, reboot": {"taints": (taint(names.EVACUATE_TAINT, "reboot"),)},
+    "the annotation": {"annotations": {names.DRAIN_INTENT: "retire"}},
+    "the annotation, reboot": {"annotations": {names.DRAIN_INTENT: "reboot"}},
+    "a cordon": {"unschedulable": True},
+    "the cluster-autoscaler": {"taints": (taint(names.RETIRING_TAINTS[1]),)},
+    "karpenter": {"taints": (taint(names.RETIRING_TAINTS[0]),)},
+    "karpenter and a cordon": {"taints": (taint(names.RETIRING_TAINTS[0]),), "unschedulable": True},
+    "kured waits": {"annotations": KURED},
+    "kured drains": {"annotations": KURED, "unschedulable": True},
+    "a spent reboot": {"annotations": {names.DRAIN_INTENT: "reboot", names.of_driver(DRIVER, names.REBOOT_INTENT): "Spent"}},
+    "a wrong word": {"annotations": {names.DRAIN_INTENT: "rebot"}},
+    "a wrong word and a cordon": {"annotations": {names.DRAIN_INTENT: "rebot"}, "unschedulable": True},
+}
+# Seconds until the node takes no volumes, and until it is evacuated; None: never.
+AT_ONCE, CLOSED_ONLY, NOTHING = (0, 0), (0, None), (None, None)
+COURSES = {
+    "the taint": (AT_ONCE, AT_ONCE),
+    "the taint, reboot": (AT_ONCE, AT_ONCE),
+    "the annotation": (AT_ONCE, AT_ONCE),
+    "the annotation, reboot": (AT_ONCE, AT_ONCE),
+    "a cordon": ((10, None), (10, 60)),
+    "the cluster-autoscaler": (CLOSED_ONLY, AT_ONCE),
+    "karpenter": (CLOSED_ONLY, AT_ONCE),
+    "karpenter and a cordon": (CLOSED_ONLY, AT_ONCE),
+    "kured waits": (NOTHING, NOTHING),
+    "kured drains": (CLOSED_ONLY, AT_ONCE),
+    "a spent reboot": (NOTHING, NOTHING),
+    "a wrong word": (NOTHING, NOTHING),
+    "a wrong word and a cordon": ((10, None), (10, 60)),
+}
+
+
+@pytest.mark.parametrize("annotated", [False, True], ids=["by flag", "by annotation"])
+@pytest.mark.parametrize("policy", NodePolicy)
+@pytest.mark.parametrize("case", EXPLAINED)
+def test_when_each_mark_closes_a_node_and_starts_its_evacuation_under_each_policy(case: str, policy: NodePolicy, annotated: bool) -> None:
+    """The default of the flag is Ignore."""
+    by_schedule, by_evacuate = COURSES[case]
+    expected = {NodePolicy.IGNORE: NOTHING, NodePolicy.NO_SCHEDULE: by_schedule, NodePolicy.EVACUATE: by_evacuate}[policy]
+    assert course(EXPLAINED[case], policy=policy, annotated=annotated) == expected
+
+
+def course(facts: dict[str, Any], *, policy: NodePolicy, annotated: bool) -> tuple[int | None, int | None]:
+    """When the node is first seen closed, and first seen to be asked for, in looks once a second for two minutes."""
+    if annotated:
+        facts = facts | {"annotations": {**facts.get("annotations", {}), names.NODE_DRAIN_POLICY: policy.value}}
+    flag = NodePolicy.IGNORE if annotated else policy
+    seen, closed_at, asked_at = None, None, None
+    for second in range(120):
+        seen = read(node(**facts), DRIVER, now=NOW + second, default_policy=flag, before=seen)
+        now = judge(seen, flag, cordon_stable_since=NOW, now=NOW + second)[0]
+        closed_at = second if closed_at is None and now.closed else closed_at
+        asked_at = second if asked_at is None and asked(seen, policy=flag, standing=now) else asked_at
+    return closed_at, asked_at
+
+
+def test_who_asks_is_named_by_its_source() -> None:
+    seen = read(node(**EXPLAINED["kured drains"]), DRIVER, now=NOW)
+    assert asked(seen, policy=NodePolicy.EVACUATE, standing=judge(seen, NodePolicy.EVACUATE)[0]).endswith(
+        "kured says what the node is emptied for: reboot"
+    )
+    alone = read(node(unschedulable=True, annotations={CLOSED: stamp(90)}), DRIVER, now=NOW, default_policy=NodePolicy.EVACUATE)
+    assert "nobody says what for" in asked(alone, policy=NodePolicy.EVACUATE, standing=judge(alone, NodePolicy.EVACUATE)[0])
 
 
 @given(st.floats(-100, 100), st.floats(0, 100))

@@ -25,12 +25,13 @@ from sidecar.drain.evacuation.rules import (
     decide,
     event,
     lets_go,
+    override_due,
     remaining,
     state_after,
     told,
     wants_slot,
 )
-from sidecar.drain.facts.node_marks import Signals, State, digest, read
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, State, digest, read
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Reason, Status
@@ -40,6 +41,7 @@ from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 START = names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
 STATE = names.of_driver(DRIVER, names.EVACUATION_STATE)
 SPENT = names.of_driver(DRIVER, names.SPENT_OVERRIDE)
+REBOOT = names.of_driver(DRIVER, names.REBOOT_INTENT)
 READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "nothing blocks")
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim apps/data-0: LastCopy")
 UNKNOWN = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "pods could not be listed")
@@ -282,3 +284,74 @@ def test_what_has_expired_stays_so(started: float, allowed: float, later: float,
 def test_what_is_not_known_never_succeeds(state: str, slot: slots.Decision | None, allowed: float, expiry: Expiry) -> None:
     decision = decide(view(marks(state, stamp(60)), drain=UNKNOWN, retire=UNKNOWN, slot=slot, allowed=allowed, expiry=expiry))
     assert not isinstance(decision, Succeed)
+
+
+# what a neighbour knows from the marks alone
+
+EVACUATED = NodePolicy.EVACUATE
+
+
+def due(signals: Signals, *clocks: float, policy: NodePolicy = NodePolicy.NO_SCHEDULE, **changes: Any) -> str:
+    facts: dict[str, Any] = {"allowed": 600.0, "expiry": Expiry.OVERRIDE, "clocks": clocks or (NOW,)} | changes
+    return override_due(signals, policy=policy, **facts)
+
+
+@pytest.mark.parametrize("state", ["Pending", "InProgress", "Failed", "Overridden", ""])
+def test_a_neighbour_knows_the_deadline_from_the_marks_alone(state: str) -> None:
+    assert "longer than 600 s" in due(marks(state, stamp(600)))
+    assert due(marks(state, stamp(599))) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "clocks"),
+    [({"expiry": Expiry.REPORT}, ()), ({"allowed": 0.0}, ()), ({"policy": NodePolicy.IGNORE}, ()), ({}, (NOW, NOW - 1))],
+    ids=["it only reports", "no deadline", "the policy is Ignore", "by the other clock there is time left"],
+)
+def test_a_neighbour_lets_no_node_go_without_need(changes: dict[str, Any], clocks: tuple[float, ...]) -> None:
+    assert due(marks("InProgress", stamp(600)), *clocks, **changes) == ""
+
+
+def test_a_neighbour_lets_no_node_go_that_nobody_asks_for_any_more() -> None:
+    """Its sidecar died before it could undo its marks."""
+    left = read(node(labels={STATE: "InProgress"}, annotations={START: stamp(600)}), DRIVER, now=NOW)
+    assert due(left, policy=EVACUATED) == ""
+    forgotten = read(
+        node(labels={STATE: "InProgress"}, annotations={START: stamp(600), names.DRAIN_INTENT: "reboot", REBOOT: "InEffect"}),
+        DRIVER,
+        now=NOW,
+    )
+    assert due(forgotten) == "", "the node was uncordoned meanwhile"
+
+
+def test_a_neighbour_trusts_no_start_that_cannot_be_used_and_none_of_a_success_or_a_former_node() -> None:
+    for signals in (marks("InProgress", stamp(-5)), marks("InProgress", "soon"), marks("InProgress"), marks("Success", stamp(600))):
+        assert due(signals) == ""
+    notes = {START: stamp(600), names.of_driver(DRIVER, names.MARKED_NODE): "uid-of-another"}
+    assert due(read(node(taints=(taint(names.EVACUATE_TAINT, "retire"),), annotations=notes), DRIVER, now=NOW)) == ""
+
+
+def test_a_neighbour_counts_a_cordon_that_nobody_explains_from_the_noted_closing() -> None:
+    closed = names.of_driver(DRIVER, names.CLOSED_AT)
+    cordoned = node(unschedulable=True, labels={STATE: "InProgress"}, annotations={START: stamp(600), closed: stamp(660)})
+    by_policy = {policy: due(read(cordoned, DRIVER, now=NOW, default_policy=policy), policy=policy) for policy in NodePolicy}
+    assert [bool(by_policy[policy]) for policy in (NodePolicy.IGNORE, NodePolicy.NO_SCHEDULE, EVACUATED)] == [False, False, True]
+
+
+def test_a_neighbour_knows_a_force_drain_of_an_evacuation_that_has_begun() -> None:
+    assert "the disk is dead" in due(marks("InProgress", stamp(60), force="the disk is dead"), expiry=Expiry.REPORT)
+    assert due(marks("InProgress", stamp(60), force="the disk is dead", spent=True)) == ""
+
+
+def test_an_evacuation_for_a_reboot_goes_by_its_verdict_with_and_without_a_cordon() -> None:
+    for cordoned in (False, True):
+        signals = read(
+            node(
+                taints=(taint(names.EVACUATE_TAINT, "reboot"),),
+                unschedulable=cordoned,
+                labels={STATE: "InProgress"},
+                annotations={START: stamp(60)},
+            ),
+            DRIVER,
+            now=NOW,
+        )
+        assert isinstance(decide(view(signals, drain=READY)), Succeed)

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.facts.node_marks import OF_MARKS, NodePolicy, Signals, Source, State, digest, read
+from sidecar.drain.facts.announcement import Source
+from sidecar.drain.facts.node_marks import OF_MARKS, NodePolicy, Signals, State, digest, read
+from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
 from sidecar.model import names
 from sidecar.model.nodes import Taint
@@ -55,8 +57,10 @@ def test_a_node_without_marks_asks_for_nothing() -> None:
     ],
 )
 def test_the_intent_and_its_source(taints: list[Taint], annotations: dict[str, str], intent: Intent | None, source: Source) -> None:
-    seen = look(*taints, annotations=annotations)
-    assert (seen.intent, seen.source, seen.problems) == (intent, source, ())
+    cordoned, alone = (look(*taints, annotations=annotations, unschedulable=shut) for shut in (True, False))
+    assert (cordoned.intent, cordoned.announced, cordoned.source, cordoned.problems) == (intent, intent, source, ())
+    assert (alone.announced, alone.source, alone.problems) == (intent, source, ())
+    assert alone.intent is (None if intent is Intent.REBOOT else intent), "a reboot counts only while the node is cordoned"
 
 
 @pytest.mark.parametrize(
@@ -166,12 +170,229 @@ def test_problems_are_told_among_the_notes() -> None:
     assert seen.notes == tuple(f"{OF_MARKS}{problem}" for problem in seen.problems) != ()
 
 
-KEYS = [START, CLOSED, MARKED, SPENT, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY, names.FORCE_DRAIN]
+# a reboot that is announced
+
+
+REBOOT = names.of_driver(DRIVER, names.REBOOT_INTENT)
+REBOOTING: dict[str, str] = {names.DRAIN_INTENT: "reboot"}
+
+
+class Machine:
+    """One node, and a process that reads it and notes what it reads, as `on_node` does."""
+
+    def __init__(self, **annotations: str) -> None:
+        self.annotations = {**REBOOTING, **annotations}
+        self.cordoned = False
+        self.before: Signals | None = None
+
+    def look(self, *, cordoned: bool | None = None, noted: bool = True) -> Signals:
+        self.cordoned = self.cordoned if cordoned is None else cordoned
+        found = node(annotations=dict(self.annotations), unschedulable=self.cordoned)
+        self.before = read(found, DRIVER, now=NOW, before=self.before)
+        if noted:
+            self.note(self.before.reboot)
+        return self.before
+
+    def note(self, value: RebootNote | None) -> None:
+        self.annotations.pop(REBOOT, None)
+        self.annotations |= {REBOOT: value.value} if value else {}
+
+    def restart(self) -> None:
+        self.before = None
+
+
+def counts(seen: Signals) -> tuple[Intent | None, Intent | None]:
+    """The intent that counts, and the one that closes the node and asks for its evacuation."""
+    return seen.intent, seen.declared
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reboot_that_is_announced_counts_for_one_cordon(restarts: bool) -> None:
+    machine = Machine()
+    for cordoned, expected in [
+        (False, (None, Intent.REBOOT)),
+        (True, (Intent.REBOOT, Intent.REBOOT)),
+        (False, (None, None)),
+        (True, (None, None)),
+        (False, (None, None)),
+    ]:
+        seen = machine.look(cordoned=cordoned)
+        assert counts(seen) == expected, cordoned
+        if restarts:
+            machine.restart()
+    assert seen.announced is None and not seen.observed
+    (problem,) = seen.problems
+    assert "cordon that is over" in problem and "node reboot n1" in problem
+    machine.annotations.pop(names.DRAIN_INTENT)
+    assert machine.look().reboot is None and REBOOT not in machine.annotations
+    machine.annotations |= REBOOTING
+    assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
+
+
+def test_until_the_cordon_comes_a_note_says_that_it_is_missing() -> None:
+    machine = Machine()
+    assert [note for note in machine.look().notes if "only while the node is cordoned" in note] and not machine.look().problems
+    assert machine.look(cordoned=True).notes == ()
+
+
+def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_noted() -> None:
+    machine = Machine()
+    machine.look(cordoned=True)
+    machine.look(cordoned=False, noted=False)
+    assert counts(machine.look(cordoned=True, noted=False)) == (None, None)
+    assert counts(machine.look(noted=False)) == (None, None)
+
+
+def test_the_annotation_removed_and_set_again_counts_though_the_mark_could_not_be_removed() -> None:
+    machine = Machine()
+    for cordoned in (True, False):
+        machine.look(cordoned=cordoned)
+    machine.annotations.pop(names.DRAIN_INTENT)
+    machine.look(noted=False)
+    machine.annotations |= REBOOTING
+    assert counts(machine.look(noted=False)) == (None, Intent.REBOOT)
+    assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
+
+
+@pytest.mark.parametrize("in_memory_only", [False, True])
+def test_who_takes_away_the_spent_mark_has_the_annotation_count_again(in_memory_only: bool) -> None:
+    machine = Machine()
+    machine.look(cordoned=True)
+    machine.look(cordoned=False, noted=not in_memory_only)
+    machine.note(None)
+    assert counts(machine.look()) == (None, Intent.REBOOT)
+    assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
+
+
+def test_retire_stays_whatever_the_cordon_does_and_ends_what_was_noted_of_a_reboot() -> None:
+    machine = Machine(**{names.DRAIN_INTENT: "retire"})
+    for cordoned in (False, True, False, True):
+        assert counts(machine.look(cordoned=cordoned)) == (Intent.RETIRE, Intent.RETIRE)
+    machine.annotations |= REBOOTING
+    for cordoned in (True, False):
+        machine.look(cordoned=cordoned)
+    machine.annotations[names.DRAIN_INTENT] = "retire"
+    seen = machine.look()
+    assert counts(seen) == (Intent.RETIRE, Intent.RETIRE) and seen.reboot is None
+
+
+def test_a_taint_and_kureds_note_count_at_every_cordon_and_only_then() -> None:
+    for taints, notes in (((evacuate("reboot"),), {}), ((), KURED)):
+        seen = [look(*taints, annotations=notes, unschedulable=shut).intent for shut in (False, True, False, True)]
+        assert seen == [None, Intent.REBOOT] * 2
+
+
+def test_a_bare_taint_beside_a_spent_reboot_means_retire() -> None:
+    notes = {**REBOOTING, REBOOT: "Spent"}
+    assert look(evacuate(), annotations=notes, unschedulable=True).intent is Intent.RETIRE
+
+
+@pytest.mark.parametrize("note", ["InEffect", "Spent", "nonsense"])
+def test_a_reboot_that_was_announced_for_a_former_node_is_spent(note: str) -> None:
+    """Its disks are not those of this one."""
+    seen = look(annotations={**REBOOTING, REBOOT: note, MARKED: "uid-of-another"}, unschedulable=True)
+    assert (*counts(seen), seen.reboot) == (None, None, RebootNote.SPENT)
+
+
+def test_a_mark_that_nobody_of_us_wrote_counts_as_spent() -> None:
+    assert counts(look(annotations={**REBOOTING, REBOOT: "ineffect"}, unschedulable=True)) == (None, None)
+
+
+def test_marks_of_another_drivers_sidecar_say_nothing_of_this_one() -> None:
+    other = names.of_driver("other.example.com", names.REBOOT_INTENT)
+    assert counts(look(annotations={**REBOOTING, other: "Spent"}, unschedulable=True)) == (Intent.REBOOT, Intent.REBOOT)
+
+
+def test_kureds_real_order() -> None:
+    """It annotates when a reboot is needed, waits for its turn, cordons, drains, reboots, uncordons, and removes the annotation."""
+    course = [(KURED, False), (KURED, True), (KURED, True), (KURED, False), ({}, False)]
+    seen = [look(annotations=notes, unschedulable=cordoned) for notes, cordoned in course]
+    assert [signals.intent for signals in seen] == [None, Intent.REBOOT, Intent.REBOOT, None, None]
+    assert [signals.problems for signals in seen] == [()] * 5
+
+
+# a cordon that nobody explains
+
+
+def cordon_at(now: float, before: Signals | None = None, *, cordoned: bool = True, policy: str = "Evacuate", **notes: str) -> Signals:
+    found = node(unschedulable=cordoned, annotations={names.NODE_DRAIN_POLICY: policy, **notes})
+    return read(found, DRIVER, now=now, before=before, cordon_delay=60)
+
+
+def test_with_evacuate_a_cordon_means_retire_once_it_has_lasted() -> None:
+    first = cordon_at(NOW)
+    assert (first.intent, first.source, first.cordon_counts_at) == (None, Source.NONE, NOW + 60)
+    later = cordon_at(NOW + 59, first)
+    assert (later.intent, later.cordon_counts_at) == (None, NOW + 60)
+    due = cordon_at(NOW + 60, later)
+    assert (due.intent, due.announced, due.source, due.cordon_counts_at) == (Intent.RETIRE, None, Source.CORDON, None)
+
+
+@pytest.mark.parametrize("policy", ["Ignore", "NoSchedule", "nonsense", ""])
+def test_with_another_policy_it_never_does(policy: str) -> None:
+    seen = cordon_at(NOW + 3600, cordon_at(NOW, policy=policy), policy=policy)
+    assert (seen.intent, seen.source, seen.cordon_counts_at) == (None, Source.NONE, None)
+
+
+def test_an_uncordon_in_between_has_it_last_anew() -> None:
+    lifted = cordon_at(NOW + 59, cordon_at(NOW), cordoned=False)
+    assert cordon_at(NOW + 60, lifted).cordon_counts_at == NOW + 120
+
+
+def test_after_a_restart_the_noted_closing_tells_since_when() -> None:
+    assert cordon_at(NOW + 30, **{CLOSED: stamp(0)}).cordon_counts_at == NOW + 60
+    assert cordon_at(NOW + 61, **{CLOSED: stamp(0)}).intent is Intent.RETIRE
+
+
+def test_what_explained_the_cordon_before_does_not_count_as_time_of_an_unexplained_one() -> None:
+    """Who takes the announcement back is about to uncordon."""
+    announced = cordon_at(NOW, **REBOOTING, **{CLOSED: stamp(300)})
+    assert cordon_at(NOW + 1, announced, **{CLOSED: stamp(300)}).cordon_counts_at == NOW + 61
+
+
+def test_a_clock_that_was_set_back_has_it_last_anew_and_not_longer() -> None:
+    assert cordon_at(NOW - 3600, cordon_at(NOW)).cordon_counts_at == NOW - 3540
+
+
+def test_a_wrong_word_beside_a_cordon_explains_nothing() -> None:
+    first = cordon_at(NOW, **intended("retier"))
+    assert first.intent is None and "'retier'" in first.problems[0]
+    assert cordon_at(NOW + 60, first, **intended("retier")).intent is Intent.RETIRE
+
+
+def test_kureds_note_and_an_autoscalers_taint_at_once_mean_retire() -> None:
+    seen = look(DELETED, annotations=KURED, unschedulable=True)
+    assert (seen.intent, seen.source) == (Intent.RETIRE, Source.AUTOSCALER) and "kured" in seen.problems[0]
+
+
+def test_of_another_machine_under_the_name_nothing_is_remembered() -> None:
+    before = cordon_at(NOW)
+    other = node(uid="uid-of-another", unschedulable=True, annotations={names.NODE_DRAIN_POLICY: "Evacuate"})
+    assert read(other, DRIVER, now=NOW + 50, before=before, cordon_delay=60).cordon_counts_at == NOW + 110
+
+
+MILD = st.sampled_from(["InEffect", "Spent", "", "garbage"])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from(["", "reboot", "retire", "garbage"]))), MILD)
+def test_a_reboot_is_never_an_intent_of_a_node_that_is_not_cordoned(course: list[tuple[bool, bool, str]], mark: str) -> None:
+    """Nor after an uncordon, for as long as the annotation stays."""
+    machine, worn, in_effect = Machine(**({REBOOT: mark} if mark else {})), False, False
+    for cordoned, noted, text in course:
+        machine.annotations[names.DRAIN_INTENT] = text
+        seen = machine.look(cordoned=cordoned, noted=noted)
+        was_in_effect = seen.intent is Intent.REBOOT
+        assert not was_in_effect or (cordoned and text == "reboot" and not worn)
+        worn = text == "reboot" and (worn or (not cordoned and in_effect))
+        in_effect = was_in_effect and text == "reboot"
+
+
+KEYS = [START, CLOSED, MARKED, SPENT, REBOOT, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY, names.FORCE_DRAIN]
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=30)), st.text(max_size=20), st.text(max_size=20))
 def test_whatever_is_written_there_is_read_without_a_crash_and_no_anchor_is_ahead(notes: dict[str, str], state: str, value: str) -> None:
     seen = look(evacuate(value), labels={STATE: state}, annotations=notes)
-    assert seen.intent is not None
+    assert seen.announced is not None
     assert all(at is None or at <= NOW for at in (seen.started_at, seen.closed_at))
     assert all(problem and "\n" not in problem.replace(value, "") for problem in seen.problems)
