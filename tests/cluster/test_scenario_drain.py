@@ -75,7 +75,7 @@ def test_d2_a_pod_is_predicted_as_it_then_really_ends(drained: Drained, writers:
     assert "writer-0" in table.stdout and "ReturnsAfterUncordon" in table.stdout
 
     drained.kubectl("annotate", "node", node, f"{names.DRAIN_INTENT}=reboot")
-    drained.kubectl("cordon", node)
+    drained.kubectl("cordon", node)  # before that it is no reboot, and the gate stands
     until(lambda: not drained.guards(node), "the gate is open for a reboot", seconds=MAY_BE)
     written = lines_of(drained.installation, "writer-0")
     with drained.drain(node, seconds=60, log=tmp_path / "drain.log") as drain:

@@ -1,0 +1,226 @@
+"""Announced reboots and cordons as a running process acts on them: the gate, the evacuation's marks, and what a restart leaves."""
+
+import pytest
+
+from sidecar.kube.api import DEPLOYMENTS
+from sidecar.model import names
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain.simulated import EVACUATE, STATE, Json, all_of, change, node_of, play, report_of, wait, with_pod
+
+REBOOT, CLOSED = names.of_driver(DRIVER, names.REBOOT_INTENT), names.of_driver(DRIVER, names.CLOSED_AT)
+GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
+CORDON, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
+KURED = {names.REBOOTING_NOTES[0]: "2026-01-01T00:00:00Z"}
+# Longer than a look, and much shorter than any delay.
+SOON = 8
+
+
+async def stands(bench: NotebookWorld) -> bool:
+    """Whether the gate does, once the room has had time to look."""
+    await wait(bench, SOON)
+    return bool(await all_of(bench, DEPLOYMENTS))
+
+
+async def with_volume_in_use(bench: NotebookWorld) -> None:
+    await with_pod(bench, "a")
+    await do(bench, "until running a")
+    assert await stands(bench)
+
+
+async def annotate(bench: NotebookWorld, notes: dict[str, str | None]) -> None:
+    await change(bench, "n0", annotations=notes)
+
+
+async def noted(bench: NotebookWorld, key: str) -> str | None:
+    found: dict[str, str] = (await node_of(bench))["metadata"].get("annotations") or {}
+    return found.get(key)
+
+
+async def restart(bench: NotebookWorld) -> None:
+    bench.nodes["n0"].kill()
+    await wait(bench, 6)
+
+
+@pytest.mark.parametrize("policy", ["Ignore", "NoSchedule"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_forgotten_reboot_opens_the_gate_for_one_cordon(policy: str, restarts: bool) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        await annotate(bench, {names.DRAIN_INTENT: "reboot"})
+        assert await stands(bench), "a node that is not cordoned is not rebooted"
+        await change(bench, "n0", CORDON)
+        assert not await stands(bench)
+        if restarts:
+            await restart(bench)
+        await change(bench, "n0", UNCORDON)
+        assert await stands(bench)
+        assert await noted(bench, REBOOT) == "Spent" and await noted(bench, CLOSED) is None
+        if restarts:
+            await restart(bench)
+        await change(bench, "n0", CORDON)
+        assert await stands(bench), "the annotation was for the cordon before"
+        assert [note for note in (await report_of(bench))["notes"] if "cordon that is over" in note]
+        await annotate(bench, {names.DRAIN_INTENT: None})
+        assert await stands(bench) and await noted(bench, REBOOT) is None
+        await annotate(bench, {names.DRAIN_INTENT: "reboot"})
+        assert not await stands(bench)
+
+    play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
+
+
+def test_kureds_course_opens_the_gate_while_it_has_cordoned_and_not_while_it_waits() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        for _ in range(2):
+            await annotate(bench, dict(KURED))
+            await wait(bench, 3600)
+            assert await stands(bench), "it waits for its turn"
+            await change(bench, "n0", CORDON)
+            assert not await stands(bench)
+            await restart(bench)
+            assert not await stands(bench)
+            await change(bench, "n0", UNCORDON)
+            assert await stands(bench)
+            await annotate(bench, dict.fromkeys(KURED))
+            assert await stands(bench)
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
+
+
+def test_cordon_uncordon_cordon_within_a_second_is_two_cordons() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        await annotate(bench, {names.DRAIN_INTENT: "reboot"})
+        await change(bench, "n0", CORDON)
+        assert not await stands(bench)
+        await change(bench, "n0", UNCORDON)
+        await wait(bench, 0.3)
+        await change(bench, "n0", CORDON)
+        assert await stands(bench)
+        assert await noted(bench, REBOOT) == "Spent"
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
+
+
+def test_a_tool_that_puts_the_annotation_back_at_every_sync_opens_the_gate_once_per_removal() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        opened = []
+        for _ in range(3):
+            await annotate(bench, {names.DRAIN_INTENT: "reboot"})
+            await change(bench, "n0", CORDON)
+            opened.append(not await stands(bench))
+            await change(bench, "n0", UNCORDON)
+            await annotate(bench, {names.DRAIN_INTENT: "reboot"})
+            assert await stands(bench)
+        assert opened == [True, False, False]
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
+
+
+def test_the_mark_is_written_once() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        await annotate(bench, {names.DRAIN_INTENT: "reboot"})
+        await change(bench, "n0", CORDON)
+        await wait(bench, 30)
+        version = (await node_of(bench))["metadata"]["resourceVersion"]
+        await wait(bench, 120)
+        assert (await node_of(bench))["metadata"]["resourceVersion"] == version
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
+
+
+# when an evacuation starts: four runs
+
+MARKS: dict[str, Json] = {
+    "the taint": {"spec": {"taints": [EVACUATE]}},
+    "the annotation": {"annotations": {names.DRAIN_INTENT: "retire"}},
+    "a cordon": {"spec": CORDON},
+    "an autoscaler": {"spec": {"taints": [{"key": names.RETIRING_TAINTS[1], "value": "1", "effect": "NoSchedule"}]}},
+    "kured": {"spec": CORDON, "annotations": KURED},
+}
+NEVER = None
+STARTS: dict[str, dict[str, int | None]] = {
+    "not said": dict.fromkeys(MARKS, NEVER),
+    "Ignore": dict.fromkeys(MARKS, NEVER),
+    "NoSchedule": {"the taint": 0, "the annotation": 0, "a cordon": NEVER, "an autoscaler": NEVER, "kured": NEVER},
+    "Evacuate": {"the taint": 0, "the annotation": 0, "a cordon": 60, "an autoscaler": 0, "kured": 0},
+}
+
+
+async def starts_after(bench: NotebookWorld, seconds: int) -> bool:
+    """Whether the evacuation begins so many seconds from now, and not before."""
+    if seconds:
+        await wait(bench, seconds - 5)
+        assert STATE not in (await node_of(bench))["metadata"]["labels"]
+    await wait(bench, SOON)
+    return STATE in (await node_of(bench))["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("policy", STARTS)
+def test_what_starts_an_evacuation_under_each_policy(policy: str, mark: str) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n0", **MARKS[mark])
+        expected = STARTS[policy][mark]
+        if expected is NEVER:
+            await wait(bench, 600)
+            assert STATE not in (await node_of(bench))["metadata"]["labels"]
+        else:
+            assert await starts_after(bench, expected)
+
+    said = () if policy == "not said" else (f"--node-drain-policy={policy}",)
+    play(story, args=("--drain-report", *said), nodes=("n0",))
+
+
+EVACUATES = ("--drain-report", "--node-drain-policy=Evacuate")
+
+
+def test_a_cordon_that_is_lifted_before_the_delay_starts_nothing() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        for _ in range(3):
+            await change(bench, "n0", CORDON)
+            await wait(bench, 55)
+            await change(bench, "n0", UNCORDON)
+            await wait(bench, 10)
+            assert STATE not in (await node_of(bench))["metadata"]["labels"]
+        await wait(bench, 120)
+        assert STATE not in (await node_of(bench))["metadata"]["labels"] and await noted(bench, CLOSED) is None
+
+    play(story, args=EVACUATES, nodes=("n0",))
+
+
+def test_a_process_that_is_killed_again_and_again_puts_the_start_off_no_further() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n0", CORDON)
+        for _ in range(4):
+            await wait(bench, 14)
+            await restart(bench)
+        assert await noted(bench, CLOSED)
+        assert STATE in (await node_of(bench))["metadata"]["labels"], "80 seconds have passed, and no process has run for 30"
+
+    play(story, args=EVACUATES, nodes=("n0",))
+
+
+@pytest.mark.parametrize(("delay", "by"), [("0s", 3), ("5m", 305)])
+def test_the_delay_is_a_flag(delay: str, by: int) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n0", CORDON)
+        assert await starts_after(bench, by if by > 60 else 0)
+
+    play(story, args=(*EVACUATES, f"--evacuation-cordon-delay={delay}"), nodes=("n0",))
+
+
+def test_the_report_says_that_the_cordon_is_taken_for_retire() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n0", CORDON)
+        await wait(bench, 30)
+        assert "intent" not in await report_of(bench)
+        await wait(bench, 45)
+        said = await report_of(bench)
+        assert (said["intent"], said["intentSource"]) == ("retire", "cordon")
+
+    play(story, args=EVACUATES, nodes=("n0",))
