@@ -95,6 +95,11 @@ class Signals:
         return self.cordoned or bool(self.evacuate) or self.announced is not None
 
     @property
+    def draining(self) -> bool:
+        """Whether a drain has begun, or is asked for. A reboot that is announced for a cordon to come has not."""
+        return self.cordoned or bool(self.evacuate) or self.intent is not None
+
+    @property
     def override(self) -> str:
         """Why the node is to be let go whatever blocks; empty: it is not."""
         return "" if self.spent else self.force_drain

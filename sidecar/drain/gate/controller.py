@@ -90,7 +90,7 @@ class GateController:
         return GateView(
             post=Post(node, settings.driver, settings.namespace, settings.gate_image),
             enabled=settings.gate,
-            draining=picture.signals.observed,
+            draining=picture.signals.draining,
             intent=picture.signals.intent,
             drain=judged.drain.status if judged else Status.UNKNOWN,
             retire=judged.retire.status if judged else Status.UNKNOWN,

@@ -15,6 +15,7 @@ from sidecar.drain import leases
 from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.cluster_listing import ClusterListing
+from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import pacing, rules, takeover
 from sidecar.drain.gate.controller import take_away
 from sidecar.drain.gate.takeover import (
@@ -207,15 +208,20 @@ class Neighbours:
         parts = [await find(self._kube, kind, name, namespace=namespace) for kind in (BUDGETS, DEPLOYMENTS)] if node else []
         there = tuple(part for part in parts if part is not None and "deletionTimestamp" not in part["metadata"])
         seen, now = self._seen[lease.name], self._clock()
-        signals = node_marks.read(node, self._settings.driver, now=self._wall()) if node else None
-        if signals is not None and signals.observed and not seen.draining:
+        signals = self._signals(node) if node else None
+        if signals is not None and signals.draining and not seen.draining:
             seen.forget_judgements()  # a drainer waits: what was said in peace is no answer
-        seen.draining = signals is not None and signals.observed
+        seen.draining = signals is not None and signals.draining
         override = takeover.override(signals, self._settings, clocks=self._clocks(seen, now)) if signals else ""
         facts = GateFacts(
             lease=lease, node=node, gate=there, override=override, draining=seen.draining, retire=None, holds_volumes=None, strays=()
         )
         return await self._judge(facts) if node and there and not override and self._is_due(lease) else facts
+
+    def _signals(self, node: Node) -> Signals:
+        """The flags are the same on all nodes."""
+        settings = self._settings
+        return node_marks.read(node, settings.driver, now=self._wall(), default_policy=settings.policy, cordon_delay=settings.cordon_delay)
 
     def _clocks(self, seen: _Seen, now: float) -> tuple[float, ...]:
         """This node's clock, and that of the neighbour as it was when its own sidecar last renewed the lease."""

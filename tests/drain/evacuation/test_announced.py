@@ -224,3 +224,14 @@ def test_the_report_says_that_the_cordon_is_taken_for_retire() -> None:
         assert (said["intent"], said["intentSource"]) == ("retire", "cordon")
 
     play(story, args=EVACUATES, nodes=("n0",))
+
+
+def test_a_drainer_that_announces_nothing_is_taken_for_a_reboot_and_an_announced_one_waits_for_its_cordon_all_the_same() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        for notes in ({names.DRAIN_INTENT: "reboot"}, KURED):
+            await annotate(bench, dict(notes))
+            assert await stands(bench)
+            await annotate(bench, dict.fromkeys(notes))
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule", "--drain-gate-assumes=reboot"), nodes=("n0",))

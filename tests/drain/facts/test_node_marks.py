@@ -282,6 +282,14 @@ def test_a_taint_and_kureds_note_count_at_every_cordon_and_only_then() -> None:
         assert seen == [None, Intent.REBOOT] * 2
 
 
+def test_a_drain_has_not_begun_on_a_node_for_which_a_reboot_is_announced_and_no_cordon_is_there() -> None:
+    """Kured annotates a node when a reboot is needed, and then waits for its turn, for hours."""
+    announced = [look(annotations=REBOOTING), look(annotations=KURED)]
+    assert [(seen.observed, seen.draining) for seen in announced] == [(True, False)] * 2
+    begun = [look(annotations=KURED, unschedulable=True), look(DISRUPTED), look(evacuate("reboot")), look(annotations=intended("retire"))]
+    assert [seen.draining for seen in begun] == [True] * 4 and not look().draining
+
+
 def test_a_bare_taint_beside_a_spent_reboot_means_retire() -> None:
     notes = {**REBOOTING, REBOOT: "Spent"}
     assert look(evacuate(), annotations=notes, unschedulable=True).intent is Intent.RETIRE
