@@ -5,13 +5,11 @@ because all that can be read proves that nothing there would be lost. Otherwise 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.drain.evacuation import closing
 from sidecar.drain.evacuation import rules as evacuation
-from sidecar.drain.evacuation.rules import EvacuationView, Override
-from sidecar.drain.facts.node_marks import Signals, State
+from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import lease as gate_lease
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.leases import DURATION, Lease, Terms
@@ -139,7 +137,6 @@ class Nothing:
 
 
 Judgement = LetGo | Confirm | Keep | Nothing
-_NOT_ASKED: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks was not asked, because the node's own sidecar is silent")
 
 
 def override(signals: Signals, settings: Settings, *, clocks: Iterable[float]) -> str:
@@ -150,21 +147,7 @@ def override(signals: Signals, settings: Settings, *, clocks: Iterable[float]) -
     """
     if signals.override:
         return f"{names.FORCE_DRAIN}: {signals.override}"
-    now = min(clocks)
-    # The label does not count, because anybody can write it; and the cordon has long outlasted what keeps a node open.
-    unlabelled = replace(signals, state=State.PENDING) if signals.state is State.OVERRIDDEN else signals
-    standing, _ = closing.standing(signals, policy=settings.policy, zero_when_closed=False, cordon_stable_since=None, now=now, debounce=0.0)
-    view = EvacuationView(
-        now=now,
-        signals=unlabelled,
-        asked=closing.asked(signals, policy=settings.policy, standing=standing),
-        drain=_NOT_ASKED,
-        retire=_NOT_ASKED,
-        allowed=settings.allowed,
-        expiry=settings.expiry,
-    )
-    decision = evacuation.decide(view)
-    return decision.why if isinstance(decision, Override) else ""
+    return evacuation.override_due(signals, policy=settings.policy, allowed=settings.allowed, expiry=settings.expiry, clocks=tuple(clocks))
 
 
 def judge(facts: GateFacts) -> Judgement:
