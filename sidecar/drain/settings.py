@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import CORDON_DELAY, NodePolicy
 from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.model.topology import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +40,6 @@ class Settings:
     """Autoscalers are asked to leave a node alone while retiring it would lose data."""
     untracked_blocks: bool = False
     """Volumes of the driver without a PersistentVolume block, too."""
+    tenant_policies: tuple[Requirement, ...] = ()
+    """What a namespace's labels have to fit, so that its word for Block and that of its claims is heeded; empty: all are heeded."""
     dry_run: bool = False

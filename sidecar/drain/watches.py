@@ -5,18 +5,20 @@ A process that makes no drain decisions has none of this. What follows from a ch
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from sidecar.csi.api import DriverInfo
+from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.facts.never_used import NeverUsed
+from sidecar.drain.facts.recent_use import RecentUse
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate.takeover_io import Neighbours
 from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
 from sidecar.kube import reflector as reflectors
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
+from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
 from sidecar.kube.reflector import ReflectorState
 from sidecar.kube.store import Store, by_uid
 from sidecar.local.caches import Caches
@@ -25,7 +27,7 @@ from sidecar.local.volume_location import may_lie_here
 from sidecar.local.watch import Watch
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import Claim, Json, Volume, claim_provisioner, selected_node
+from sidecar.model.objects import Attachment, Claim, Json, Volume, claim_provisioner, selected_node
 from sidecar.tools import MakeLoop, Tools
 
 _SHARED = (CLAIMS, VOLUMES, CLASSES)
@@ -35,12 +37,15 @@ _SHARED = (CLAIMS, VOLUMES, CLASSES)
 class DrainWatches:
     """The node itself is always watched; pods, budgets and snapshots only if the node is judged."""
 
-    def __init__(self, here: Here, caches: Caches, *, judges: bool, state: Callable[[Resource], ReflectorState]) -> None:
+    def __init__(
+        self, here: Here, caches: Caches, *, judges: bool, state: Callable[[Resource], ReflectorState], clock: Callable[[], float]
+    ) -> None:
         self.nodes: Store[Node] = Store()
         self.pods: Store[Pod] = Store()
         self.contents: Store[SnapshotContent] = Store()
         self.budgets: Store[Budget] = Store()
         self.never_used = NeverUsed()
+        self.recent = RecentUse(clock=clock)
         self.on_node: Callable[[], None] = _nobody
         self.on_change: Callable[[], None] = _nobody
         self._here, self._caches, self._judges, self._state = here, caches, judges, state
@@ -48,6 +53,8 @@ class DrainWatches:
         self._pods_listed = False
         # Snapshots even if the driver does not offer them today: those it made before still lie here.
         judged: list[Watch[Any]] = [self._watch_pods(), self._watch_budgets(), self._watch_contents()] if judges else []
+        # Provisioning watches them as well, for a driver that attached when this process began.
+        judged += [self._watch_attachments()] if judges and PUBLISH_UNPUBLISH_VOLUME in here.driver.controller else []
         self._own: list[Watch[Any]] = [self._watch_node(), *judged]
 
     def watches(self) -> list[Watch[Any]]:
@@ -71,12 +78,17 @@ class DrainWatches:
             ignorance=self.ignorance,
             segment=self._driver.segment,
             without_contents=self._without_contents,
+            attached=self._attached,
+            recent=self.recent,
         )
 
     def ignorance(self) -> tuple[str, ...]:
         """Each watch that is not complete now, with the reason."""
         resources = (*_SHARED, *(watch.resource for watch in self._own))
         return tuple(sorted(filter(None, (_unknown(resource, self._state(resource)) for resource in resources))))
+
+    def _attached(self) -> frozenset[str]:
+        return frozenset(item.volume for item in self._caches.attachments.values() if item.node == self._here.node)
 
     def _without_contents(self) -> bool:
         return self._judges and isinstance(state := self._state(SNAPSHOT_CONTENTS), reflectors.Off) and state.absent
@@ -124,6 +136,9 @@ class DrainWatches:
         def wakes(change: Change[Pod]) -> None:
             if change.new is not None:
                 self.never_used.seen(change.new)
+            for pod in (change.old, change.new):
+                if pod is not None and not pod.ended:
+                    self.recent.named(pod)
             self.on_change()
 
         return Watch(
@@ -142,6 +157,7 @@ class DrainWatches:
         if self._pods_listed:
             self.never_used.overlooked()
         self._pods_listed = True
+        self.recent.began()
 
     def _watch_budgets(self) -> Watch[Budget]:
         return Watch(resource=BUDGETS, store=self.budgets, project=Budget.of, wakes=self._wake, optional=True, awaited=False)
@@ -152,6 +168,13 @@ class DrainWatches:
             return content if content.driver == self._driver.name and content.managed_by in ("", self._here.node) else None
 
         return Watch(resource=SNAPSHOT_CONTENTS, store=self.contents, project=project, wakes=self._wake, optional=True, awaited=False)
+
+    def _watch_attachments(self) -> Watch[Attachment]:
+        def wakes(change: Change[Attachment]) -> None:
+            if any(item is not None and item.node == self._here.node for item in (change.old, change.new)):
+                self.on_change()
+
+        return Watch(resource=ATTACHMENTS, store=self._caches.attachments, wakes=wakes, optional=True)
 
     def _wake(self, change: Change[Any]) -> None:
         self.on_change()
@@ -172,8 +195,8 @@ class DrainPart:
         make_loop: MakeLoop,
         on_standing: Callable[[], None],
     ) -> None:
-        watches = self._watches = DrainWatches(here, caches, judges=settings.judges, state=state)
-        watched = watches.watched()
+        watches = self._watches = DrainWatches(here, caches, judges=settings.judges, state=state, clock=tools.clock)
+        watched = replace(watches.watched(), begun=lambda: frozenset(under_way()))
         self._node = here.node
         self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way)
         self.room = DrainRoom(

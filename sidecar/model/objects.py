@@ -59,6 +59,7 @@ class Claim:
     """Our own annotations."""
     owner: "Owner | None" = None
     """What controls it: a Pod, if the claim is for a generic ephemeral volume."""
+    created: str = field(default="", compare=False)
     whole: bytes = field(default=b"", repr=False, compare=False)
 
     @property
@@ -92,6 +93,7 @@ class Claim:
             is_source=names.CLONE_FINALIZER in (meta.get("finalizers") or ()),
             notes=notes_of(notes),
             owner=controller_of(meta),
+            created=meta.get("creationTimestamp") or "",
             whole=_compact(obj) if keep_whole else b"",
         )
 

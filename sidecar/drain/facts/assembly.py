@@ -7,12 +7,18 @@ them followed would let the report and `explain node` disagree about the same cl
 from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from sidecar.drain.facts.locations import doubt_about
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.vocabulary import Policy
+from sidecar.model import timestamps
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Json, Notes, Volume, notes_of
+from sidecar.model.topology import Requirement
+
+# Seconds for which a claim counts for which nothing was begun. What could be made is begun within seconds, or given to another node.
+_LONGEST_WAIT: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Facts:
     unheeded_namespaces: frozenset[str] = frozenset()
     begun: frozenset[str] | None = None
     """Uids of claims for which something was begun in the driver; None: not known, as from outside."""
+    waited: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a claim without a volume: seconds since it was first seen to wait here. Others are taken to wait since they were made."""
 
 
 def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) -> Snapshot:
@@ -64,7 +72,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         volumes=facts.volumes,
         claims=MappingProxyType({claim.full_name: claim for claim in _of_volumes(facts)}),
         pods=facts.pods,
-        claimants=facts.claimants,
+        claimants=tuple(_claimants(facts)),
         attached=facts.attached,
         lately_used=facts.lately_used,
         shared_with=facts.shared_with,
@@ -73,7 +81,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         contents=tuple(_contents(facts)),
         unplaced_contents=facts.unplaced_contents,
         classes=MappingProxyType({class_.name: class_ for class_ in _classes(facts)}),
-        in_flight=tuple(_in_flight(facts)),
+        in_flight=tuple(_in_flight(facts, now)),
         namespace_policies=facts.namespace_policies,
         unheeded_namespaces=facts.unheeded_namespaces,
         default_policy=default_policy,
@@ -107,6 +115,12 @@ def namespace_notes(namespace: Json | None) -> Notes:
     return notes_of(((namespace or {}).get("metadata") or {}).get("annotations"))
 
 
+def namespace_is_heeded(namespace: Json | None, heeded: Iterable[Requirement]) -> bool:
+    """Whether a namespace's own word for Block, and that of its claims, counts: its labels have to fit `--drain-tenant-policies`."""
+    labels: Mapping[str, str] = ((namespace or {}).get("metadata") or {}).get("labels") or {}
+    return all(requirement.holds(labels) for requirement in heeded)
+
+
 def _of_volumes(facts: Facts) -> Iterable[Claim]:
     """All claims that go by the name which a volume notes, bound or not: only from the claim itself can `volumes` tell a later one.
 
@@ -122,10 +136,35 @@ def _may_be_created_here(claim: Claim, facts: Facts) -> bool:
     return not claim.volume_name and claim.provisioner == facts.driver and claim.selected_node in ("", facts.node_name)
 
 
-def _in_flight(facts: Facts) -> Iterable[InFlight]:
+def _claimants(facts: Facts) -> Iterable[Pod]:
+    """A pod may have come here since it was listed elsewhere."""
+    named = {(volume.claim.namespace, volume.claim.name) for volume in facts.volumes if volume.claim is not None}
+    here = {pod.full_name for pod in facts.pods}
+    others = (pod for pod in facts.claimants if not pod.ended and pod.node != facts.node_name and pod.full_name not in here)
+    return (pod for pod in others if any((pod.namespace, claim) in named for claim in pod.claims))
+
+
+def _in_flight(facts: Facts, now: float) -> Iterable[InFlight]:
+    """Whoever may write a claim can have it name this node. So it counts only if something was begun for it, or for a while if it looks as
+    if its volume could be made."""
+    classes = {class_.name: class_ for class_ in facts.classes}
     for claim in facts.claims:
-        if not claim.volume_name and claim.selected_node == facts.node_name and claim.provisioner == facts.driver:
-            yield InFlight(claim.uid, claim.namespace, claim.name, claim.class_name, claim.requested or 0)
+        if claim.volume_name or claim.selected_node != facts.node_name or claim.provisioner != facts.driver:
+            continue
+        begun = claim.uid in (facts.begun or ())
+        if begun or (could_succeed(claim, classes.get(claim.class_name)) and _has_waited(claim, facts, now) < _LONGEST_WAIT):
+            yield InFlight(claim.uid, claim.namespace, claim.name, claim.class_name, claim.requested or 0, begun=begun)
+
+
+def _has_waited(claim: Claim, facts: Facts, now: float) -> float:
+    created = timestamps.to_seconds(claim.created)
+    return facts.waited.get(claim.uid, 0.0 if created is None else now - created)
+
+
+def could_succeed(claim: Claim, class_: Class | None) -> bool:
+    """Nothing in the claim keeps its driver from making a volume for it. Whether there is room for it only the driver knows."""
+    made_by = class_ is not None and class_.provisioner == claim.provisioner
+    return made_by and claim.requested is not None and not (claim.has_selector or claim.deleting)
 
 
 def _contents(facts: Facts) -> Iterable[SnapshotContent]:

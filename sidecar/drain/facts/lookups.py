@@ -4,92 +4,137 @@ Answers, refusals among them, are kept for a minute: the node is judged at every
 What could not be read becomes a sentence in `ignorance`, and no verdict is True on that ground.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from sidecar.drain.facts import unseen_volumes
-from sidecar.drain.facts.assembly import Facts, is_unseen, namespace_notes, policy_namespaces
+from sidecar.drain.facts.asking_io import Asking
+from sidecar.drain.facts.assembly import Facts, content_lies_here, is_unseen, namespace_is_heeded, namespace_notes, policy_namespaces
+from sidecar.drain.facts.claimants_io import Claimants
+from sidecar.drain.facts.driver_list import DriverList
 from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.mounts_io import MountedVolumes, Mounts
+from sidecar.drain.facts.other_nodes_io import OtherNodes
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
-from sidecar.drain.facts.watched import Watched, missing_claims, needs_other_nodes, with_driver_labels
+from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
+from sidecar.drain.facts.waiting_claims import WaitingClaims
+from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, needs_other_nodes, unused_claims, with_driver_labels
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, SNAPSHOT_CONTENTS, KubeApi, every
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, every
 from sidecar.model import names
-from sidecar.model.nodes import Node
-from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
+from sidecar.model.nodes import Node, SnapshotContent
+from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
 
-R = TypeVar("R")
-
-_TRUSTED: Final = 60.0
 _LATE: Final = "have been installed since this sidecar started, and it does not watch them: restart it"
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    at: float
-    answer: Any
-    """None: there is no such object."""
-    error: str
-
-
 class Lookups:
-    """One per process. `begin` starts a look; `ignorance` and `unread` are what that look could not learn."""
+    """One per process."""
 
     def __init__(self, kube: KubeApi, settings: Settings, watched: Watched, *, clock: Callable[[], float]) -> None:
         self._kube = kube
         self._settings = settings
         self._watched = watched
         self._clock = clock
-        self._known: dict[str, _Known] = {}
-        self.ignorance: list[str] = []
-        self.unread: set[str] = set()
-        """What was asked for and refused or not answered, as `Snapshot.unread` wants it."""
+        self._asking = asking = Asking(clock=clock)
+        self._mounted = MountedVolumes(kube, asking, settings.driver)
+        self._claimants = Claimants(kube, asking, watched.recent)
+        self._nodes = OtherNodes(kube, asking, settings.node)
+        self._sources = SnapshotSources(kube, asking, settings.driver)
+        self._waiting = WaitingClaims(clock=clock)
+        self.changes_in: float | None = None
+        """Seconds until the facts of the last look are others although nothing changes; None: they are not."""
+
+    @property
+    def ignorance(self) -> list[str]:
+        """What this look could not learn, in sentences; `unread` as `Snapshot.unread` wants it."""
+        return self._asking.ignorance
+
+    @property
+    def unread(self) -> set[str]:
+        return self._asking.unread
 
     def begin(self) -> None:
-        now = self._clock()
-        self._known = {key: known for key, known in self._known.items() if now - known.at < _TRUSTED}
-        self.ignorance, self.unread = [], set()
+        self._asking.begin()
 
-    async def facts(self, node: Node) -> Facts:
-        """All but the surroundings: only volumes that are to move need them, and they are lists of the whole cluster."""
+    async def facts(self, node: Node, *, observed: bool = False) -> Facts:
+        """All but the surroundings: only volumes that are to move need them, and they are lists of the whole cluster.
+
+        `observed`: somebody empties the node, and what is a minute old is not good enough where a verdict depends on it.
+        """
         self.begin()
-        watched, locator = self._watched, await self._locator(node)
-        held = tuple(volume for volume in watched.volumes.values() if locator.holds(volume))
-        doubtful = tuple(volume.name for volume in watched.volumes.values() if locator.is_doubtful(volume))
-        fetched, policies, classes = await self.claims(held), await self.policies(held), await self.classes(held)
+        watched, listed = self._watched, self._watched.listed()
+        mounts = await self._mounted.of(watched.pods.values(), bound_volumes(watched), observed=observed)
+        known = _distinct((*watched.volumes.values(), *listed.volumes, *mounts.ours))
+        locator = await self._locator(node, known, mounts, listed, observed=observed)
+        held = tuple(volume for volume in known if locator.holds(volume))
+        doubtful = tuple(volume for volume in known if locator.is_doubtful(volume))
+        fetched, namespaces, classes = await self.claims(held), await self.namespaces(held), await self.classes(held)
         await self.unseen_volumes()
         await self.snapshots()
+        unplaced = await self._unplaced(node, (*held, *doubtful))
+        unused = unused_claims(held, watched.pods.values())
+        claimants = await self._claimants.of(unused, observed=observed)
         # No await from here on, so that pods, claims and budgets are of one moment.
+        unused = unused_claims(held, watched.pods.values())
+        self.changes_in = self._until(unused, observed=observed)
         return Facts(
             driver=self._settings.driver,
             node_name=node.name,
             node=node,
             volumes=held,
-            doubtful=doubtful,
+            doubtful=tuple(volume.name for volume in doubtful),
             claims=(*fetched, *watched.claims.values()),
             pods=tuple(watched.pods.values()),
+            claimants=claimants,
+            attached=watched.attached(),
+            lately_used=watched.recent.among(unused, observed=observed),
+            shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
+            renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),
+            foreign=mounts.foreign,
             contents=tuple(watched.contents.values()),
+            unplaced_contents=unplaced,
             classes=(*classes, *watched.classes.values()),
-            namespace_policies=MappingProxyType(policies),
+            namespace_policies=MappingProxyType({name: notes for name, obj in namespaces.items() if (notes := namespace_notes(obj))}),
+            unheeded_namespaces=frozenset(name for name, obj in namespaces.items() if not self._is_heeded(name, obj)),
             budgets=tuple(watched.budgets.values()),
             surroundings=None,
+            begun=watched.begun(),
+            waited=self._waiting.seconds(watched.claims.by_index("node", node.name)),
             unread=frozenset(self.unread),
             ignorance=(*watched.ignorance(), *self.ignorance),
         )
 
-    async def _locator(self, node: Node) -> VolumeLocator:
+    def _until(self, unused: Iterable[str], *, observed: bool) -> float | None:
+        ends = self._watched.recent.ends_at(unused, observed=observed)
+        return None if ends is None else ends - self._clock()
+
+    async def _locator(self, node: Node, known: Iterable[Volume], mounts: Mounts, listed: DriverList, *, observed: bool) -> VolumeLocator:
         """Other nodes are listed only where the place of some volume depends on them: there may be thousands."""
-        others = await self._others() if needs_other_nodes(self._watched, node) else ()
-        return VolumeLocator(with_driver_labels(self._watched, node), others or ())
+        me, names_of_mounted = with_driver_labels(self._watched, node), frozenset(volume.name for volume in mounts.ours)
+        others = await self._nodes.all() if needs_other_nodes(self._watched, node, known, listed) else ()
+        locator = VolumeLocator(me, others or (), mounted=names_of_mounted, listed=listed.handles)
+        if not others or not observed:
+            return locator
+        others = await self._nodes.confirmed(others, locator, known)
+        return VolumeLocator(me, others, mounted=names_of_mounted, listed=listed.handles)
+
+    async def _unplaced(self, node: Node, told: Iterable[Volume]) -> tuple[SnapshotContent, ...]:
+        """Snapshots of which nothing says where they are. `told`: volumes here, and those of whose doubtful place is told already."""
+        handles = {(volume.driver, volume.handle) for volume in told}
+        without = (content for content in self._watched.contents.values() if not content.managed_by)
+        left = [content for content in without if not content_lies_here(content, node_name=node.name, handles=handles)]
+        if not left:
+            return ()
+        others = await self._nodes.all()
+        return await self._sources.unplaced(left, VolumeLocator(with_driver_labels(self._watched, node), others or ()))
 
     async def classes(self, held: Iterable[Volume]) -> list[Class]:
         """Classes of volumes that people made. They name no driver, so the watch drops them; their policy counts all the same."""
         found = []
         for name in sorted({volume.class_name for volume in held} - {"", *(class_.name for class_ in self._watched.classes.values())}):
-            answer = await self._ask(unread_key(CLASS, name), lambda: self._kube.get(CLASSES, name))  # noqa: B023
+            answer = await self._asking.ask(unread_key(CLASS, name), lambda: self._kube.get(CLASSES, name))  # noqa: B023
             found += [Class.of(answer)] if answer else []
         return found
 
@@ -98,7 +143,7 @@ class Lookups:
         found = []
         for namespace, name in missing_claims(self._watched, held):
             what = unread_key(CLAIM, f"{namespace}/{name}")
-            answer = await self._ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
+            answer = await self._asking.ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
             found += [Claim.of(answer)] if answer else []
         return found
 
@@ -106,34 +151,29 @@ class Lookups:
         """A claim may name a volume of this node before the watch of volumes has shown it; without the volume too little would block."""
         node, seen = self._settings.node, self._watched.volumes
         claims = [claim for claim in self._watched.claims.by_index("node", node) if is_unseen(claim, node_name=node, seen=seen)]
-        self.ignorance += await unseen_volumes.ignorance_of(self._kube, claims)
+        self._asking.ignorance += await unseen_volumes.ignorance_of(self._kube, claims)
 
     async def snapshots(self) -> None:
         """Snapshots that were installed later: a watch that found no such type is not started again."""
         if self._watched.without_contents():
-            served = await self._ask(str(SNAPSHOT_CONTENTS), lambda: self._kube.list_page(SNAPSHOT_CONTENTS, limit=1))
-            self.ignorance += [f"{SNAPSHOT_CONTENTS} {_LATE}"] if served and served.items else []
+            served = await self._asking.ask(str(SNAPSHOT_CONTENTS), lambda: self._kube.list_page(SNAPSHOT_CONTENTS, limit=1))
+            self._asking.ignorance += [f"{SNAPSHOT_CONTENTS} {_LATE}"] if served and served.items else []
 
-    async def policies(self, held: Iterable[Volume]) -> dict[str, Notes]:
-        """The policies that namespaces ask for."""
+    async def namespaces(self, held: Iterable[Volume]) -> dict[str, Json | None]:
+        """Those whose policy counts, by name. None: it is gone, or could not be read."""
         found = {}
         for name in policy_namespaces(held):
-            answer = await self._ask(unread_key(NAMESPACE, name), lambda: self._kube.get(NAMESPACES, name))  # noqa: B023
-            found[name] = namespace_notes(answer)
-        return {name: notes for name, notes in found.items() if notes}
+            found[name] = await self._asking.ask(unread_key(NAMESPACE, name), lambda: self._kube.get(NAMESPACES, name))  # noqa: B023
+        return found
+
+    def _is_heeded(self, name: str, obj: Json | None) -> bool:
+        return unread_key(NAMESPACE, name) in self.unread or namespace_is_heeded(obj, self._settings.tenant_policies)
 
     async def surroundings(self) -> Surroundings | None:
         """Where volumes could move to; None if it could not be read."""
-        others = await self._others()
-        records = await self._ask("where volumes could go", self._published)
+        others = await self._nodes.all()
+        records = await self._asking.ask("where volumes could go", self._published)
         return None if others is None or records is None else Surroundings(others, records)
-
-    async def _others(self) -> tuple[Node, ...] | None:
-        return await self._ask("the other nodes", self._list_others)
-
-    async def _list_others(self) -> tuple[Node, ...]:
-        nodes = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
-        return tuple(node for node in nodes if node.name != self._settings.node)
 
     async def _published(self) -> tuple[CapacityRecord, ...]:
         ours = f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"
@@ -141,21 +181,10 @@ class Lookups:
         published = every(self._kube, CAPACITIES, namespace=self._settings.namespace, label_selector=ours, cached=True)
         return tuple([CapacityRecord.of(obj) async for obj in published])
 
-    async def _ask(self, what: str, question: Callable[[], Awaitable[R]]) -> R | None:
-        known = self._known.get(what)
-        if known is None:
-            known = self._known[what] = await self._answer(question)
-        if known.error:
-            self.ignorance.append(f"{what}: {known.error}")
-            self.unread.add(what)
-        answer: R | None = known.answer
-        return answer
 
-    async def _answer(self, question: Callable[[], Awaitable[R]]) -> _Known:
-        at = self._clock()
-        try:
-            return _Known(at, await question(), "")
-        except NotFound:
-            return _Known(at, None, "")
-        except ApiError as error:
-            return _Known(at, None, str(error))
+def _distinct(volumes: Iterable[Volume]) -> tuple[Volume, ...]:
+    """The watch comes first, because it is the newest."""
+    found: dict[str, Volume] = {}
+    for volume in volumes:
+        found.setdefault(volume.name, volume)
+    return tuple(found.values())

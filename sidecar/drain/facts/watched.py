@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
 from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.recent_use import RecentUse
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
@@ -31,13 +33,34 @@ class Watched:
     """Snapshots would be watched, and the API server does not serve them."""
     segment: Segment = field(default_factory=Segment)
     """The labels that the driver reports for this node."""
+    attached: Callable[[], frozenset[str]] = frozenset
+    """Names of PersistentVolumes that are attached to this node; none for a driver that does not attach."""
+    recent: RecentUse = field(default_factory=lambda: RecentUse(clock=lambda: 0.0))
+    listed: Callable[[], DriverList] = lambda: NOTHING_LISTED
+    """What the driver said last of its volumes."""
+    begun: Callable[[], frozenset[str]] = frozenset
+    """Uids of claims for which this process or one before it has begun something in the driver."""
 
 
-def needs_other_nodes(watched: Watched, node: Node) -> bool:
-    """Whether the node of some volume depends on what other nodes there are."""
+def needs_other_nodes(watched: Watched, node: Node, volumes: Iterable[Volume], listed: DriverList) -> bool:
+    """Whether the place of some of these volumes depends on what other nodes there are."""
     alone, hostname = VolumeLocator(with_driver_labels(watched, node), ()), node.labels.get(names.HOSTNAME)
     places = (watched.segment, Segment(((names.HOSTNAME, hostname),) if hostname is not None else ()))
-    return any(alone.may_reach(volume) and not alone.names_only(volume, places) for volume in watched.volumes.values())
+    left = (volume for volume in volumes if not alone.names_only(volume, places))
+    return any(alone.may_reach(volume) or listed.handles.get(volume.handle) is False for volume in left)
+
+
+def bound_volumes(watched: Watched) -> dict[str, Volume]:
+    """By the full names of their claims."""
+    found = (volume for volume in watched.volumes.values() if volume.phase == "Bound" and volume.claim is not None)
+    return {f"{volume.claim.namespace}/{volume.claim.name}": volume for volume in found if volume.claim is not None}
+
+
+def unused_claims(held: Iterable[Volume], pods: Iterable[Pod]) -> tuple[str, ...]:
+    """Full names of the claims of these volumes that none of these pods names."""
+    named = {f"{pod.namespace}/{claim}" for pod in pods if not pod.ended for claim in pod.claims}
+    bound = {f"{volume.claim.namespace}/{volume.claim.name}" for volume in held if volume.claim is not None and volume.phase == "Bound"}
+    return tuple(sorted(bound - named))
 
 
 def with_driver_labels(watched: Watched, node: Node) -> Node:

@@ -43,11 +43,13 @@ class JudgementDuty:
     async def perform(self, picture: Picture) -> Outcome:
         # The stored report comes first: since when something blocks is known from it alone.
         await self._refusals.attempt("the report", self._reports.recall(picture.node))
-        return Outcome(replace(picture, assessment=await self._assess(picture.node, picture.signals)))
+        assessment = await self._assess(picture.node, picture.signals)
+        changes_in = self._lookups.changes_in
+        return Outcome(replace(picture, assessment=assessment), until=None if changes_in is None else self._wall() + changes_in)
 
     async def _assess(self, node: Node, signals: Signals) -> Assessment:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
-        facts, now = await self._lookups.facts(node), self._wall()
+        facts, now = await self._lookups.facts(node, observed=signals.observed), self._wall()
         snapshot = replace(
             assemble(facts, now=now, default_policy=self._settings.default_policy),
             untracked=self._untracked.handles,

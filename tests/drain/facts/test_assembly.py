@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.assembly import Facts, assemble
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.facts.watched import Watched
@@ -195,3 +195,62 @@ def test_a_claim_that_its_volume_names_without_a_uid_has_its_say_before_it_is_bo
     claim_that_its_volume_names_without_a_uid(kube)
     (held,) = [held for held in assess(asyncio.run(from_inside(kube))).volumes if held.name == "pv-1"]
     assert held.policy_source == "PersistentVolumeClaim"
+
+
+# --- what counts of the facts -----------------------------------------------------------------------------------------
+
+
+def facts_of_waiting(claim_json: Any, **changes: Any) -> Facts:
+    kube = ready()
+    kube.objects["persistentvolumeclaims"] = [claim_json]
+    return replace(look(kube).facts_of(DRIVER), **changes)
+
+
+def flights(facts: Facts, *, now: float = 1000.0) -> list[tuple[str, bool]]:
+    return [(item.name, item.begun) for item in assemble(facts, now=now).in_flight]
+
+
+def waits(created: str = "", **spec: Any) -> Any:
+    made = claim("waits", selected="n1")
+    made["spec"] |= spec
+    made["metadata"] |= {"creationTimestamp": created} if created else {}
+    return made
+
+
+def test_a_claim_whose_volume_can_never_be_made_is_not_in_flight() -> None:
+    """Whoever may write a claim can select any node for it, and would keep it from ever being drained."""
+    for made in (waits(selector={}), waits(storageClassName="other"), waits(resources={"requests": {"storage": "much"}})):
+        assert flights(facts_of_waiting(made)) == []
+    gone = waits()
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert flights(facts_of_waiting(gone)) == []
+    assert flights(facts_of_waiting(waits())) == [("waits", False)]
+
+
+def test_what_was_really_begun_is_in_flight_for_as_long_as_it_takes() -> None:
+    begun = frozenset({"uid-waits"})
+    assert flights(facts_of_waiting(waits(selector={}), begun=begun, waited={"uid-waits": 5000.0})) == [("waits", True)]
+    assert flights(facts_of_waiting(waits(), begun=frozenset())) == [("waits", False)]
+
+
+def test_what_could_be_made_and_is_not_begun_is_in_flight_for_ten_minutes() -> None:
+    for seconds, counts in ((599.0, True), (600.0, False)):
+        assert bool(flights(facts_of_waiting(waits(), begun=frozenset(), waited={"uid-waits": seconds}))) is counts
+
+
+def test_from_outside_a_claim_counts_for_ten_minutes_after_it_was_made() -> None:
+    facts = facts_of_waiting(waits("2026-01-01T00:00:00Z"))
+    made_at = 1767225600.0
+    assert flights(facts, now=made_at + 599) == [("waits", False)]
+    assert flights(facts, now=made_at + 600) == []
+
+
+def test_pods_elsewhere_count_if_they_name_a_claim_of_a_volume_here_and_have_not_ended() -> None:
+    def pod(name: str, of: str, **changes: Any) -> Pod:
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": of}}]
+        made = Pod.of({"metadata": meta(name, namespace="default"), "spec": {"volumes": volumes}})
+        return replace(made, **changes)
+
+    pods = (pod("waits", "a"), pod("p1", "a"), pod("ended", "a", phase="Failed"), pod("here", "a", node="n1"), pod("other", "b"))
+    snapshot = assemble(replace(look(ready()).facts_of(DRIVER), claimants=(*pods, pod("far", "a", node="n2"))), now=NOW)
+    assert [item.name for item in snapshot.claimants] == ["waits", "far"]

@@ -78,7 +78,7 @@ def test_a_refusal_is_kept_as_well_and_reported_in_each_look() -> None:
     room, _ = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
     for _ in range(3):
         room.begin()
-        assert asyncio.run(room.policies(HELD)) == {}
+        assert asyncio.run(room.namespaces(HELD)) == {"default": None}
         assert (room.ignorance, room.unread) == (["namespace default: no"], {"namespace default"})
     assert kube.asked == [(NAMESPACES.plural, "default")]
 
@@ -86,7 +86,7 @@ def test_a_refusal_is_kept_as_well_and_reported_in_each_look() -> None:
 def test_a_namespace_that_is_gone_says_nothing_and_leaves_nothing_unknown() -> None:
     room, _ = asker(Kube(NotFound("gone", status=404)), volumes=(volume("pv-1", "n1", claim="a"),))
     room.begin()
-    assert (asyncio.run(room.policies(HELD)), room.ignorance, room.unread) == ({}, [], set())
+    assert (asyncio.run(room.namespaces(HELD)), room.ignorance, room.unread) == ({"default": None}, [], set())
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,6 @@ def test_a_class_that_names_no_driver_is_read() -> None:
 
 
 def test_an_empty_policy_of_a_namespace_is_not_the_same_as_none() -> None:
-    room, _ = asker(Kube({"metadata": meta("default", annotations={names.DRAIN_POLICY: ""})}))
-    room.begin()
-    assert asyncio.run(room.policies(HELD)) == {"default": ((names.DRAIN_POLICY, ""),)}
+    said = {"metadata": meta("default", annotations={names.DRAIN_POLICY: ""})}
+    room, _ = asker(Kube(said), volumes=(volume("pv-1", "n1", claim="a"),), claims=(claim("a", volume_name="pv-1"),))
+    assert asyncio.run(room.facts(HERE)).namespace_policies == {"default": ((names.DRAIN_POLICY, ""),)}

@@ -20,7 +20,7 @@ def watches(*claims: Claim) -> DrainWatches:
     for claim in claims:
         caches.claims.apply(Change(claim.uid, None, claim))
     here = Here("n1", samples.info(), Options(), "me")
-    return DrainWatches(here, caches, judges=True, state=lambda resource: reflector.Synced())
+    return DrainWatches(here, caches, judges=True, state=lambda resource: reflector.Synced(), clock=lambda: 0.0)
 
 
 def test_snapshots_are_watched_whatever_the_driver_can_do_today() -> None:

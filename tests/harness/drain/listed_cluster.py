@@ -73,7 +73,7 @@ def volume(name: str, *values: str, key: str = "kubernetes.io/hostname", driver:
 
 def claim(name: str, *, selected: str = "", volume_name: str = "") -> Json:
     notes = {names.STORAGE_PROVISIONER: DRIVER} | ({names.SELECTED_NODE: selected} if selected else {})
-    spec: Json = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume_name}
+    spec: Json = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume_name, "storageClassName": "fast"}
     return {"metadata": meta(name, namespace="default", annotations=notes), "spec": spec}
 
 
@@ -83,7 +83,7 @@ def cluster() -> Lists:
         "spec": {"drivers": [{"name": DRIVER, "topologyKeys": ["kubernetes.io/hostname"]}, {"name": "nfs.example"}]},
     }
     content = {"metadata": meta("s1"), "spec": {"driver": DRIVER, "source": {"volumeHandle": "h-pv-1"}}}
-    elsewhere = {"metadata": meta("s2"), "spec": {"driver": DRIVER, "source": {"volumeHandle": "h-pv-9"}}}
+    elsewhere = {"metadata": meta("s2"), "spec": {"driver": DRIVER, "source": {"volumeHandle": "h-pv-2"}}}
     return Lists(
         {
             "nodes": [node("n1"), node("n2"), node("n3")],

@@ -1,0 +1,122 @@
+"""What pods of this node mount, whatever node a PersistentVolume names."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sidecar.drain.facts.asking_io import Asking
+from sidecar.drain.facts.mounts_io import MountedVolumes, Mounts
+from sidecar.kube.api import Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.model.nodes import Pod
+from sidecar.model.objects import Volume
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, claim, meta, volume
+
+Json = dict[str, Any]
+
+
+def pod(name: str, *claims: str, phase: str = "Running") -> Pod:
+    volumes = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
+    meta_ = meta(name, namespace="default")
+    return Pod.of({"metadata": meta_, "spec": {"nodeName": "n1", "volumes": volumes}, "status": {"phase": phase}})
+
+
+class Scene:
+    """A volume without affinity that a pod of n1 mounts, one of another driver, and the part that asks."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json | ApiError] = {
+            "a": claim("a", volume_name="pv-a"),
+            "pv-a": volume("pv-a", "n2", claim="a"),
+            "b": claim("b", volume_name="pv-b"),
+            "pv-b": volume("pv-b", "n1", driver=OTHER, claim="b"),
+            "unbound": claim("unbound"),
+        }
+        self.now, self.asked = 0.0, list[str]()
+        self.asking = Asking(clock=lambda: self.now)
+        self.part = MountedVolumes(self, self.asking, DRIVER)  # type: ignore[arg-type]
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        self.asked.append(name)
+        found = self.objects.get(name, NotFound("none", status=404))
+        if isinstance(found, ApiError):
+            raise found
+        return found
+
+    def look(self, *pods: Pod, watched: dict[str, Volume] | None = None, observed: bool = True) -> Mounts:
+        self.asking.begin()
+        return asyncio.run(self.part.of(pods, watched or {}, observed=observed))
+
+
+def test_a_volume_that_names_another_node_and_is_mounted_here_is_found_and_read_again_every_minute() -> None:
+    scene = Scene()
+    for _ in range(3):
+        assert [found.name for found in scene.look(pod("p", "a")).ours] == ["pv-a"]
+    assert scene.asked == ["a", "pv-a"]
+    scene.now = 61.0
+    scene.look(pod("p", "a"))
+    assert scene.asked == ["a", "pv-a", "a", "pv-a"]
+
+
+def test_of_a_volume_of_another_driver_it_is_asked_once_in_the_life_of_its_pod() -> None:
+    scene = Scene()
+    for scene.now in (0.0, 100.0, 10_000.0):
+        found = scene.look(pod("p", "b"))
+        assert ([item.name for item in found.foreign], found.ours) == (["pv-b"], ())
+    assert scene.asked == ["b", "pv-b"]
+    assert scene.look() == Mounts((), ())
+    scene.look(pod("p", "b"))
+    assert len(scene.asked) == 4, "what pods that are gone have mounted is forgotten"
+
+
+def test_what_is_watched_is_not_asked_for() -> None:
+    scene = Scene()
+    known = Volume.of(volume("pv-a", "n1", claim="a"))
+    assert scene.look(pod("p", "a"), watched={"default/a": known}).ours == (known,)
+    assert scene.asked == []
+
+
+@pytest.mark.parametrize("pods", [(), (pod("p", "a", phase="Succeeded"),), (pod("p", "unbound"),), (pod("p"),)], ids=str)
+def test_what_no_pod_mounts_does_not_lie_here(pods: tuple[Pod, ...]) -> None:
+    scene = Scene()
+    assert scene.look(*pods) == Mounts((), ())
+    assert scene.asking.ignorance == []
+
+
+@pytest.mark.parametrize("refused", ["a", "pv-a"])
+@pytest.mark.parametrize("answer", [Forbidden("no", status=403), NotFound("gone", status=404)], ids=str)
+def test_what_cannot_be_found_out_is_told_with_its_name(refused: str, answer: ApiError) -> None:
+    scene = Scene()
+    scene.objects[refused] = answer
+    assert scene.look(pod("p", "a")).ours == ()
+    (told,) = scene.asking.ignorance
+    assert refused in told
+
+
+def test_a_pod_that_waits_for_a_claim_that_nobody_makes_leaves_nothing_unknown() -> None:
+    """Else any tenant could keep any node from being retired."""
+    scene = Scene()
+    scene.look(pod("p", "never-made", phase="Pending"))
+    assert scene.asking.ignorance == []
+
+
+def test_a_full_node_is_asked_about_little_by_little_unless_somebody_empties_it() -> None:
+    pods = [pod(f"p{number}", f"c{number}") for number in range(40)]
+
+    def filled() -> Scene:
+        scene = Scene()
+        for number in range(40):
+            scene.objects |= {f"c{number}": claim(f"c{number}", volume_name=f"v{number}")}
+            scene.objects |= {f"v{number}": volume(f"v{number}", driver=OTHER, claim=f"c{number}")}
+        return scene
+
+    scene, looks = filled(), 0
+    while not looks or scene.asking.ignorance:
+        before = len(scene.asked)
+        scene.look(*pods, observed=False)
+        assert len(scene.asked) - before <= 12
+        looks += 1
+    assert len(scene.asked) == 80 and looks <= 9
+    scene = filled()
+    assert len(scene.look(*pods, observed=True).foreign) == 40

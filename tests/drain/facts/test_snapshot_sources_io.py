@@ -1,0 +1,73 @@
+"""Snapshots of which nothing says where they are: those whose source another node has are not in question."""
+
+import asyncio
+from typing import Any
+
+from sidecar.drain.facts.asking_io import Asking
+from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
+from sidecar.kube.api import Page, Resource
+from sidecar.model.nodes import Node, SnapshotContent
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, Json, meta, node, volume
+
+LOCATOR = VolumeLocator(Node.of(node("n1")), (Node.of(node("n2")),))
+
+
+def content(name: str, source: str) -> SnapshotContent:
+    return SnapshotContent.of({"metadata": meta(name), "spec": {"driver": DRIVER, "source": {"volumeHandle": source}}})
+
+
+class Scene:
+    def __init__(self, *volumes: Json) -> None:
+        self.volumes, self.now, self.lists = list(volumes), 0.0, 0
+        self.asking = Asking(clock=lambda: self.now)
+        self.part = SnapshotSources(self, self.asking, DRIVER)  # type: ignore[arg-type]
+
+    async def list_page(self, resource: Resource, **_: Any) -> Page:
+        self.lists += 1
+        return Page(self.volumes, "1", "")
+
+    def unplaced(self, *contents: SnapshotContent) -> list[str]:
+        self.asking.begin()
+        return [item.name for item in asyncio.run(self.part.unplaced(contents, LOCATOR))]
+
+
+def test_a_snapshot_of_a_volume_of_another_node_is_not_here() -> None:
+    assert Scene(volume("pv-2", "n2")).unplaced(content("s", "h-pv-2")) == []
+
+
+def test_a_snapshot_whose_source_is_gone_or_an_orphan_or_not_told_may_be_here() -> None:
+    scene = Scene(volume("pv-orphan", "gone"), volume("pv-2", "n2", driver=OTHER))
+    contents = [content("a", "h-gone"), content("b", "h-pv-orphan"), content("c", ""), content("d", "h-pv-2")]
+    assert scene.unplaced(*contents) == ["a", "b", "c", "d"]
+
+
+def test_volumes_are_listed_seldom_and_of_a_place_that_is_known_never_again() -> None:
+    scene = Scene(volume("pv-2", "n2"))
+    for scene.now in (0.0, 30.0, 1000.0):
+        assert scene.unplaced(content("s", "h-pv-2")) == []
+    assert scene.lists == 1
+    scene.volumes.clear()
+    assert scene.unplaced(content("s", "h-pv-2")) == [], "where it lies does not change when its source is deleted"
+    scene = Scene()
+    for scene.now in (0.0, 30.0, 599.0):
+        assert scene.unplaced(content("s", "h-gone")) == ["s"]
+    assert scene.lists == 1
+    scene.now = 601.0
+    scene.unplaced(content("s", "h-gone"))
+    assert scene.lists == 2
+
+
+def test_for_a_new_snapshot_they_are_listed_again_after_a_minute() -> None:
+    scene = Scene(volume("pv-2", "n2"))
+    scene.unplaced(content("s", "h-gone"))
+    scene.now = 59.0
+    assert scene.unplaced(content("s", "h-gone"), content("t", "h-pv-2")) == ["s", "t"]
+    scene.now = 60.0
+    assert scene.unplaced(content("s", "h-gone"), content("t", "h-pv-2")) == ["s"]
+    assert scene.lists == 2
+
+
+def test_without_such_snapshots_nothing_is_asked() -> None:
+    scene = Scene()
+    assert (scene.unplaced(), scene.unplaced(content("s", "")), scene.lists) == ([], ["s"], 0)
