@@ -10,6 +10,7 @@ From the bottom up (pyproject.toml guards the order):
     driver      a CSI driver with finite space, in the process or behind a socket
     stand_ins   the other programs of a control plane: binder, scheduler, kubelets, ...
     world       nodes with the real rooms, a plan of what goes wrong, and the invariants that must hold afterwards
+    drains      worlds whose nodes are drained, with drainers, owners, and a referee of what is lost
     notebook    a world led by hand, command by command; its transcripts are tests (tests/scenarios)
     swarm       `simulate race`: thousands of nodes that compete for claims
     demo        hack/demo: the real program as three processes, beside served drivers

@@ -1,6 +1,8 @@
 """The kubelets of all nodes: a pod that is bound to a node runs at once, and a pod that is deleted is gone at once."""
 
-from sidecar.kube.api import PODS
+from collections.abc import Container
+
+from sidecar.kube.api import NODES, PODS
 from sidecar.model.objects import Json
 from sidecar.simulation.stand_ins.stand_in_base import StandInBase
 
@@ -10,15 +12,19 @@ _CONDITIONS = ("Initialized", "Ready", "ContainersReady")
 class Kubelet:
     """`pods` is its loop."""
 
-    def __init__(self, base: StandInBase) -> None:
+    def __init__(self, base: StandInBase, *, silent: Container[str] = ()) -> None:
+        """`silent`: nodes whose kubelets do nothing."""
         self._base = base
+        self._silent = silent
         self._pods = base.cache(PODS)
         self.pods = base.loop("kubelet", self._sync)
         base.wake(self.pods, PODS, lambda change: [change.key])
+        if silent != ():
+            base.wake(self.pods, NODES, lambda _: self._pods.keys())
 
     async def _sync(self, key: str) -> None:
         pod = self._pods.get(key)
-        if pod is None or not pod["spec"].get("nodeName"):
+        if pod is None or not pod["spec"].get("nodeName") or pod["spec"]["nodeName"] in self._silent:
             return
         if pod["metadata"].get("deletionTimestamp"):
             meta = pod["metadata"]

@@ -73,7 +73,8 @@ class End:
 class Node:
     """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
 
-    def __init__(self, world: Around, name: str) -> None:
+    def __init__(self, world: Around, name: str, *, driver: LocalDriver | None = None) -> None:
+        """`driver`: disks that were there before, under another name of this node."""
         self.name = name
         self.ends: list[End] = []
         self.asker: dict[str, int] = {}
@@ -81,7 +82,9 @@ class Node:
         self._world = world
         self._dice = random.Random(f"node {world.plan.seed} {name}")
         pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
-        self.driver = LocalDriver(Spec(node_id=name, name=DRIVER, pools=pools, topology={TOPOLOGY_KEY: name}))
+        spec = Spec(node_id=name, name=DRIVER, pools=pools, topology={TOPOLOGY_KEY: name})
+        self.driver = driver or LocalDriver(spec)
+        self.driver.spec = spec
         self.link = Link(forsakes=lambda: self._dice.random() < 0.5)
         self.folder = Folder()
         self.reception = Reception(record=Record(now=world.clock))
@@ -94,7 +97,10 @@ class Node:
         self._life: Life | None = None
         self._over: asyncio.Future[str] | None = None
         self._doom = 0
-        self._lives = 0
+        self.lives = 0
+        """How often the sidecar has been started."""
+        self._may_live = asyncio.Event()
+        self._may_live.set()
 
     def last_creation(self, name: str) -> Call | None:
         """The last call for that volume's creation, as the driver saw it."""
@@ -120,6 +126,14 @@ class Node:
         """SIGTERM."""
         if self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
             self._over.set_result("stopped")
+
+    def lay_down(self) -> None:
+        """The sidecar dies, and is not started again until `get_up`."""
+        self._may_live.clear()
+        self.kill()
+
+    def get_up(self) -> None:
+        self._may_live.set()
 
     def driver_away(self) -> None:
         self.link.go_down()
@@ -150,20 +164,21 @@ class Node:
 
     async def run(self) -> None:
         while True:
-            self._lives += 1
-            self._world.transcript.tell(self.name, f"starts, life {self._lives}")
+            await self._may_live.wait()
+            self.lives += 1
+            self._world.transcript.tell(self.name, f"starts, life {self.lives}")
             self._world.request_log.started(self.name)
             how = await self._live()
-            self.ends.append(End(self._world.clock(), self._lives, how))
+            self.ends.append(End(self._world.clock(), self.lives, how))
             self._world.transcript.tell(self.name, how)
             await asyncio.sleep(self._dice.uniform(0.5, 10.0))
 
     async def _live(self) -> str:
         self._over = over = asyncio.get_running_loop().create_future()
-        life = self._life = Life(self._lives, on_death=self._died)
+        life = self._life = Life(self.lives, on_death=self._died)
         if self._doom:
             self._condemn(life)
-        program = asyncio.create_task(self._program(life), name=f"{self.name} life {self._lives}")
+        program = asyncio.create_task(self._program(life), name=f"{self.name} life {self.lives}")
         try:
             await asyncio.wait({program, over}, return_when=asyncio.FIRST_COMPLETED)
             if over.done() and over.result() == "stopped":

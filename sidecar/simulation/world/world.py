@@ -59,6 +59,8 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     """Events by what they were."""
     transcript: str = ""
+    worlds: str = ""
+    """The kind of worlds, as `hack/fire` calls it; empty: the usual one."""
 
     @property
     def ok(self) -> bool:
@@ -70,7 +72,8 @@ class Report:
 
     @property
     def replay(self) -> str:
-        return f"hack/fire --seed {self.plan.seed}"
+        kind = f"--worlds {self.worlds} " if self.worlds else ""
+        return f"hack/fire {kind}--seed {self.plan.seed}"
 
     def __str__(self) -> str:
         """The text of a failed assertion: how to play this world again, and what is wrong in it."""
@@ -83,10 +86,10 @@ def play(plan: Plan, *, before: Callable[["World"], None] = lambda _: None) -> R
     async def story() -> Report:
         world = World(plan)
         before(world)
-        with _errors_to(world.found):
+        with errors_to(world.found):
             return await world.play()
 
-    with _no_collector():
+    with no_collector():
         return run_virtual(story(), limit=100_000.0, seed=plan.seed)
 
 
@@ -205,7 +208,7 @@ class _ErrorsTo(logging.Handler):
 
 
 @contextmanager
-def _errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
+def errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
     """Records what the program logs at level ERROR as a violation. Lower levels are off, to save time."""
     log, handler = logging.getLogger("sidecar"), _ErrorsTo(found)
     level, propagate = log.level, log.propagate
@@ -221,7 +224,7 @@ def _errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """Switches the garbage collector of Python off: it would run clean-up code at different moments in different processes."""
     was_on = gc.isenabled()
     gc.disable()

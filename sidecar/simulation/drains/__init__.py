@@ -1,0 +1,14 @@
+"""Drain worlds: nodes whose sidecars judge, workloads that come back, drainers that end by switching a node off, and a referee.
+
+    drain_world   begins a world, plays its plan, has everything settled, and judges it
+    plan          what happens when, drawn from the seed; `actions` does it, `people` settle what is left at the end
+    workloads     stand-ins for what makes pods again: StatefulSets, the gate's Deployment, the count of disruption budgets
+    drainer       cordons, evicts, waits, and then switches the node off or reboots it
+    truth         what would be lost with a node, from what the drivers really have; nothing of the product is asked
+    referee       holds every verdict, every guard that is let go and every end of a drain against the truth
+
+Two promises are judged. *Never True while data would be lost*, at every moment. *Never False or Unknown for ever*: when all that is
+on a node has been given up by those who may, both verdicts are True within bounded time, and no drain waits any more.
+
+`hack/fire --worlds drains` plays many seeds; tests/world/test_drain_worlds.py plays some of them.
+"""

@@ -1,0 +1,46 @@
+"""Nodes are drained, by seed: no verdict is True while data would be lost, and none is False or Unknown for ever.
+
+`hack/fire --worlds drains` plays any number of them.
+"""
+
+from sidecar.model import names
+from sidecar.simulation.drains.drain_world import play
+from sidecar.simulation.drains.plan import GATED, TROUBLES, plan_of
+from sidecar.simulation.drains.referee import DATA_LOST
+from sidecar.simulation.world.plan import Plan, PlannedEvent
+
+QUIET = (PlannedEvent(5.0, "app", "app-0", 1.0, "late"), PlannedEvent(100.0, "drain for good", "n0"))
+
+
+def quiet(*args: str) -> Plan:
+    """One node, one workload, one drain, and no trouble. The node is gone in the end."""
+    return Plan(1, ("n0",), events=QUIET, args=("--node-drain-policy=NoSchedule", *args), settle=300.0)
+
+
+def test_a_drain_waits_until_the_owners_have_given_up_what_is_on_the_node():
+    report = play(quiet(*GATED))
+    assert report.ok, str(report)
+    moments = ("evicted app-0-0 from n0", "app-0: ", "delete poddisruptionbudgets.policy drain-guard", "n0 is switched off for good")
+    found = [report.transcript.index(moment) for moment in moments]
+    assert found == sorted(found)
+
+
+def test_the_referee_sees_what_is_lost_where_no_gate_holds():
+    report = play(quiet("--drain-report"))
+    assert DATA_LOST in report.kinds
+    assert str(report).startswith("hack/fire --worlds drains --seed 1\n")
+
+
+def test_a_lie_about_a_reboot_is_no_drain_for_good():
+    """Whoever announces a reboot, and then switches off for good, is told apart: nobody could know."""
+    events = (QUIET[0], PlannedEvent(100.0, "drain for good", "n0", detail=names.DRAIN_INTENT))
+    assert play(Plan(1, ("n0",), events=events, args=("--node-drain-policy=NoSchedule", *GATED), settle=300.0)).ok
+
+
+def test_the_same_seed_is_the_same_world():
+    for seed in range(2):
+        assert play(plan_of(seed)).transcript == play(plan_of(seed)).transcript
+
+
+def test_every_trouble_is_drawn_by_some_of_the_first_seeds():
+    assert {kind for seed in range(60) for kind in plan_of(seed).troubles} == set(TROUBLES)
