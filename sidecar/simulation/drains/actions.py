@@ -99,6 +99,8 @@ async def _by_hand(world: "DrainWorld", item: PlannedEvent, nodes: list[str], af
         driver._state.volumes[item.whom] = LocalVolume(item.whom, item.whom, POOL, _SIZE, serial)
     claim = await world.api.create(CLAIMS, _claim(item.whom, "", "", volume=item.whom), namespace=NAMESPACE)
     await world.api.create(VOLUMES, _volume(item.whom, affinity, claim=claim))
+    bound = {"status": {"phase": "Bound"}}
+    await world.api.patch(VOLUMES, item.whom, bound, content_type=MERGE_PATCH, subresource="status")
     world.delays[f"{NAMESPACE}/{item.whom}"] = item.number
     spec = pod_spec(item.whom) | ({"nodeSelector": {"kubernetes.io/hostname": runs_on}} if runs_on else {})
     await world.api.create(STATEFUL_SETS, workload_of(STATEFUL_SETS, item.whom, spec), namespace=NAMESPACE)
@@ -188,7 +190,10 @@ async def _forbid(world: "DrainWorld", item: PlannedEvent) -> None:
 
 
 async def _allow(world: "DrainWorld", item: PlannedEvent) -> None:
+    """Whoever grants a right starts the sidecar again: an optional watch that was refused at the start is given up until then."""
     world.network.allow(item.whom)
+    if node := world.nodes.get(item.whom):
+        node.stop()
 
 
 _TABLE: Final[dict[str, Callable[["DrainWorld", PlannedEvent], Awaitable[None]]]] = {

@@ -37,6 +37,8 @@ class DrainReferee:
         self._said: dict[tuple[str, str], Json] = {}
         self._guards: dict[str, str] = {}
         """By full name of a guard pod: its node."""
+        self._ungated: dict[str, float] = {}
+        """By node: since when nothing holds its drainers, and something should."""
         self._told: set[tuple[str, str, str]] = set()
         self.eyes: dict[str, Eyes] = {}
 
@@ -132,7 +134,9 @@ class DrainReferee:
             if condition and condition["status"] == "True" and (wrong := self.dangers(node, intent, older_than=self._stand)):
                 self._found(SAID_YES, node, f"{node} is still {type_}, and {_loses(intent)} {', '.join(wrong)}")
         wrong = self.dangers(node, RETIRE, older_than=self._stand)
-        if wrong and not self._world.may_be_taken_for_a_reboot(node) and not self._has_gate(node):
+        if not wrong or self._world.may_be_taken_for_a_reboot(node) or self._has_gate(node):
+            self._ungated.pop(node, None)
+        elif now - self._ungated.setdefault(node, now) > self._lag:
             self._found(NO_GATE, node, f"nothing holds drainers of {node}, and with it went {', '.join(wrong)}")
 
     # --- reading ------------------------------------------------------------------------------------------------------
