@@ -1,4 +1,4 @@
-"""The command line: `run` (also without a verb, as upstream is called), `explain`, `uninstall`, `simulate`, `version`.
+"""The command line: `run` (also without a verb, as upstream is called), `explain`, `node`, `uninstall`, `simulate`, `version`.
 
 Chooses the command and turns its errors into exit codes. Commands are imported only when they are called, so that `--help`, `--version` and
 a wrong flag answer at once, and so that the program on nodes never loads the simulation.
@@ -17,11 +17,12 @@ from sidecar.config.words import closest
 
 PROGRAM = "csi-node-sidecar"
 
-COMMANDS = ("run", "explain", "uninstall", "simulate", "version")
+COMMANDS = ("run", "explain", "node", "uninstall", "simulate", "version")
 VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
   explain pvc NS/NAME      show what this program would do with a claim, and why; writes nothing
   explain node NAME        show whether a node may be drained or retired, and what blocks that; writes nothing
+  node reboot NAME         announce that a drain of the node is for a reboot; also node retire, and node release to take it back; asks
   uninstall --driver NAME  remove what that driver's sidecars have put on nodes; run it after its DaemonSet is deleted
   simulate race [flags]    let many nodes compete for claims in virtual time; --help shows its flags; not in the container image
   version                  print name and version
@@ -46,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from sidecar.commands import explain
 
                 return explain.run(words, os.environ)
+            case "node":
+                from sidecar.commands import node
+
+                return node.run(words, os.environ)
             case "uninstall":
                 from sidecar.commands import uninstall
 

@@ -1,0 +1,203 @@
+"""The command `node reboot|retire|release NAME...`: announces what a drain of these nodes will be for, or takes that back.
+
+It shows what `explain node` would say, asks, and writes the annotation `drain-intent`, for all drivers of a node. It neither cordons
+nor evicts. The text and the patch are made in `node_intent`.
+"""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from sidecar.commands import node_intent
+from sidecar.commands.explain.node import judge
+from sidecar.commands.line import CommandParser
+from sidecar.commands.node_intent import Verb
+from sidecar.config.config import Config
+from sidecar.config.errors import UsageError
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments, open_doors
+from sidecar.drain.facts.cluster_listing import ClusterListing
+from sidecar.drain.facts.listed_cluster import NodePicker
+from sidecar.drain.facts.listed_node import ListedNode
+from sidecar.drain.publish.as_text import render
+from sidecar.drain.vocabulary import Policy
+from sidecar.errors import Fatal, SidecarError
+from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
+from sidecar.model.nodes import Node
+from sidecar.observe.logs import OUR_ROOT, setup
+
+T = TypeVar("T")
+
+USAGE: Final = (
+    "usage: csi-node-sidecar node reboot|retire|release NAME... [--yes] [--dry-run] [--driver DRIVER] [flags of run, such as --kubeconfig]"
+)
+# A node changes all the time, so a write may need another try.
+_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done."""
+
+    verb: Verb
+    nodes: tuple[str, ...]
+    driver: str
+    yes: bool
+    flags: tuple[str, ...]
+
+
+def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str], bool | None] | None = None) -> int:
+    """Returns the exit code: 0 it is announced, 1 something could not be read or written, or nobody agreed, 2 the line cannot be read.
+
+    `ask` returns whether somebody agrees, None: there is nobody to ask.
+    """
+    order = _read(words)
+    parsed = order and parse(["--node-deployment", *order.flags], {**environ, "NODE_NAME": "-"})
+    if order is None or not isinstance(parsed, Parsed):
+        print(USAGE)
+        return 0
+    setup("text", parsed.config.verbosity)
+    if not parsed.config.verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(logging.WARNING)
+    try:
+        return _carry_out(order, parsed.config, ask or _ask)
+    except SidecarError as error:
+        return _complain(f"{error}{_hint(error)}; nothing was changed")
+
+
+def _read(words: Sequence[str]) -> Order | None:
+    """None where help is wanted."""
+    parser = CommandParser(USAGE)
+    parser.add_argument("--driver", default="")
+    parser.add_switch("yes")
+    line = parser.read(words)
+    if line is None:
+        return None
+    verb, *nodes = line.positional or ("",)
+    if verb not in list(Verb) or not nodes or any(not name or "/" in name for name in nodes):
+        raise UsageError([USAGE])
+    return Order(Verb(verb), tuple(dict.fromkeys(nodes)), line.own.driver, line.own.yes, line.of_run)
+
+
+def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:
+    nodes = asyncio.run(_at_the_door(config, lambda kube: _show(kube, order, config)))
+    changing = [node for node in nodes if node_intent.change(node, order.verb)]
+    if not changing:
+        return 0
+    if config.dry_run:
+        print("\nnothing was changed, because of --dry-run")
+        return 0
+    if not order.yes:
+        agreed = ask(f"\n{order.verb} {', '.join(node.name for node in changing)}? [y/N] ")
+        if agreed is None:
+            return _complain("there is no terminal to ask on; nothing was changed: add --yes")
+        if not agreed:
+            return _complain("nothing was changed")
+    done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb)))
+    steps = list(node_intent.next_steps(done, order.verb))
+    print("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
+    return 0 if len(done) == len(changing) else 1
+
+
+async def _at_the_door(config: Config, act: Callable[[KubeApi], Awaitable[T]]) -> T:
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    try:
+        return await act(doors.kube)
+    finally:
+        await doors.close()
+
+
+async def _show(kube: KubeApi, order: Order, config: Config) -> list[Node]:
+    """Prints what would happen. Raises before anything is asked or written if a node does not exist."""
+    nodes = [Node.of(await kube.get(NODES, name)) for name in order.nodes]
+    if order.verb is not Verb.RELEASE:
+        for listed in await _look(kube, order.nodes):
+            print(_judged(listed, order, config), end="\n\n")
+    print("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
+    return nodes
+
+
+async def _look(kube: KubeApi, names: Sequence[str]) -> list[ListedNode]:
+    """Of several nodes with one set of lists, as far as nodes may be listed."""
+    if len(names) == 1:
+        return [await ClusterListing(kube, names[0], now=time.time()).look()]
+    cluster = await ClusterListing(kube, now=time.time()).look_at_all()
+    picker, listed = NodePicker(cluster), {node.name for node in cluster.nodes}
+    return [picker.node(name) if name in listed else await ClusterListing(kube, name, now=time.time()).look() for name in names]
+
+
+def _judged(listed: ListedNode, order: Order, config: Config) -> str:
+    """As `explain node` has it, for the node as it will be."""
+    assert listed.node is not None
+    after = replace(listed, node=node_intent.afterwards(listed.node, order.verb))
+    default = Policy(config.drain_default_policy) if config.drain_default_policy else None
+    judged = judge(after, order.driver, default_policy=default)
+    if not judged and listed.ignorance:
+        raise Fatal(f"the drivers of node {listed.node_name} could not be listed: {'; '.join(listed.ignorance)}")
+    nobody = f"node {listed.node_name}: no CSI driver has, or could have, volumes that only this node can reach"
+    parts = ("\n".join([render(one, intent=order.verb.intent), "", *node_intent.verdicts(one)]) for one in judged)
+    return "\n\n".join(parts) or nobody
+
+
+async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb) -> list[Node]:
+    """Those that were written. One that fails keeps no other from being written."""
+    done = []
+    for node in nodes:
+        try:
+            await _write(kube, node, verb)
+        except ApiError as error:
+            _complain(f"node {node.name} was not changed: {error}{_hint(error)}")
+            continue
+        print(f"{node.name}: done")
+        done.append(node)
+    return done
+
+
+async def _write(kube: KubeApi, shown: Node, verb: Verb) -> None:
+    """On what is stored now: people took their time to answer. It must still be the machine that they were shown."""
+    for left in reversed(range(_TRIES)):  # an answer that was lost may have been a yes, which the next look shows
+        obj = await kube.get(NODES, shown.name)
+        node = Node.of(obj)
+        if node.uid != shown.uid:
+            raise NotFound(f"another machine has come under the name {shown.name}", status=404)
+        changes = node_intent.change(node, verb)
+        if not changes:
+            return
+        body = node_intent.patch(node, changes, resource_version=obj["metadata"]["resourceVersion"])
+        try:
+            await kube.patch(NODES, node.name, body, content_type=MERGE_PATCH)
+            return
+        except (Conflict, Unavailable):
+            if not left:
+                raise
+
+
+def _ask(question: str) -> bool | None:
+    if not sys.stdin.isatty():
+        return None
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _hint(error: SidecarError) -> str:
+    match error:
+        case NotFound():
+            return "; check the name"
+        case Forbidden() | Unauthorized():
+            return "; check your rights: it has to get and patch nodes"
+        case ApiError():
+            return "; check --kubeconfig"
+        case _:
+            return ""
+
+
+def _complain(what: str) -> int:
+    print(f"csi-node-sidecar: {what}", file=sys.stderr)
+    return 1

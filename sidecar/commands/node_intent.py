@@ -1,0 +1,114 @@
+"""What the verbs of `node` write on a Node, and what they say about it: the annotation that announces what a drain is for."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from sidecar.drain.facts.reboot_note import RebootNote
+from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish.as_text import aligned
+from sidecar.drain.vocabulary import Intent
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+_QUESTION: Final = {Intent.REBOOT: "May it be drained?", Intent.RETIRE: "May it be retired?"}
+
+
+class Verb(StrEnum):
+    """What people announce."""
+
+    REBOOT = "reboot"
+    RETIRE = "retire"
+    RELEASE = "release"
+
+    @property
+    def intent(self) -> Intent | None:
+        """What the annotation is to say; None: there is to be none."""
+        return None if self is Verb.RELEASE else Intent(self.value)
+
+
+def change(node: Node, verb: Verb) -> dict[str, str | None]:
+    """Annotations that are to be written, None: taken away. Empty: all is as it should be.
+
+    With a spent mark of any driver the annotation would count for nothing, so these go with the same patch.
+    """
+    wanted = verb.intent and verb.intent.value
+    marks = dict.fromkeys(_spent(node)) if verb is Verb.REBOOT else {}
+    return ({} if node.annotations.get(names.DRAIN_INTENT) == wanted else {names.DRAIN_INTENT: wanted}) | marks
+
+
+def patch(node: Node, annotations: dict[str, str | None], *, resource_version: str) -> Json:
+    """For this machine under the node's name, in exactly the state it was read in."""
+    return {"metadata": {"uid": node.uid, "resourceVersion": resource_version, "annotations": annotations}}
+
+
+def afterwards(node: Node, verb: Verb) -> Node:
+    """The node as it will be, for the judgement that is shown."""
+    changes = change(node, verb)
+    kept = {key: value for key, value in node.annotations.items() if key not in changes}
+    return replace(node, annotations=MappingProxyType(kept | {key: value for key, value in changes.items() if value is not None}))
+
+
+def verdicts(assessment: Assessment) -> list[str]:
+    """Both, each in a line."""
+    rows = [(_QUESTION[intent], (said := assessment.verdict(intent)).status, said.reason, said.message) for intent in Intent]
+    return aligned(rows)
+
+
+def will_do(node: Node, verb: Verb) -> str:
+    """What is about to be written."""
+    before = node.annotations.get(names.DRAIN_INTENT)
+    had = "" if before is None else f" (it says {before!r} now)"
+    if not change(node, verb):
+        return f"{node.name}: {_as_it_is(verb)}, so nothing is to be changed"
+    if verb is Verb.RELEASE:
+        return f"{node.name}: takes away the annotation {names.DRAIN_INTENT}{had}"
+    return f"{node.name}: sets the annotation {names.DRAIN_INTENT}: {verb}{had}{_counts_again(node, verb)}"
+
+
+def meaning(verb: Verb) -> str:
+    match verb:
+        case Verb.REBOOT:
+            return "A reboot counts while a node is cordoned, and ends when it is uncordoned."
+        case Verb.RETIRE:
+            return "This stays until it is taken back: csi-node-sidecar node release NAME."
+        case Verb.RELEASE:
+            return "Cordons and taints stay as they are."
+
+
+def next_steps(nodes: Sequence[Node], verb: Verb) -> Iterable[str]:
+    """What people do then: nothing here cordons, and nothing evicts."""
+    for node in nodes:
+        match verb:
+            case Verb.REBOOT:
+                yield f"kubectl drain {node.name} --ignore-daemonsets   # after the reboot: kubectl uncordon {node.name}"
+            case Verb.RETIRE:
+                yield f"kubectl drain {node.name} --ignore-daemonsets   # then remove the machine, and: kubectl delete node {node.name}"
+            case Verb.RELEASE:
+                yield from _left(node)
+
+
+def _left(node: Node) -> Iterable[str]:
+    if node.cordoned:
+        yield f"kubectl uncordon {node.name}"
+    if any(taint.key == names.EVACUATE_TAINT for taint in node.taints):
+        yield f"kubectl taint node {node.name} {names.EVACUATE_TAINT}-"
+
+
+def _spent(node: Node) -> Iterable[str]:
+    """Of all drivers. One that is in effect on a node without a cordon is spent too, and not noted so yet."""
+    suffix = f".{names.GROUP}/{names.REBOOT_INTENT}"
+    for key, value in node.annotations.items():
+        if key.endswith(suffix) and (value != RebootNote.IN_EFFECT or not node.cordoned):
+            yield key
+
+
+def _as_it_is(verb: Verb) -> str:
+    return f"there is no annotation {names.DRAIN_INTENT}" if verb is Verb.RELEASE else f"{names.DRAIN_INTENT} is {verb} already"
+
+
+def _counts_again(node: Node, verb: Verb) -> str:
+    return ", which was for a cordon that is over and counts again" if verb is Verb.REBOOT and any(_spent(node)) else ""

@@ -1,0 +1,317 @@
+"""The verbs of `node` as people call them, against an API server over HTTP: what is shown, what is asked, and what is written."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from sidecar.cli import main
+from sidecar.commands.node import run
+from sidecar.config.errors import UsageError
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, VOLUMES
+from sidecar.model import names
+from sidecar.simulation.cluster import Cluster
+from sidecar.simulation.cluster.http.api_faults import ApiFault, ApiFaults
+from sidecar.simulation.cluster.serve import serving_cluster
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, claim, node, volume
+
+Json = dict[str, Any]
+MARK, OTHERS_MARK = (names.of_driver(driver, names.REBOOT_INTENT) for driver in (DRIVER, OTHER))
+
+
+@dataclass
+class Scene:
+    """A served cluster: n1 has a volume of each of two drivers, n2 and n3 have nothing. Somebody is at the terminal, and agrees."""
+
+    cluster: Cluster
+    kubeconfig: Path
+    faults: ApiFaults
+    loop: asyncio.AbstractEventLoop
+    asked: list[str] = field(default_factory=list)
+    answer: bool = True
+    meanwhile: Callable[[], None] = lambda: None
+    """What others do while that person thinks."""
+
+    def act(self, what: Callable[[], Any]) -> Any:
+        """In the server's own thread."""
+
+        async def there() -> Any:
+            return what()
+
+        return asyncio.run_coroutine_threadsafe(there(), self.loop).result(10)
+
+    def patch(self, name: str, body: Json) -> None:
+        self.act(lambda: self.cluster.patch(NODES, name, body, content_type=MERGE_PATCH))
+
+    def annotate(self, name: str, notes: dict[str, str | None]) -> None:
+        self.patch(name, {"metadata": {"annotations": notes}})
+
+    def node(self, name: str) -> Json:
+        found: Json = self.act(lambda: self.cluster.get(NODES, name).obj)
+        return found
+
+    def notes(self, name: str) -> Json:
+        return dict(self.node(name)["metadata"].get("annotations") or {})
+
+    def versions(self) -> list[str]:
+        return [self.node(name)["metadata"]["resourceVersion"] for name in ("n1", "n2", "n3")]
+
+    def run(self, *words: str, terminal: bool = True) -> int:
+        def ask(question: str) -> bool:
+            self.asked.append(question)
+            self.meanwhile()
+            return self.answer
+
+        line = [*words, f"--kubeconfig={self.kubeconfig}", "--kube-api-qps=1000"]
+        return run(line, {}, ask=ask) if terminal else run(line, {})
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    ready: Queue[tuple[Scene, asyncio.Event]] = Queue()
+
+    async def serve() -> None:
+        cluster, faults, stop = Cluster(clock=time.time, rng=random.random), ApiFaults(), asyncio.Event()
+        fill(cluster)
+        async with serving_cluster(cluster, faults=faults) as served:
+            ready.put((Scene(cluster, served.kubeconfig(tmp_path / "kubeconfig"), faults, asyncio.get_running_loop()), stop))
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    found, stop = ready.get(timeout=10)
+    yield found
+    found.loop.call_soon_threadsafe(stop.set)
+    thread.join(10)
+
+
+def fill(cluster: Cluster) -> None:
+    for name in ("n1", "n2", "n3"):
+        cluster.create(NODES, bare(node(name), "v1", "Node"))
+        status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        cluster.patch(NODES, name, status, content_type=MERGE_PATCH, subresource="status")
+    for made in (volume("pv-1", "n1", claim="a"), volume("pv-other", "n1", driver=OTHER)):
+        more = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "persistentVolumeReclaimPolicy": "Delete"}
+        cluster.create(VOLUMES, bare(made, "v1", "PersistentVolume", **more))
+    more = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
+    cluster.create(CLAIMS, bare(claim("a", selected="n1", volume_name="pv-1"), "v1", "PersistentVolumeClaim", **more), namespace="default")
+
+
+def bare(obj: Json, api_version: str, kind: str, **spec: Any) -> Json:
+    """As somebody creates it: the server says its uid and version."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in ("uid", "resourceVersion")}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": {**obj["spec"], **spec}}
+
+
+@pytest.mark.parametrize("verb", ["reboot", "retire"])
+def test_it_shows_what_would_happen_asks_and_announces(scene: Scene, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = scene.node("n1")["spec"]
+    assert scene.run(verb, "n1") == 0
+    out, err = capsys.readouterr()
+    assert (scene.notes("n1"), err) == ({names.DRAIN_INTENT: verb}, "")
+    assert scene.asked == [f"\n{verb} n1? [y/N] "]
+    for driver in (DRIVER, OTHER):
+        assert f"Node n1, volumes of {driver}" in out
+    assert out.count("May it be drained?  True") >= 2 and out.count("May it be retired?  False") >= 2
+    assert ("LastCopy: the volume's only copy" in out) is (verb == "retire"), "only what blocks this"
+    assert f"n1: sets the annotation {names.DRAIN_INTENT}: {verb}" in out
+    assert "next:\n  kubectl drain n1 --ignore-daemonsets" in out
+    assert ("kubectl uncordon n1" in out) is (verb == "reboot")
+    assert scene.node("n1")["spec"] == before, "it does not cordon"
+
+
+def test_a_reboot_of_a_node_that_is_not_cordoned_says_when_it_counts(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.run("reboot", "n1")
+    assert "it counts only while the node is cordoned" in capsys.readouterr().out
+
+
+def test_what_is_shown_is_judged_with_the_annotation_in_place(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.patch("n1", {"spec": {"taints": [{"key": names.RETIRING_TAINTS[0], "effect": "NoSchedule"}]}})
+    scene.run("reboot", "n1")
+    assert "retire, the stricter one, applies" in capsys.readouterr().out
+
+
+def test_several_nodes_are_shown_then_asked_for_once_and_written_each(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scene.run("retire", "n1", "n2", "n1") == 0
+    assert scene.asked == ["\nretire n1, n2? [y/N] "]
+    assert [scene.notes(name) for name in ("n1", "n2", "n3")] == [{names.DRAIN_INTENT: "retire"}] * 2 + [{}]
+    out = capsys.readouterr().out
+    assert out.count("Node n1, volumes of") == 2 and "node n2: no CSI driver has" in out
+    assert out.count("kubectl drain n") == 2
+
+
+def test_who_does_not_agree_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.answer, before = False, scene.versions()
+    assert scene.run("retire", "n1") == 1
+    assert scene.versions() == before and "nothing was changed" in capsys.readouterr().err
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_changed(
+    scene: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    before = scene.versions()
+    assert scene.run("retire", "n1", terminal=False) == 1
+    out, err = capsys.readouterr()
+    assert scene.versions() == before
+    assert "there is no terminal to ask on; nothing was changed: add --yes" in err and "May it be retired?" in out
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("YES", 0), ("", 1), ("n", 1), ("retire", 1)])
+def test_at_a_terminal_only_yes_is_yes(scene: Scene, typed: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: typed)
+    assert scene.run("retire", "n1", terminal=False) == code
+    assert scene.notes("n1") == ({} if code else {names.DRAIN_INTENT: "retire"})
+
+
+def test_an_end_of_the_input_is_no(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", ended)
+    assert scene.run("retire", "n1", terminal=False) == 1 and scene.notes("n1") == {}
+
+
+def test_with_yes_nobody_is_asked(scene: Scene) -> None:
+    assert scene.run("retire", "n1", "--yes", terminal=False) == 0
+    assert scene.notes("n1") == {names.DRAIN_INTENT: "retire"}
+    assert scene.run("release", "--yes=true", "n1", terminal=False) == 0
+    assert scene.notes("n1") == {}
+
+
+def test_a_dry_run_shows_all_and_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    before = scene.versions()
+    assert scene.run("retire", "n1", "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert scene.versions() == before and scene.asked == []
+    assert "May it be retired?" in out and "nothing was changed, because of --dry-run" in out
+
+
+def test_release_takes_back_what_was_announced_and_leaves_what_others_wrote(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    taints = [{"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}]
+    scene.patch("n1", {"spec": {"unschedulable": True, "taints": taints}, "metadata": {"annotations": {"mine": "1"}}})
+    scene.annotate("n1", {names.DRAIN_INTENT: "retire"})
+    assert scene.run("release", "n1") == 0
+    out = capsys.readouterr().out
+    assert scene.notes("n1") == {"mine": "1"} and scene.node("n1")["spec"]["taints"] == taints
+    assert f"takes away the annotation {names.DRAIN_INTENT} (it says 'retire' now)" in out
+    assert "kubectl uncordon n1" in out and f"kubectl taint node n1 {names.EVACUATE_TAINT}-" in out
+
+
+@pytest.mark.parametrize(("verb", "notes"), [("release", {}), ("retire", {names.DRAIN_INTENT: "retire"})])
+def test_what_is_so_already_is_said_and_not_asked(
+    scene: Scene, verb: str, notes: dict[str, str | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.annotate("n1", notes)
+    before = scene.versions()
+    assert scene.run(verb, "n1") == 0
+    assert scene.versions() == before and scene.asked == []
+    assert "nothing is to be changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_a_reboot_that_was_spent_counts_again_for_each_of_two_drivers(
+    scene: Scene, cordoned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.patch("n1", {"spec": {"unschedulable": cordoned or None}})
+    scene.annotate("n1", {names.DRAIN_INTENT: "reboot", MARK: "Spent", OTHERS_MARK: "InEffect"})
+    assert scene.run("reboot", "n1") == 0
+    left = {OTHERS_MARK: "InEffect"} if cordoned else {}
+    assert scene.notes("n1") == {names.DRAIN_INTENT: "reboot"} | left
+    out = capsys.readouterr().out
+    assert "which was for a cordon that is over and counts again" in out
+    assert "counts for nothing any more" not in out, "what is shown is as it will be"
+
+
+def test_a_node_that_does_not_exist_keeps_all_from_being_changed(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    before = scene.versions()
+    assert scene.run("retire", "n1", "n9") == 1
+    out, err = capsys.readouterr()
+    assert scene.versions() == before and scene.asked == [] and out == ""
+    assert "n9" in err and "check the name; nothing was changed" in err
+
+
+def test_a_node_that_changes_while_somebody_thinks_is_written_as_it_is_then(scene: Scene) -> None:
+    scene.meanwhile = lambda: scene.annotate("n1", {"beat": "1", MARK: "Spent"})
+    assert scene.run("reboot", "n1") == 0
+    assert scene.notes("n1") == {"beat": "1", names.DRAIN_INTENT: "reboot"}
+
+
+def test_another_machine_under_the_name_is_not_touched(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    def replaced() -> None:
+        scene.act(lambda: scene.cluster.delete(NODES, "n2"))
+        scene.act(lambda: scene.cluster.create(NODES, bare(node("n2"), "v1", "Node")))
+
+    scene.meanwhile = replaced
+    assert scene.run("retire", "n2", "n3") == 1
+    assert scene.notes("n2") == {} and scene.notes("n3") == {names.DRAIN_INTENT: "retire"}
+    assert "node n2 was not changed: another machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", [{"status": 409}, {"lose": True}, {"status": 503}])
+def test_a_write_that_fails_for_a_moment_is_tried_again(scene: Scene, fault: Json) -> None:
+    scene.faults.set(ApiFault(verb="patch", resource="nodes", times=1, **fault))
+    assert scene.run("retire", "n1") == 0
+    assert scene.notes("n1") == {names.DRAIN_INTENT: "retire"}
+
+
+def test_a_write_that_is_refused_is_told_and_the_others_are_done(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.faults.set(ApiFault(verb="patch", resource="nodes", names="n1", status=403))
+    assert scene.run("retire", "n1", "n2") == 1
+    out, err = capsys.readouterr()
+    assert (scene.notes("n1"), scene.notes("n2")) == ({}, {names.DRAIN_INTENT: "retire"})
+    assert "node n1 was not changed" in err and "patch nodes" in err
+    assert "n2: done" in out and "kubectl drain n2" in out and "kubectl drain n1" not in out
+
+
+def test_what_cannot_be_read_makes_the_verdict_unknown_and_the_answer_is_still_people_s(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.faults.set(ApiFault(verb="list", resource="persistentvolumes", status=403))
+    assert scene.run("retire", "n1", f"--driver={DRIVER}") == 0
+    assert "May it be retired?  Unknown" in capsys.readouterr().out
+
+
+def test_several_nodes_that_may_not_be_listed_are_looked_at_one_by_one(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.faults.set(ApiFault(verb="list", resource="nodes", status=403))
+    assert scene.run("reboot", "n1", "n3", f"--driver={DRIVER}") == 0
+    assert [scene.notes(name) for name in ("n1", "n3")] == [{names.DRAIN_INTENT: "reboot"}] * 2
+    assert capsys.readouterr().out.count("May it be drained?  Unknown") >= 2
+
+
+def test_where_nothing_can_be_shown_nothing_is_asked(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.faults.set(ApiFault(verb="list", status=403), ApiFault(verb="get", resource="csinodes", status=403))
+    assert scene.run("retire", "n1") == 1
+    assert scene.asked == [] and scene.notes("n1") == {}
+    assert "could not be listed" in capsys.readouterr().err
+
+
+def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "nowhere"
+    file.write_text(scene.kubeconfig.read_text().replace("127.0.0.1:", "127.0.0.1:9#"))
+    assert run(["retire", "n1", f"--kubeconfig={file}"], {}, ask=lambda _: True) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "check --kubeconfig; nothing was changed" in line
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["reboot"], ["restart", "n1"], ["n1", "reboot"], ["reboot", "a/b"], ["reboot", ""], ["--yes", "reboot"]], ids=str
+)
+def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="usage: csi-node-sidecar node reboot"):
+        run(words, {})
+    assert main(["node", *words]) == 2
+
+
+def test_its_help_is_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "reboot", "--help"]) == 0
+    assert "node reboot|retire|release NAME" in capsys.readouterr().out
