@@ -52,8 +52,11 @@ class VolumeLocator:
         return self._has(volume) and not self._reached(volume)[0] and not self._is_made_here(volume)
 
     def others_that_stay(self, volume: Volume) -> tuple[str, ...]:
-        """Other nodes that reach it, and that nobody empties: what this node loses is still there."""
-        return self._reach(volume)[2]
+        """Other nodes that reach it, and that nobody empties: what this node loses is still there.
+
+        That two nodes have one label proves no copy: of what was made here none is known elsewhere.
+        """
+        return () if self._is_made_here(volume) else self._reach(volume)[2]
 
     def is_shared(self, volume: Volume) -> bool:
         """This node reaches it, and another one does."""

@@ -201,3 +201,9 @@ def test_a_volume_that_names_one_node_needs_no_list_of_the_others(terms: list[di
 
 def test_an_empty_segment_names_no_node() -> None:
     assert not VolumeLocator(N1, ()).names_only(volume(labels(asks("zone", "In", "a"))), (Segment(),))
+
+
+def test_two_nodes_with_one_label_do_not_share_what_one_of_them_made() -> None:
+    both = labels(asks(KEY, "In", "n1", "n2"))
+    assert VolumeLocator(N1, (N2, N3)).others_that_stay(volume(both)) == ("n2",)
+    assert VolumeLocator(N1, (N2, N3)).others_that_stay(volume(both, maker="n1")) == ()
