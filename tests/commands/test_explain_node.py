@@ -1,16 +1,32 @@
 """`explain node` on what was gathered: one answer for each driver. Against a live cluster it runs in the end-to-end tests."""
 
 import json
+from typing import Any
 
 import pytest
+import yaml
 
-from sidecar.commands.explain.node import _as_json, _as_text, judge
-from sidecar.commands.explain.question import NODE, read_question
+from sidecar.commands.explain import judged as judging
+from sidecar.commands.explain.answer import exit_code
+from sidecar.commands.explain.node import told
+from sidecar.commands.explain.question import NODE, Question, read_question
 from sidecar.config.errors import UsageError
+from sidecar.drain.facts.listed_node import ListedNode
+from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, OTHER, cluster, look, meta, node
+
+
+def judge(listed: ListedNode, driver: str) -> tuple[Assessment, ...]:
+    return tuple(one.assessment for one in judging.judge(listed, driver, default_policy=None))
+
+
+def asked(*words: str) -> Question:
+    question = read_question(["node", "n1", *words], {})
+    assert question
+    return question
 
 
 def ready() -> dict[str, object]:
@@ -21,7 +37,7 @@ def test_without_a_name_every_driver_is_judged() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["status"] = ready()
     kube.objects["namespaces"][0]["metadata"]["annotations"] = {}
-    ours, other = judge(look(kube), "", default_policy=None)
+    ours, other = judge(look(kube), "")
     assert (ours.driver, ours.retire.status) == (DRIVER, Status.FALSE)
     assert {blocker.reason for blocker in ours.blockers} >= {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT}
     assert (other.driver, other.retire.status) == (OTHER, Status.FALSE)
@@ -29,7 +45,7 @@ def test_without_a_name_every_driver_is_judged() -> None:
 
 
 def test_with_a_name_that_one_is() -> None:
-    (only,) = judge(look(cluster()), OTHER, default_policy=None)
+    (only,) = judge(look(cluster()), OTHER)
     assert only.driver == OTHER
 
 
@@ -39,17 +55,17 @@ def test_what_could_not_be_read_is_never_a_yes() -> None:
     kube.objects["persistentvolumes"] = []
     kube.objects["volumesnapshotcontents"] = []
     kube.objects["persistentvolumeclaims"] = []
-    (before,) = judge(look(kube), DRIVER, default_policy=None)
+    (before,) = judge(look(kube), DRIVER)
     assert before.retire.status is Status.TRUE
     kube.broken["persistentvolumes"] = Forbidden("not allowed", status=403)
-    (after,) = judge(look(kube), DRIVER, default_policy=None)
+    (after,) = judge(look(kube), DRIVER)
     assert (after.drain.status, after.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
 
 
 def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["status"] = ready()
-    (judged,) = judge(look(kube), "local.exampel", default_policy=None)
+    (judged,) = judge(look(kube), "local.exampel")
     assert (judged.drain.status, judged.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
     assert "local.exampel" in judged.retire.message and DRIVER in judged.retire.message
 
@@ -58,34 +74,30 @@ def test_a_driver_with_a_class_and_nothing_on_the_node_is_ready() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["status"] = ready()
     kube.objects["storageclasses"].append({"metadata": meta("third"), "provisioner": "third.example"})
-    (judged,) = judge(look(kube), "third.example", default_policy=None)
+    (judged,) = judge(look(kube), "third.example")
     assert (judged.drain.status, judged.retire.status) == (Status.TRUE, Status.TRUE)
 
 
-def test_both_forms_say_the_same() -> None:
-    listed = look(cluster())
-    judged = judge(listed, "", default_policy=None)
-    question = read_question(["node", "n1", "--intent=retire"], {})
-    assert question
-    text, plain = _as_text(judged, question), json.loads(_as_json(judged))
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_all_forms_say_the_same(form: str, read: Any) -> None:
+    both = judging.judge(look(cluster()), "", default_policy=None)
+    text, plain = told(both, asked("--intent=retire")).text, read(told(both, asked("-o", form)).text)
     assert [item["driver"] for item in plain] == [DRIVER, OTHER]
     for item in plain:
         assert item["verdicts"]["retire"]["reason"] in text
 
 
-def test_a_node_without_drivers_says_so() -> None:
+def test_a_node_without_drivers_says_so_and_is_ready() -> None:
     kube = cluster()
     kube.objects = {"nodes": [node("n1")]}
-    listed = look(kube)
-    question = read_question(["node", "n1"], {})
-    assert question
-    assert "no CSI driver" in _as_text(judge(listed, "", default_policy=None), question)
+    said = told(judging.judge(look(kube), "", default_policy=None), asked())
+    assert "no CSI driver" in said.text and exit_code(said.statuses) == 0
 
 
 def test_the_line_is_read() -> None:
     question = read_question(["node", "n1", "--intent", "reboot", "--driver=d", "-o", "json", "--kubeconfig=k"], {})
     assert question
-    assert (question.kind, question.name, question.intent, question.driver, question.as_json) == (NODE, "n1", "reboot", "d", True)
+    assert (question.kind, question.name, question.intent, question.driver, question.form) == (NODE, "n1", "reboot", "d", "json")
     assert question.flags == ("--kubeconfig=k",)
 
 
@@ -98,7 +110,19 @@ def test_flags_may_stand_anywhere(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["node"], ["node", "a/b"], ["node", "n1", "--intent=burn"], ["pvc", "a/b", "--intent=reboot"], ["node", "n1", "n2"]]
+    "words",
+    [
+        ["node"],
+        ["node", "a/b"],
+        ["node", "n1", "--intent=burn"],
+        ["pvc", "a/b", "--intent=reboot"],
+        ["node", "n1", "n2"],
+        ["nodes", "n1"],
+        ["volumes", "--exit-code"],
+        ["pvc", "a/b", "--exit-code"],
+        ["node", "n1", "-o", "wide"],
+        ["nodes", "--node=n1"],
+    ],
 )
 def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str]) -> None:
     with pytest.raises(UsageError, match="explain node NAME"):
@@ -108,5 +132,5 @@ def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str]) -> Non
 def test_what_is_wrong_with_a_nodes_marks_is_told() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["metadata"]["annotations"] = {names.DRAIN_INTENT: "retier"}
-    (judged,) = judge(look(kube), DRIVER, default_policy=None)
+    (judged,) = judge(look(kube), DRIVER)
     assert any("'retier'" in note for note in judged.notes)

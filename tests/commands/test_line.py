@@ -122,5 +122,5 @@ def test_a_switch_takes_no_word_behind_it(words: list[str], on: bool) -> None:
 def test_a_switch_that_is_neither_on_nor_off_is_a_mistake() -> None:
     parser = CommandParser(USAGE)
     parser.add_switch("yes")
-    with pytest.raises(UsageError, match="maybe.* is not a boolean"):
+    with pytest.raises(UsageError, match=r"maybe.* is not a boolean"):
         parser.read(["--yes=maybe"])

@@ -6,13 +6,13 @@ and what only the driver knows is shown as "not known from here".
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar import settings
+from sidecar.commands.explain.answer import TABLE, Answer, structured
 from sidecar.commands.explain.question import Question
 from sidecar.config.config import Config
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
@@ -47,15 +47,14 @@ class Facts:
         self.rows[name] = value
 
 
-async def answer(config: Config, question: Question) -> str:
-    """The text to print."""
-    return render(await _explain(config, question), as_json=question.as_json)
+async def answer(config: Config, question: Question) -> Answer:
+    return Answer(render(await _explain(config, question), form=question.form))
 
 
-def render(facts: Facts, *, as_json: bool) -> str:
-    """A table for people, or JSON."""
-    if as_json:
-        return json.dumps(plain(facts.rows), indent=2)
+def render(facts: Facts, *, form: str) -> str:
+    """A table for people, or JSON, or YAML."""
+    if form != TABLE:
+        return structured(plain(facts.rows), form)
     width = max(len(name) for name in facts.rows)
     return "\n".join(
         f"{name.ljust(width)}  {value if isinstance(value, str) else to_json(plain(value))}" for name, value in facts.rows.items()

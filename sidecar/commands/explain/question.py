@@ -4,15 +4,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.commands.line import CommandParser, reads
+from sidecar.commands.explain.answer import FORMS, JSON, TABLE, WIDE, YAML
+from sidecar.commands.line import CommandParser, Line, reads
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import one_of
 
-CLAIM, NODE = "pvc", "node"
-_KINDS: Final = {"pvc": CLAIM, "persistentvolumeclaim": CLAIM, "node": NODE, "no": NODE}
+CLAIM, NODE, NODES, VOLUMES = "pvc", "node", "nodes", "volumes"
+_KINDS: Final = {
+    "pvc": CLAIM,
+    "persistentvolumeclaim": CLAIM,
+    "node": NODE,
+    "no": NODE,
+    "nodes": NODES,
+    "volumes": VOLUMES,
+    "pv": VOLUMES,
+}
+_NAMED: Final = (CLAIM, NODE)
+"""Kinds of questions about one object. The others are about all."""
+_JUDGED: Final = (NODE, NODES)
 USAGE: Final = (
-    "usage: csi-node-sidecar explain pvc NAMESPACE/NAME [--node NODE] | explain node NAME [--intent reboot|retire]; "
-    "either with [--driver DRIVER] [-o table|json] [flags of run]"
+    "usage: csi-node-sidecar explain pvc NAMESPACE/NAME [--node NODE]\n"
+    "     | explain node NAME [--intent reboot|retire] [--exit-code]\n"
+    "     | explain nodes [--intent reboot|retire] [--exit-code]\n"
+    "     | explain volumes [--node NODE]\n"
+    "each with [--driver DRIVER] [-o table|json|yaml] and flags of run such as --kubeconfig; nodes and volumes also with -o wide"
 )
 
 
@@ -26,42 +41,66 @@ class Question:
     node: str
     driver: str
     intent: str
-    as_json: bool
+    form: str
+    exit_code: bool
     flags: tuple[str, ...]
+
+    @property
+    def is_structured(self) -> bool:
+        """The answer is for programs."""
+        return self.form in (JSON, YAML)
 
 
 def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question | None:
     """None where help is wanted."""
-    line = _parser(environ).read(words)
+    line = _parser().read(words)
     if line is None:
         return None
-    kind = _KINDS.get(line.positional[0]) if len(line.positional) == 2 else None
-    if kind is None or (line.own.intent and kind != NODE):
-        raise UsageError([USAGE])
-    namespace, name = _named(kind, line.positional[1])
+    kind = _kind(line)
+    namespace, name = _name(kind, line.positional[1]) if kind in _NAMED else ("", "")
+    here = environ.get("NODE_NAME", "") if kind == CLAIM else ""
     return Question(
         kind,
         namespace,
         name,
-        node=line.own.node,
+        node=line.own.node or here,
         driver=line.own.driver,
         intent=line.own.intent,
-        as_json=line.own.output == "json",
+        form=FORMS[line.own.output],
+        exit_code=line.own.exit_code,
         flags=line.of_run,
     )
 
 
-def _parser(environ: Mapping[str, str]) -> CommandParser:
+def _parser() -> CommandParser:
     parser = CommandParser(USAGE)
-    parser.add_argument("--node", default=environ.get("NODE_NAME", ""))
+    parser.add_argument("--node", default="")
     parser.add_argument("--driver", default="")
     parser.add_argument("--intent", default="", type=reads(one_of("an intent", "reboot", "retire", "")))
-    parser.add_argument("-o", "--output", default="table", type=reads(one_of("a form of output", "table", "json")))
+    parser.add_argument("-o", "--output", default=TABLE, type=reads(one_of("a form of output", *FORMS)))
+    parser.add_switch("exit-code")
     return parser
 
 
-def _named(kind: str, word: str) -> tuple[str, str]:
+def _kind(line: Line) -> str:
+    """Raises UsageError where what was given does not go together."""
+    words = line.positional
+    kind = _KINDS.get(words[0]) if words else None
+    if kind is None or len(words) != (2 if kind in _NAMED else 1):
+        raise UsageError([USAGE])
+    about_verdicts = bool(line.own.intent) or line.own.exit_code
+    if (about_verdicts and kind not in _JUDGED) or (FORMS[line.own.output] == WIDE and kind in _NAMED):
+        raise UsageError([USAGE])
+    if line.own.node and kind in _JUDGED:
+        raise UsageError([USAGE])
+    return kind
+
+
+def _name(kind: str, word: str) -> tuple[str, str]:
     namespace, slash, name = word.rpartition("/")
     if not name or "/" in namespace or bool(slash) is not bool(namespace) or (slash and kind == NODE):
         raise UsageError([USAGE])
     return ("", name) if kind == NODE else (namespace or "default", name)
+
+
+__all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "USAGE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]

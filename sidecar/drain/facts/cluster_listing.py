@@ -4,7 +4,9 @@
 from its watches (`lookups`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -16,11 +18,14 @@ from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_
 from sidecar.drain.facts.listing_io import Lister
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.kube.api import (
+    ATTACHMENTS,
     BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLASSES,
+    CSI_DRIVERS,
     CSI_NODES,
+    DRAIN_REPORTS,
     NAMESPACES,
     NODES,
     PODS,
@@ -28,10 +33,16 @@ from sidecar.kube.api import (
     VOLUMES,
     KubeApi,
 )
+from sidecar.kube.errors import ApiError
+from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
+from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Notes, Volume
 
 _WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
+
+_OUR_CONDITIONS: Final = (f"/{names.DRAIN_READY}", f"/{names.RETIRE_READY}")
+_LONG: Final = ("blockers", "pods", "placement", "budgets", "notes", "announced", "conditions")
+"""Lists in a report that nobody asks for here."""
 
 
 class ClusterListing:
@@ -45,34 +56,40 @@ class ClusterListing:
         self._name = node_name
         self._now = now
         self._lister = Lister(kube)
+        self._conditions: dict[str, tuple[Json, ...]] = {}
+        """By node: what sidecars have written there of their verdicts."""
 
     async def look(self) -> ListedNode:
         """At the one node. Raises NotFound when there is no such node; whatever else fails is in the answer's `ignorance`."""
-        node = Node.of(await self._kube.get(NODES, self._name))
+        node = self._node(await self._kube.get(NODES, self._name))
         others = await self._lister.all(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
         there = await self._lister.all(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}")
         sorting = VolumeSorting(node, others, mounted=mounted_claims(there))
         volumes = await self._lister.all(VOLUMES, sorting.keep)
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
         listed = None if VOLUMES in self._lister.failed else sorting.names
-        held = sorting.held(volumes)
+        held = tuple(volume for volume in volumes if sorting.counts(volume))
         claims = await self._claims(held, listed)
         registered = await self._lister.one(CSI_NODES, self._name, what=str(CSI_NODES))
         pods = await self._pods(there, held)
         namespaces = [(name, await self._namespace(name)) for name in policy_namespaces(held)]
-        cluster = await self._cluster((node, *others), volumes, claims, pods, namespaces=namespaces, csi_nodes=(registered,))
+        drivers = chain(_with_topology((registered,)).get(self._name, ()), (volume.driver for volume in held))
+        reports = await self._reports_of(drivers)
+        cluster = await self._cluster(
+            (node, *others), volumes, claims, pods, namespaces=namespaces, csi_nodes=(registered,), reports=reports
+        )
         return NodePicker(cluster).node(self._name)
 
     async def look_at_all(self) -> ListedCluster:
         """At all nodes. The number of requests grows with the size of the lists alone."""
-        nodes = await self._lister.all(NODES, Node.of)
+        nodes = await self._lister.all(NODES, self._node)
         # Claims before volumes: what a claim of this list is bound to is in a later list, or it is gone.
         claims = await self._lister.all(CLAIMS, Claim.of)
         volumes = await self._lister.all(VOLUMES, Volume.of)
         csi_nodes = await self._lister.all(CSI_NODES, _registration)
         namespaces = await self._lister.all(NAMESPACES, lambda obj: (obj["metadata"]["name"], namespace_notes(obj)))
-        pods = await self._lister.all(PODS, Pod.of)
-        return await self._cluster(nodes, volumes, claims, pods, namespaces=namespaces, csi_nodes=csi_nodes)
+        pods, reports = await self._lister.all(PODS, Pod.of), await self._reports()
+        return await self._cluster(nodes, volumes, claims, pods, namespaces=namespaces, csi_nodes=csi_nodes, reports=reports)
 
     async def _cluster(
         self,
@@ -83,6 +100,7 @@ class ClusterListing:
         *,
         namespaces: Iterable[tuple[str, Notes]],
         csi_nodes: Iterable[Json | None],
+        reports: Iterable[tuple[str, Json]],
     ) -> ListedCluster:
         """What is listed in the same way for one node and for all."""
         classes = await self._lister.all(CLASSES, Class.of)
@@ -100,9 +118,13 @@ class ClusterListing:
             capacities=capacities,
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
             budgets=await self._lister.all_or_none(BUDGETS, Budget.of),
+            attached=await self._attached(volumes),
+            reports=MappingProxyType(dict(reports)),
+            conditions=MappingProxyType(self._conditions),
             namespace_policies=MappingProxyType({name: notes for name, notes in namespaces if notes}),
             unread=frozenset(self._lister.unread),
             unlisted=frozenset(kind for kind, resource in _WITH_POLICIES if resource in self._lister.failed),
+            volumes_listed=VOLUMES not in self._lister.failed,
             ignorance=tuple(dict.fromkeys(self._lister.ignorance)),
         )
 
@@ -122,16 +144,65 @@ class ClusterListing:
         return found
 
     async def _pods(self, there: tuple[Pod, ...], held: Iterable[Volume]) -> tuple[Pod, ...]:
-        """Those of the node, and those anywhere that name a claim of these volumes. Without such claims no other pods are listed."""
-        wanted = {claim_of(volume) for volume in held} - {""}
-        if not wanted:
-            return there
+        """Those of the node, and those anywhere that name a claim of these volumes. Asked are only the namespaces of claims that no pod
+        of the node names."""
+        wanted = {claim_of(volume) for volume in held} - mounted_claims(there) - {""}
 
         def keep(obj: Json) -> Pod | None:
             pod = Pod.of(obj)
-            return pod if pod.node == self._name or not wanted.isdisjoint(mounted_claims((pod,))) else None
+            return None if wanted.isdisjoint(mounted_claims((pod,))) else pod
 
-        return await self._lister.all(PODS, keep)
+        namespaces = sorted({claim.partition("/")[0] for claim in wanted})
+        found = [await self._lister.all(PODS, keep, namespace=namespace) for namespace in namespaces]
+        return tuple({pod.uid: pod for pod in chain(there, *found)}.values())
+
+    def _node(self, obj: Json) -> Node:
+        found = (obj.get("status") or {}).get("conditions") or ()
+        ours = tuple(one for one in found if str(one.get("type", "")).endswith(_OUR_CONDITIONS))
+        self._conditions |= {obj["metadata"]["name"]: ours} if ours else {}
+        return Node.of(obj)
+
+    async def _reports(self) -> Iterable[tuple[str, Json]]:
+        """What the nodes' own sidecars have stored, by name, without the long lists."""
+        found = await self._lister.all_or_none(DRAIN_REPORTS, _stored)
+        if found is None:
+            self._lister.ignorance.pop()  # no verdict depends on it: only what a node's own sidecar says is not known then
+        return found or ()
+
+    async def _reports_of(self, drivers: Iterable[str]) -> Iterable[tuple[str, Json]]:
+        found = [await self._report(names.drain_report(self._name, driver)) for driver in sorted(set(drivers) - {""})]
+        return [_stored(report) for report in found if report is not None]
+
+    async def _report(self, name: str) -> Json | None:
+        try:
+            return await self._kube.get(DRAIN_REPORTS, name)
+        except ApiError:
+            return None
+
+    async def _attached(self, volumes: Iterable[Volume]) -> Mapping[str, frozenset[str]]:
+        """By node, what is attached to it. Where the driver asks for no attachments, one that is left says nothing."""
+        drivers = {volume.name: volume.driver for volume in volumes}
+        of_ours = {volume.name for volume in volumes}
+
+        def keep(obj: Json) -> Attachment | None:
+            attachment = Attachment.of(obj)
+            return attachment if attachment.volume in of_ours and self._name in ("", attachment.node) else None
+
+        found = await self._lister.all(ATTACHMENTS, keep)
+        attaching = {name: await self._attaches(name) for name in sorted({drivers[one.volume] for one in found})}
+        attached: dict[str, set[str]] = defaultdict(set)
+        for one in found:
+            if attaching[drivers[one.volume]]:
+                attached[one.node].add(one.volume)
+        return MappingProxyType({node: frozenset(volumes) for node, volumes in attached.items()})
+
+    async def _attaches(self, driver: str) -> bool:
+        """A driver of which that cannot be read counts as one that does."""
+        try:
+            found = await self._kube.get(CSI_DRIVERS, driver)
+        except ApiError:
+            return True
+        return (found.get("spec") or {}).get("attachRequired") is not False
 
     async def _namespace(self, name: str) -> Notes:
         """Of those that cannot be read nobody knows what they say."""
@@ -147,6 +218,11 @@ class ClusterListing:
 def _registration(obj: Json) -> Json:
     """As much of a CSINode as is needed."""
     return {"metadata": {"name": obj["metadata"]["name"]}, "spec": {"drivers": (obj.get("spec") or {}).get("drivers") or ()}}
+
+
+def _stored(obj: Json) -> tuple[str, Json]:
+    status = {key: value for key, value in (obj.get("status") or {}).items() if key not in _LONG}
+    return obj["metadata"]["name"], status
 
 
 def _with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, tuple[str, ...]]:

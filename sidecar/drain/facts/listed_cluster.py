@@ -4,15 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from sidecar.drain.facts.assembly import content_lies_here, policy_namespaces
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.listed_volumes import SOME, claim_of, mounted_claims
-from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.listed_volumes import SOME, IndexedLocator, claim_of, mounted_claims
+from sidecar.drain.facts.locations import stays
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 from sidecar.model.topology import Term
+
+_WHICH: Final = "which volume it mounts is not known"
+_WHERE: Final = "where its data is is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +35,19 @@ class ListedCluster:
     capacities: tuple[CapacityRecord, ...] | None
     capacity_drivers: Mapping[str, str]
     budgets: tuple[Budget, ...] | None
+    attached: Mapping[str, frozenset[str]]
+    """By node: PersistentVolumes that are attached to it."""
+    reports: Mapping[str, Json]
+    """By name of a report: what a node's own sidecar has stored; see `publish.own_word`."""
+    conditions: Mapping[str, tuple[Json, ...]]
+    """By node: the conditions in which sidecars say their verdicts."""
     namespace_policies: Mapping[str, Notes]
     unread: frozenset[str]
     """As `Snapshot.unread`."""
     unlisted: frozenset[str]
     """CLAIM, CLASS or NAMESPACE: what of these a volume has is not known."""
+    volumes_listed: bool
+    """The list of volumes did not fail."""
     ignorance: tuple[str, ...]
 
 
@@ -45,6 +57,7 @@ class NodePicker:
     def __init__(self, cluster: ListedCluster) -> None:
         self._cluster = cluster
         self._nodes = {node.name: node for node in cluster.nodes}
+        self._locators: dict[str, IndexedLocator] = {}
         self._reached_by: dict[tuple[Term, ...] | None, tuple[str, ...]] = {None: ()}
         self._alone, self._anywhere = self._by_place()
         self._pods: dict[str, list[Pod]] = defaultdict(list)
@@ -58,17 +71,21 @@ class NodePicker:
         for claim in cluster.claims:
             if not claim.volume_name and claim.selected_node:
                 self._waiting[claim.selected_node].append(claim)
-        self._bound = {claim_of(volume): volume for volume in cluster.volumes if volume.phase == "Bound"}
+        self._volumes = {volume.name: volume for volume in cluster.volumes}
+        self._staying = frozenset(node.name for node in cluster.nodes if stays(node))
 
     def node(self, name: str) -> ListedNode:
         """Of a node that is in the lists."""
         cluster, node = self._cluster, self._nodes[name]
-        others = tuple(other for other in cluster.nodes if other is not node)
-        locator = VolumeLocator(node, others)
+        others, locator = self._others(name), self._locator(name)
         near = (*self._alone.get(name, ()), *self._anywhere)
+        pods = tuple(self._pods.get(name, ()))
+        mounted = {volume.name: volume for volume in self._mounted(pods)}
         found = tuple(volume for volume in near if locator.holds(volume))
-        volumes, pods = tuple(volume for volume in found if volume.driver), tuple(self._pods.get(name, ()))
-        loose = tuple(volume for volume in near if locator.may_hold(volume))
+        volumes = tuple(volume for volume in found if volume.driver)
+        all_here = tuple({volume.name: volume for volume in (*volumes, *mounted.values())}.values())
+        loose = tuple(volume for volume in near if volume.name not in mounted and locator.may_hold(volume))
+        shared = {volume.name: locator.others_that_stay(volume) for volume in all_here}
         return ListedNode(
             at=cluster.at,
             node_name=name,
@@ -79,22 +96,71 @@ class NodePicker:
             unlocated=_named(volume for volume in loose if not locator.is_doubtful(volume)),
             doubtful=_named(volume for volume in loose if locator.is_doubtful(volume)),
             driverless=len(found) - len(volumes),
-            claims=tuple(self._claims_of(name, volumes)),
+            claims=tuple(self._claims_of(name, all_here)),
             pods=pods,
-            claimants=tuple(self._claimants(name, volumes)),
-            mounted=tuple(self._mounted(pods)),
-            contents=tuple(self._contents(name, volumes)),
+            claimants=tuple(self._claimants(name, all_here, pods)),
+            mounted=tuple(mounted.values()),
+            shared_with=MappingProxyType({volume: staying for volume, staying in shared.items() if staying}),
+            attached=cluster.attached.get(name, frozenset()),
+            reports=cluster.reports,
+            conditions=cluster.conditions.get(name, ()),
+            contents=tuple(self._contents(name, all_here)),
             classes=cluster.classes,
             capacities=cluster.capacities,
             capacity_drivers=cluster.capacity_drivers,
             budgets=cluster.budgets,
+            namespace_policies=self._policies(all_here),
+            unread=cluster.unread | set(self._unlisted(all_here)),
+            ignorance=(*cluster.ignorance, *self._unknown_mounts(pods)),
+        )
+
+    def nowhere(self, volumes: Iterable[Volume]) -> ListedNode:
+        """As of a node that does not exist, these volumes: for what is on no node, or on several."""
+        cluster, volumes = self._cluster, tuple(volumes)
+        return ListedNode(
+            at=cluster.at,
+            node_name="",
+            node=None,
+            others=cluster.nodes,
+            drivers=(),
+            volumes=volumes,
+            unlocated=MappingProxyType({}),
+            doubtful=MappingProxyType({}),
+            driverless=0,
+            claims=tuple(self._claims_of("", volumes)),
+            pods=(),
+            claimants=tuple(self._claimants("", volumes, ())),
+            mounted=(),
+            shared_with=MappingProxyType({}),
+            attached=frozenset(),
+            reports=MappingProxyType({}),
+            conditions=(),
+            contents=(),
+            classes=cluster.classes,
+            capacities=None,
+            capacity_drivers=MappingProxyType({}),
+            budgets=None,
             namespace_policies=self._policies(volumes),
             unread=cluster.unread | set(self._unlisted(volumes)),
             ignorance=cluster.ignorance,
         )
 
+    def is_orphan(self, volume: Volume) -> bool:
+        """No living node reaches it, none made it, and none is in doubt about it."""
+        if volume.affinity is None or self.reached_by(volume):
+            return False
+        return all(self._locator(name).is_orphan(volume) for name in self._nodes)
+
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._nodes))
+
+    def volumes(self) -> tuple[Volume, ...]:
+        """Of all CSI drivers."""
+        return tuple(volume for volume in self._cluster.volumes if volume.driver)
+
+    def drivers_with_topology(self) -> frozenset[str]:
+        """On any node."""
+        return frozenset(driver for drivers in self._cluster.registered.values() for driver in drivers)
 
     def reached_by(self, volume: Volume) -> tuple[str, ...]:
         """The nodes that its affinity allows; none for one without affinity."""
@@ -105,6 +171,15 @@ class NodePicker:
                 node.name for node in self._cluster.nodes if any(term.matches(node.name, node.labels) for term in terms)
             )
         return self._reached_by[affinity]
+
+    def _others(self, name: str) -> tuple[Node, ...]:
+        return tuple(node for node in self._cluster.nodes if node.name != name)
+
+    def _locator(self, name: str) -> IndexedLocator:
+        if name not in self._locators:
+            others = self._others(name)
+            self._locators[name] = IndexedLocator(self._nodes[name], others, reached_by=self.reached_by, staying=self._staying)
+        return self._locators[name]
 
     def _by_place(self) -> tuple[dict[str, list[Volume]], list[Volume]]:
         """Volumes that one node alone reaches, by that node; and the others."""
@@ -120,13 +195,27 @@ class NodePicker:
         waiting = {claim.full_name: claim for claim in self._waiting.get(name, ())}
         return (of_volumes | waiting).values()
 
-    def _claimants(self, name: str, volumes: Iterable[Volume]) -> Iterable[Pod]:
-        users = (pod for volume in volumes for pod in self._users.get(claim_of(volume), ()))
+    def _claimants(self, name: str, volumes: Iterable[Volume], pods: Iterable[Pod]) -> Iterable[Pod]:
+        """Where a pod of this node names the claim, nobody else's has to be known."""
+        claims = {claim_of(volume) for volume in volumes} - mounted_claims(pods)
+        users = (pod for claim in sorted(claims) for pod in self._users.get(claim, ()))
         return {pod.uid: pod for pod in users if pod.node != name}.values()
 
     def _mounted(self, pods: Iterable[Pod]) -> Iterable[Volume]:
-        claims = sorted(mounted_claims(pods))
-        return (self._bound[claim] for claim in claims if claim in self._bound)
+        named = (self._claims.get(claim) for claim in sorted(mounted_claims(pods)))
+        return (self._volumes[claim.volume_name] for claim in named if claim is not None and claim.volume_name in self._volumes)
+
+    def _unknown_mounts(self, pods: Iterable[Pod]) -> Iterable[str]:
+        """A pod that runs mounts something, wherever that is. One that waits for a claim that nobody makes has mounted nothing."""
+        if CLAIM in self._cluster.unlisted:
+            return
+        for pod in (pod for pod in pods if pod.phase == "Running"):
+            for name in sorted(mounted_claims((pod,))):
+                claim = self._claims.get(name)
+                if claim is None:
+                    yield f"{unread_key(CLAIM, name)} does not exist, and pod {pod.full_name} runs with it: {_WHICH}"
+                elif claim.volume_name and claim.volume_name not in self._volumes and self._cluster.volumes_listed:
+                    yield f"volume {claim.volume_name} does not exist, and pod {pod.full_name} runs with it: {_WHERE}"
 
     def _contents(self, name: str, volumes: Iterable[Volume]) -> Iterable[SnapshotContent]:
         handles = {(volume.driver, volume.handle) for volume in volumes}

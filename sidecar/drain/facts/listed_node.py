@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sidecar.drain.facts.assembly import Facts
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
+from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,14 @@ class ListedNode:
     """Pods without a node, or of other nodes, that name a claim of those volumes."""
     mounted: tuple[Volume, ...]
     """Volumes of all drivers that pods of the node mount."""
+    shared_with: Mapping[str, tuple[str, ...]]
+    """By PersistentVolume: other nodes that reach it too, and stay."""
+    attached: frozenset[str]
+    """PersistentVolumes that are attached to the node."""
+    reports: Mapping[str, Json]
+    """By name: what the nodes' own sidecars have stored."""
+    conditions: tuple[Json, ...]
+    """In which the node's own sidecars say their verdicts."""
     contents: tuple[SnapshotContent, ...]
     classes: tuple[Class, ...]
     capacities: tuple[CapacityRecord, ...] | None
@@ -56,7 +65,7 @@ class ListedNode:
             driver=driver,
             node_name=self.node_name,
             node=self.node,
-            volumes=tuple(volume for volume in self.volumes if volume.driver == driver),
+            volumes=self._volumes_of(driver),
             doubtful=self.doubtful.get(driver, ()),
             claims=self.claims,
             pods=self.pods,
@@ -68,7 +77,19 @@ class ListedNode:
             unread=self.unread,
             ignorance=self.ignorance,
             claimants=self.claimants,
+            attached=self.attached,
+            shared_with=self._shared_with(driver),
+            foreign=tuple(volume for volume in self.mounted if volume.driver not in ("", driver)),
         )
+
+    def _volumes_of(self, driver: str) -> tuple[Volume, ...]:
+        """What a pod of the node mounts is on the node, whatever its labels say."""
+        named = {volume.name: volume for volume in (*self.volumes, *self.mounted) if volume.driver == driver}
+        return tuple(named.values())
+
+    def _shared_with(self, driver: str) -> Mapping[str, tuple[str, ...]]:
+        ours = {volume.name for volume in self._volumes_of(driver)}
+        return MappingProxyType({name: others for name, others in self.shared_with.items() if name in ours})
 
     def _surroundings(self, driver: str) -> Surroundings | None:
         if self.capacities is None:

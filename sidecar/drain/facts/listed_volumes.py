@@ -1,6 +1,6 @@
 """Sorts the listed volumes for one node: what lies there, what may, and what its pods mount."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Final
 
 from sidecar.drain.facts.locations import VolumeLocator
@@ -21,10 +21,27 @@ def mounted_claims(pods: Iterable[Pod]) -> frozenset[str]:
     return frozenset(f"{pod.namespace}/{claim}" for pod in pods if not pod.ended for claim in pod.claims)
 
 
+class IndexedLocator(VolumeLocator):
+    """The same rules, where it is known already which nodes reach a volume: so many nodes are looked at in turn."""
+
+    def __init__(self, node: Node, others: Iterable[Node], *, reached_by: Callable[[Volume], Sequence[str]], staying: Set[str]) -> None:
+        super().__init__(node, others)
+        self._name = node.name
+        self._reached_by = reached_by
+        self._staying = staying
+
+    def _reach(self, volume: Volume) -> tuple[bool, bool, tuple[str, ...]]:
+        reached = self._reached_by(volume)
+        here = self._name in reached
+        others = len(reached) > here
+        return here, others, tuple(sorted(name for name in reached if name in self._staying and name != self._name)) if others else ()
+
+
 class VolumeSorting:
     """Keeps the volumes of one node, and of the others no more than what has to be said about them."""
 
     def __init__(self, node: Node, others: Iterable[Node], *, mounted: Set[str]) -> None:
+        """`mounted` are claims that pods of the node name."""
         self._locator = VolumeLocator(node, others)
         self._mounted = mounted
         self._told: dict[tuple[str, bool], int] = {}
@@ -33,11 +50,11 @@ class VolumeSorting:
     def keep(self, obj: Json) -> Volume | None:
         volume = Volume.of(obj)
         self.names.add(volume.name)
-        kept = self._locator.holds(volume) or claim_of(volume) in self._mounted or self._is_told(volume)
-        return volume if kept else None
+        return volume if self.counts(volume) or self._is_told(volume) else None
 
-    def held(self, volumes: Iterable[Volume]) -> tuple[Volume, ...]:
-        return tuple(volume for volume in volumes if self._locator.holds(volume))
+    def counts(self, volume: Volume) -> bool:
+        """It lies here, or a pod of the node mounts it."""
+        return self._locator.holds(volume) or claim_of(volume) in self._mounted
 
     def _is_told(self, volume: Volume) -> bool:
         if not self._locator.may_hold(volume):

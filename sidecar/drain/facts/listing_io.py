@@ -24,11 +24,13 @@ class Lister:
         self.failed: set[Resource] = set()
         """Kinds whose list failed."""
 
-    async def all(self, resource: Resource, record: Callable[[Json], R | None], *, field_selector: str = "") -> tuple[R, ...]:
+    async def all(
+        self, resource: Resource, record: Callable[[Json], R | None], *, namespace: str = "", field_selector: str = ""
+    ) -> tuple[R, ...]:
         """Those that could be read before something failed."""
         found: list[R] = []
         try:
-            async for obj in every(self._kube, resource, field_selector=field_selector):
+            async for obj in every(self._kube, resource, namespace=namespace, field_selector=field_selector):
                 made = record(obj)
                 if made is not None:
                     found.append(made)

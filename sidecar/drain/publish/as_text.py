@@ -10,22 +10,23 @@ from sidecar.drain.vocabulary import MEANING, Intent
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
 
-__all__ = ["as_json", "reasons_table", "render", "size"]
+__all__ = ["age", "aligned", "as_json", "reasons_table", "render", "size"]
 
 _UNITS: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_AGES: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 _DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def render(assessment: Assessment, *, intent: Intent | None = None) -> str:
-    """What `explain node` prints; with an intent, only what concerns that."""
+def render(assessment: Assessment, *, intent: Intent | None = None, beside: Iterable[str] = ()) -> str:
+    """What `explain node` prints; with an intent, only what concerns that. `beside` the verdicts are lines of the caller."""
     asked = (intent,) if intent else tuple(Intent)
     blockers = [blocker for blocker in assessment.blockers if set(asked) & set(blocker.blocks)]
     parts = (
         [f"Node {assessment.node}, volumes of {assessment.driver}, at {timestamps.to_text(assessment.at)}"],
-        _verdicts(assessment, asked),
+        [*_verdicts(assessment, asked), *beside],
         _sizes(assessment, asked),
         _blockers(blockers),
         _remedies(blockers),
@@ -43,6 +44,14 @@ def size(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.1f}".removesuffix(".0") + suffix
     return str(count)
+
+
+def age(seconds: float) -> str:
+    """For people, in the largest unit of which there are two at least."""
+    for suffix, unit in _AGES:
+        if seconds >= 2 * unit:
+            return f"{int(seconds // unit)}{suffix}"
+    return f"{max(0, int(seconds))}s"
 
 
 def _verdicts(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:

@@ -1,0 +1,137 @@
+"""One node and driver, as a row of `explain nodes` and as plain JSON. Words and figures are those of the report."""
+
+from collections.abc import Iterable, Sequence
+
+from sidecar.commands.explain.judged import Judged
+from sidecar.drain.judgement.assessment import Assessment, Blocker
+from sidecar.drain.publish import as_json as report
+from sidecar.drain.publish.as_json import bytes_in_the_way, named
+from sidecar.drain.publish.as_text import age, size
+from sidecar.drain.publish.own_word import OwnWord
+from sidecar.drain.vocabulary import Intent
+from sidecar.model import timestamps
+from sidecar.model.objects import Json
+
+NARROW = ("NODE", "DRIVER", "DRAIN", "RETIRE", "BLOCKERS", "REASON", "BYTES", "EVACUATION", "ITS SIDECAR SAYS")
+WIDE = (*NARROW, "FIRST BLOCKER", "UNTIL")
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def row(judged: Judged, intent: Intent | None, *, wide: bool) -> tuple[str, ...]:
+    """As many columns as the heads. `intent`: what blocks that alone."""
+    one, blocking = judged.assessment, _blocking(judged.assessment, intent)
+    in_the_way = bytes_in_the_way(one, intent or Intent.RETIRE)
+    narrow = (
+        one.node,
+        one.driver,
+        str(one.drain.status),
+        str(one.retire.status),
+        str(len(blocking)),
+        _reason(one, blocking, intent),
+        size(in_the_way) if in_the_way else "",
+        _evacuation(judged),
+        "; ".join(_own(judged.word, one.at, tuple(Intent))),
+    )
+    if not wide:
+        return narrow
+    first = f"{named(blocking[0])}: {blocking[0].message}" if blocking else one.verdict(intent or Intent.RETIRE).message
+    return (*narrow, first, "; ".join(map(str, judged.ends)))
+
+
+def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
+    """Lines for `explain node`; none if the node's own sidecar says nothing."""
+    said = _own(judged.word, judged.assessment.at, (intent,) if intent else tuple(Intent))
+    lines = [f"its own sidecar says: {'; '.join(said)}"] if said else []
+    return [*lines, *(f"{end}" for end in judged.ends)]
+
+
+def _blocking(assessment: Assessment, intent: Intent | None) -> Sequence[Blocker]:
+    return [blocker for blocker in assessment.blockers if intent is None or intent in blocker.blocks]
+
+
+def _reason(assessment: Assessment, blocking: Sequence[Blocker], intent: Intent | None) -> str:
+    """What withholds a True: the first blocker, or what is not known."""
+    if blocking:
+        return str(blocking[0].reason)
+    return str(assessment.verdict(intent or Intent.RETIRE).reason)
+
+
+def _evacuation(judged: Judged) -> str:
+    signals = judged.signals
+    if signals is None or signals.state is None:
+        return ""
+    return str(signals.state) + (f" for {age(judged.assessment.at - signals.started_at)}" if signals.started_at is not None else "")
+
+
+def _own(word: OwnWord | None, now: float, asked: Sequence[Intent]) -> Iterable[str]:
+    if word is None:
+        return
+    for intent in asked:
+        said = word.verdict(intent)
+        since = f" for {age(now - said.since)}" if said.since is not None else ""
+        yield f"{_VERDICT[intent]} {said.status}{since}"
+    if word.is_stale(now) and word.valid_until is not None:
+        yield f"stale for {age(now - word.valid_until)}, so it counts as Unknown"
+
+
+_VERDICT = {Intent.REBOOT: "drain", Intent.RETIRE: "retire"}
+
+
+# --- for programs -----------------------------------------------------------------------------------------------------
+
+
+def as_json(judged: Judged) -> Json:
+    """All of it, for `explain node`."""
+    return report.as_json(judged.assessment) | _beside(judged)
+
+
+def summary(judged: Judged, intent: Intent | None) -> Json:
+    """One row."""
+    one, blocking = judged.assessment, _blocking(judged.assessment, intent)
+    whole = report.as_json(one)
+    first = {"object": named(blocking[0]), "reason": str(blocking[0].reason), "message": blocking[0].message} if blocking else None
+    return {
+        "node": one.node,
+        "driver": one.driver,
+        "verdicts": whole["verdicts"],
+        "blockers": len(blocking),
+        **({"firstBlocker": first} if first else {}),
+        "bytes": {"total": whole["bytes"]["total"], "inTheWay": bytes_in_the_way(one, intent or Intent.RETIRE)},
+        **_beside(judged),
+    }
+
+
+def _beside(judged: Judged) -> Json:
+    """What is known beside the judgement; what there is not is left out."""
+    found = {"evacuation": _evacuation_json(judged), "ownSidecar": _own_json(judged), "ends": [end.as_json() for end in judged.ends]}
+    return {key: value for key, value in found.items() if value}
+
+
+def _evacuation_json(judged: Judged) -> Json:
+    signals = judged.signals
+    if signals is None or signals.state is None:
+        return {}
+    started = signals.started_at
+    times = {} if started is None else {"startedAt": timestamps.to_text(started), "seconds": int(judged.assessment.at - started)}
+    deadline = judged.word.deadline if judged.word else None
+    return {"state": str(signals.state), **times, **({} if deadline is None else {"deadline": timestamps.to_text(deadline)})}
+
+
+def _own_json(judged: Judged) -> Json:
+    word, now = judged.word, judged.assessment.at
+    if word is None:
+        return {}
+    times = {"observedAt": word.observed_at, "validUntil": word.valid_until}
+    return {
+        **{_VERDICT[intent]: _said_json(word, intent) for intent in Intent},
+        **{key: timestamps.to_text(at) for key, at in times.items() if at is not None},
+        "stale": word.is_stale(now),
+    }
+
+
+def _said_json(word: OwnWord, intent: Intent) -> Json:
+    said = word.verdict(intent)
+    since = {} if said.since is None else {"since": timestamps.to_text(said.since)}
+    return {"status": str(said.status), "reason": said.reason, **since}

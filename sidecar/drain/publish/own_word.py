@@ -1,0 +1,74 @@
+"""What a node's own sidecar has written about the node, for whoever looks from outside: from its report, or else from its conditions."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text
+from sidecar.drain.vocabulary import Intent, Status
+from sidecar.model import names
+from sidecar.model.objects import Json
+
+_KEYS = {Intent.REBOOT: ("drain", names.DRAIN_READY), Intent.RETIRE: ("retire", names.RETIRE_READY)}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One verdict as it is stored."""
+
+    status: Status
+    reason: str
+    since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWord:
+    """Both verdicts, and how long they hold."""
+
+    drain: Said
+    retire: Said
+    observed_at: float | None
+    valid_until: float | None
+    """None: it does not say."""
+    evacuation: str = ""
+    deadline: float | None = None
+    """Of the evacuation."""
+
+    def verdict(self, intent: Intent) -> Said:
+        return self.drain if intent is Intent.REBOOT else self.retire
+
+    def is_stale(self, now: float) -> bool:
+        return self.valid_until is not None and now > self.valid_until
+
+    def status(self, intent: Intent, now: float) -> Status:
+        """What has run out counts as Unknown."""
+        return Status.UNKNOWN if self.is_stale(now) else self.verdict(intent).status
+
+
+def own_word(report: Json, conditions: Iterable[Json], *, driver: str, node_uid: str) -> OwnWord | None:
+    """`report` is the status of the stored one, empty if there is none. None: the sidecar says nothing, or spoke of a former node."""
+    status = of_this_node(report, node_uid)
+    by_type = {text(condition, "type"): condition for condition in conditions}
+    said = {}
+    for intent, (key, kind) in _KEYS.items():
+        stored = mapping(mapping(status, "verdicts"), key) or by_type.get(names.condition(driver, kind), {})
+        said[intent] = _said(stored)
+    drain, retire = said[Intent.REBOOT], said[Intent.RETIRE]
+    if drain is None or retire is None:
+        return None
+    own = (by_type.get(names.condition(driver, kind), {}) for _, kind in _KEYS.values())
+    heartbeats = [at for at in (seconds(condition, "lastHeartbeatTime") for condition in own) if at is not None]
+    return OwnWord(
+        drain,
+        retire,
+        observed_at=seconds(status, "observedAt") if status else max(heartbeats, default=None),
+        valid_until=seconds(status, "validUntil"),
+        evacuation=text(mapping(status, "evacuation"), "state"),
+        deadline=seconds(mapping(status, "evacuation"), "deadline"),
+    )
+
+
+def _said(stored: Json) -> Said | None:
+    try:
+        return Said(Status(text(stored, "status")), text(stored, "reason"), seconds(stored, "lastTransitionTime"))
+    except ValueError:
+        return None
