@@ -1,0 +1,191 @@
+"""`explain nodes`: one line for each node and driver, to the letter, and the exit code that scripts go by."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from sidecar.commands.explain.answer import exit_code
+from sidecar.commands.explain.judged import Judged
+from sidecar.commands.explain.nodes import judge_all, told
+from sidecar.commands.explain.question import Question, read_question
+from sidecar.drain.vocabulary import Status
+from sidecar.kube.errors import Forbidden
+from sidecar.model import names
+from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, cluster, look_at_all, meta, pod, ready
+
+
+def asked(*words: str) -> Question:
+    question = read_question(["nodes", *words], {})
+    assert question
+    return question
+
+
+def small() -> Lists:
+    """One node with a volume in use, and one with a registration and nothing on it; a third has neither."""
+    kube = ready()
+    kube.objects["persistentvolumes"] = kube.objects["persistentvolumes"][:1]
+    kube.objects["persistentvolumeclaims"] = kube.objects["persistentvolumeclaims"][:1]
+    kube.objects["volumesnapshotcontents"] = []
+    kube.objects["namespaces"] = []
+    kube.objects["pods"] = [pod("db-0", "a", node="n1", phase="Running")]
+    kube.objects["pods"][0]["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+    ]
+    registered = {"drivers": [{"name": DRIVER, "topologyKeys": ["kubernetes.io/hostname"]}]}
+    kube.objects["csinodes"] = [{"metadata": meta(name), "spec": registered} for name in ("n1", "n2")]
+    kube.objects["nodes"][1]["status"] = kube.objects["nodes"][0]["status"]
+    return kube
+
+
+def marked(kube: Lists) -> Lists:
+    """The first node is being evacuated, and its own sidecar says so."""
+    meta_ = kube.objects["nodes"][0]["metadata"]
+    meta_["labels"][names.of_driver(DRIVER, names.EVACUATION_STATE)] = "InProgress"
+    meta_["annotations"] = {names.of_driver(DRIVER, names.EVACUATION_STARTED_AT): "1970-01-01T00:00:02Z"}
+    return kube
+
+
+def reported(kube: Lists, *, retire: str = "False", valid_until: str = "1970-01-01T00:05:00Z", uid: str = "uid-n1") -> Lists:
+    verdicts = {
+        "drain": {"status": "True", "reason": "NothingBlocks", "lastTransitionTime": "1970-01-01T00:00:01Z"},
+        "retire": {"status": retire, "reason": "VolumeInUse", "lastTransitionTime": "1970-01-01T00:00:03Z"},
+    }
+    evacuation = {"state": "InProgress", "deadline": "1970-01-01T00:10:02Z"}
+    status = {
+        "nodeUID": uid,
+        "observedAt": "1970-01-01T00:00:04Z",
+        "validUntil": valid_until,
+        "verdicts": verdicts,
+        "evacuation": evacuation,
+    }
+    kube.objects["nodedrainreports"] = [{"metadata": {"name": names.drain_report("n1", DRIVER)}, "status": status}]
+    return kube
+
+
+def judged(kube: Lists, driver: str = "") -> tuple[Judged, ...]:
+    return judge_all(look_at_all(kube), driver, default_policy=None)
+
+
+def shown(kube: Lists, *words: str) -> str:
+    question = asked(*words)
+    return told(judged(kube, question.driver), look_at_all(kube), question).text
+
+
+def test_a_line_for_each_node_that_has_volumes_or_a_registration() -> None:
+    assert shown(small()).splitlines() == [
+        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES",
+        "n1    local.example  True   False   1         VolumeInUse  1Gi",
+        "n2    local.example  True   True    0         NoVolumes",
+    ]
+
+
+def test_what_its_own_sidecar_says_and_how_far_the_evacuation_is_stands_beside_it() -> None:
+    assert shown(reported(marked(small())), "-o", "wide").splitlines() == [
+        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES  EVACUATION         ITS SIDECAR SAYS                        "
+        "FIRST BLOCKER                               UNTIL",
+        "n1    local.example  True   False   1         VolumeInUse  1Gi    InProgress for 5s  drain True for 6s; retire False for 4s  "
+        "default/a: used by default/db-0             what its own sidecar says holds: until 1970-01-01T00:05:00Z; "
+        "evacuation InProgress: until 1970-01-01T00:10:02Z",
+        "n2    local.example  True   True    0         NoVolumes                                                                      "
+        "no volume of local.example is on this node",
+    ]
+
+
+def test_what_has_run_out_is_called_stale_and_counts_as_unknown() -> None:
+    kube = reported(small(), retire="True", valid_until="1970-01-01T00:00:05Z")
+    assert "retire True for 4s; stale for 2s, so it counts as Unknown" in shown(kube)
+    (first, _) = judged(kube)
+    assert first.word is not None and {first.word.status(intent, 7.0) for intent in ("reboot", "retire")} == {Status.UNKNOWN}  # type: ignore[arg-type]
+
+
+def test_a_word_on_a_former_node_of_that_name_is_none() -> None:
+    assert "ITS SIDECAR SAYS" not in shown(reported(small(), uid="former"))
+
+
+def test_without_a_report_the_conditions_speak() -> None:
+    kube = small()
+    kube.objects["nodes"][0]["status"] = {
+        "conditions": [
+            *kube.objects["nodes"][0]["status"]["conditions"],
+            *({"type": f"{DRIVER}/{kind}", "status": "False", "reason": "R"} for kind in (names.DRAIN_READY, names.RETIRE_READY)),
+            {"type": f"third.example/{names.RETIRE_READY}", "status": "True"},
+        ]
+    }
+    assert "drain False; retire False" in shown(kube)
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_the_same(form: str, read: Any) -> None:
+    said: Json = read(shown(reported(marked(small())), "-o", form))
+    assert (said["observedAt"], said["unknown"]) == ("1970-01-01T00:00:07Z", [])
+    first, second = said["nodes"]
+    assert first["verdicts"]["retire"]["reason"] == first["firstBlocker"]["reason"] == "VolumeInUse"
+    assert first["evacuation"] == {
+        "state": "InProgress",
+        "startedAt": "1970-01-01T00:00:02Z",
+        "seconds": 5,
+        "deadline": "1970-01-01T00:10:02Z",
+    }
+    assert first["ownSidecar"]["retire"] == {"status": "False", "reason": "VolumeInUse", "since": "1970-01-01T00:00:03Z"}
+    assert (first["ownSidecar"]["stale"], first["ownSidecar"]["validUntil"]) == (False, "1970-01-01T00:05:00Z")
+    assert second == {
+        "node": "n2",
+        "driver": DRIVER,
+        "verdicts": second["verdicts"],
+        "blockers": 0,
+        "bytes": {"total": 0, "inTheWay": 0},
+    }
+
+
+def test_a_driver_can_be_chosen_and_one_that_nobody_has_is_said_to_be_nowhere() -> None:
+    assert len(shown(cluster(), "--driver=other.example").splitlines()) == 2
+    assert shown(small(), "--driver=third.example") == "no node has volumes of third.example that it alone can reach, or could have"
+
+
+def test_what_could_not_be_listed_is_told() -> None:
+    kube = small()
+    kube.broken["poddisruptionbudgets"] = Forbidden("not allowed", status=403)
+    text = shown(kube)
+    assert "Unknown" in text and "not known: poddisruptionbudgets.policy: not allowed" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "code"),
+    [
+        ((), "False", 3),
+        (("--intent=retire",), "False", 3),
+        (("--intent=reboot",), "False", 0),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_node(words: tuple[str, ...], own: str, code: int) -> None:
+    kube = reported(small(), retire=own)
+    question = asked("--exit-code", *words)
+    assert question.exit_code
+    assert exit_code(told(judged(kube), look_at_all(kube), question).statuses) == code
+
+
+def test_what_its_own_sidecar_knows_better_counts() -> None:
+    """It sees volumes without a PersistentVolume, and what has begun in the driver."""
+    kube = reported(small(), retire="False")
+    kube.objects["persistentvolumes"] = []
+    kube.objects["persistentvolumeclaims"] = []
+    kube.objects["pods"] = []
+    assert [one.assessment.retire.status for one in judged(kube)] == [Status.TRUE, Status.TRUE]
+    assert exit_code(told(judged(kube), look_at_all(kube), asked("--exit-code")).statuses) == 3
+    stale = reported(kube, retire="True", valid_until="1970-01-01T00:00:05Z")
+    assert exit_code(told(judged(stale), look_at_all(stale), asked("--exit-code")).statuses) == 4
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ((), 0),
+        ((Status.TRUE,), 0),
+        ((Status.TRUE, Status.UNKNOWN), 4),
+        ((Status.UNKNOWN, Status.FALSE, Status.TRUE), 3),
+    ],
+)
+def test_not_ready_is_worse_than_not_known(statuses: tuple[Status, ...], code: int) -> None:
+    assert exit_code(statuses) == code
