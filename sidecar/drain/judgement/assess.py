@@ -3,24 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
-from typing import Final
 
 from sidecar.drain.facts.node_marks import read
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement import blockers
 from sidecar.drain.judgement.assessment import Assessment, Blocker, Place, PodFate, Verdict
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
-from sidecar.drain.judgement.placement import may_go, places
+from sidecar.drain.judgement.notes import NOT_LISTED, about_the_rest, about_volumes, where_is
+from sidecar.drain.judgement.placement import places
 from sidecar.drain.judgement.pod_fates import Fates, counts_as_gone, fates_of, stays
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.vocabulary import Intent, Policy, Reason, Status, VolumeClass
-from sidecar.drain.wording import first_few, quoted
+from sidecar.drain.vocabulary import Intent, Reason, Status
+from sidecar.drain.wording import first_few
 from sidecar.model import nodes
 from sidecar.model.nodes import Pod
-
-_DISPENSABLE: Final = (VolumeClass.IN_USE, VolumeClass.IDLE, VolumeClass.RETAINED)
-
-_NOT_LISTED: Final = "whether the driver has volumes without a PersistentVolume is not known: "
 
 
 def assess(snapshot: Snapshot) -> Assessment:
@@ -42,7 +38,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         drain=_verdict(
             Intent.REBOOT, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_outdated_budgets(users, findings))
         ),
-        retire=_verdict(Intent.RETIRE, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_untracked_unknown(snapshot))),
+        retire=_verdict(Intent.RETIRE, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_not_placed(snapshot))),
         blockers=against,
         volumes=tuple(item.as_result() for item in held),
         pods=tuple(users.fate(pod, findings) for pod in running if users.held(pod)),
@@ -50,6 +46,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         budgets=findings.exhausted,
         notes=tuple(_notes(snapshot, held, users=users, findings=findings, gone=[pod for pod in there if pod not in users])),
         complete=not _unknown(snapshot),
+        acknowledged=tuple(item.acknowledged for item in held if item.acknowledged),
     )
 
 
@@ -119,9 +116,10 @@ def _unknown(snapshot: Snapshot) -> tuple[str, ...]:
     return *nameless, *sorted(set(snapshot.ignorance))
 
 
-def _untracked_unknown(snapshot: Snapshot) -> tuple[str, ...]:
-    """Only if untracked volumes would block; otherwise it is a note."""
-    return (_NOT_LISTED + snapshot.untracked_unknown,) if snapshot.untracked_blocks and snapshot.untracked_unknown else ()
+def _not_placed(snapshot: Snapshot) -> tuple[str, ...]:
+    """Data that may be here. Untracked volumes only if they would block; otherwise it is a note."""
+    untracked = (NOT_LISTED + snapshot.untracked_unknown,) if snapshot.untracked_blocks and snapshot.untracked_unknown else ()
+    return *untracked, *where_is(snapshot)
 
 
 def _outdated_budgets(users: _VolumeUsers, findings: BudgetFindings) -> tuple[str, ...]:
@@ -141,7 +139,7 @@ def _notes(
         yield from read(snapshot.node, snapshot.driver, now=snapshot.now, default_policy=snapshot.node_policy).notes
     if snapshot.node and snapshot.node.ready == nodes.FALSE:
         yield "the kubelet reports that the node is not ready"
-    yield from _about_volumes(held)
+    yield from about_volumes(held)
     if gone:
         why = "because the node does not answer and they should have ended long ago"
         yield f"pods counted as gone, {why}: {first_few([pod.full_name for pod in gone])}"
@@ -149,24 +147,7 @@ def _notes(
     if snapshot.budgets is None:
         yield "disruption budgets were not checked"
     yield from _outdated_budgets(users, findings)
-    if snapshot.untracked_unknown:
-        yield _NOT_LISTED + snapshot.untracked_unknown
-    if snapshot.surroundings is None and any(may_go(item) for item in held):
-        yield "whether volumes fit on other nodes was not checked"
-
-
-def _about_volumes(held: Sequence[LocalItem]) -> Iterable[str]:
-    """One line for what several have in common: a policy in a StorageClass concerns all its volumes."""
-    lines: dict[str, list[str]] = defaultdict(list)
-    for item in held:
-        if item.excuse:
-            lines[item.excuse].append(quoted(item.name) if item.class_ is VolumeClass.UNTRACKED else item.name)
-        resolved = item.retire
-        if resolved and resolved.problem:
-            lines[resolved.problem].append(item.name)
-        if resolved and resolved.certain and resolved.policy is Policy.IGNORE and item.class_ in _DISPENSABLE:
-            lines["may be lost under the policy Ignore"].append(item.name)
-    return (f"{line}: {first_few(volumes)}" for line, volumes in lines.items())
+    yield from about_the_rest(snapshot, held)
 
 
 def _about_other_pods(driver: str, users: _VolumeUsers) -> Iterable[str]:

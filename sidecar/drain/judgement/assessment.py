@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.drain.judgement.acknowledged import Acknowledged
+from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Fate, Intent, Policy, Reason, Status, VolumeClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,12 @@ class HeldVolume:
     class_: VolumeClass
     bytes: int
     policy: Policy | None
+    """None if it depends on the intent, or if there is none."""
     policy_source: str
     pods: tuple[str, ...]
-    """`namespace/name` of the pods that use it."""
+    """`namespace/name` of the pods that use it, or wait for it."""
+    by_intent: tuple[tuple[Intent, Policy, str], ...] = ()
+    """(intent, policy, where it stands), where the policy depends on the intent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,14 @@ class Assessment:
     """What is worth knowing and blocks nothing: ignored volumes, volumes that belong to no driver, what was not checked."""
     complete: bool = True
     """All that should be known was read, so what is not among the blockers does not block."""
+    acknowledged: tuple[Acknowledged, ...] = ()
+    """Of volumes here; for who remembers them."""
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire
+
+    @property
+    def asks_for_places(self) -> bool:
+        """Some volume is to be elsewhere, so that it matters where it could be."""
+        policies = {policy for volume in self.volumes for policy in (volume.policy, *(policy for _, policy, _ in volume.by_intent))}
+        return not policies.isdisjoint(NOT_AVAILABLE_YET)

@@ -1,7 +1,8 @@
 """Judges the node in each look: asks for what has to be known, and for what an earlier process has stored; the rules: `assess`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.facts.assembly import assemble
@@ -9,13 +10,20 @@ from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.untracked import Untracked
+from sidecar.drain.judgement.acknowledged import is_acknowledged
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish import stored
 from sidecar.drain.publish.controller import ReportWriter
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
-from sidecar.drain.vocabulary import NOT_AVAILABLE_YET
+from sidecar.model import names
 from sidecar.model.nodes import Node
+from sidecar.model.objects import Volume
+
+_FORGOTTEN: Final = (
+    f"the stored report could not be read, so it is not known whether volumes were used since they were annotated with {names.ACKNOWLEDGED}"
+)
 
 
 class JudgementDuty:
@@ -50,19 +58,26 @@ class JudgementDuty:
     async def _assess(self, node: Node, signals: Signals) -> Assessment:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
         facts, now = await self._lookups.facts(node, observed=signals.observed), self._wall()
+        assembled = assemble(facts, now=now, default_policy=self._settings.default_policy)
         snapshot = replace(
-            assemble(facts, now=now, default_policy=self._settings.default_policy),
+            assembled,
+            ignorance=(*assembled.ignorance, *self._forgotten(facts.volumes)),
             untracked=self._untracked.handles,
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,
             never_used=self._never_used.names(),
+            void_acknowledgements=stored.void_acknowledgements(self._reports.previous, facts.volumes, node_uid=node.uid),
             since=self._reports.since(now=now),
             node_policy=self._settings.policy,
         )
         assessment = assess(snapshot)
-        if not signals.observed or not any(volume.policy in NOT_AVAILABLE_YET for volume in assessment.volumes):
+        if not signals.observed or not assessment.asks_for_places:
             return assessment
         before = len(self._lookups.ignorance)
         surroundings = await self._lookups.surroundings()
         ignorance = (*self._lookups.ignorance[before:], *snapshot.ignorance)
         return assess(replace(snapshot, surroundings=surroundings, ignorance=ignorance))
+
+    def _forgotten(self, volumes: Iterable[Volume]) -> tuple[str, ...]:
+        """The report is the memory of acknowledgements. Without it none may be believed."""
+        return (_FORGOTTEN,) if not self._reports.recalled and any(is_acknowledged(volume.notes) for volume in volumes) else ()

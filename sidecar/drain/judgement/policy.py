@@ -98,7 +98,7 @@ def resolve(
     fallback, said_by = _fallback(default, intent, at_least=bool(unheeded))
     by_order = next((word.known for word in (*own, *shared) if word.known), fallback)
     certain = _is_certain(volume, unread, own=bool(own), shared=bool(shared))
-    dropped = f"{unheeded[0]}, which is not heeded there (--drain-tenant-policies)" if unheeded else ""
+    dropped = f"{unheeded[0]}, which is not heeded in namespace {_namespace(volume, claim)} (--drain-tenant-policies)" if unheeded else ""
     counted = own or shared[:1]
     if not counted:
         return Resolved(fallback, said_by, by_order, certain=certain, unheeded=dropped)

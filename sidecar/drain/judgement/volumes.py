@@ -1,10 +1,11 @@
 """Sorts what is on a node: each thing is of exactly one class and has one policy per intent. What of it blocks: `blockers`."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.drain.facts.snapshot import InFlight, Snapshot
+from sidecar.drain.judgement.acknowledged import MOST, Acknowledged, acknowledgement_of, is_acknowledged
 from sidecar.drain.judgement.assessment import HeldVolume
 from sidecar.drain.judgement.policy import Resolved, resolve
 from sidecar.drain.judgement.use import NOBODY, Use, Users
@@ -12,7 +13,7 @@ from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, VolumeCl
 from sidecar.drain.wording import first_few
 from sidecar.model import names
 from sidecar.model.nodes import Pod, SnapshotContent
-from sidecar.model.objects import Claim, Notes, Volume
+from sidecar.model.objects import Claim, Volume
 
 ACKNOWLEDGED: Final = "acknowledged as dispensable"
 NEVER_USED: Final = "never used"
@@ -50,6 +51,7 @@ class LocalItem:
 
     shared: bool = False
     """Other nodes reach it too."""
+    acknowledged: Acknowledged | None = None
     remark: str = ""
     """What is special about it, in place of what is said of its class."""
 
@@ -81,15 +83,18 @@ class LocalItem:
     def as_result(self) -> HeldVolume:
         source = self.retire.source if self.retire else ""
         users = tuple(pod.full_name for pod in self.use.everybody)
-        return HeldVolume(self.name, self.claim, self.class_, self.bytes, self.fixed_policy, source, users)
+        said = ((intent, resolved.policy, resolved.source) for intent in Intent if (resolved := self.policy(intent)))
+        by_intent = () if self.fixed_policy else tuple(said)
+        return HeldVolume(self.name, self.claim, self.class_, self.bytes, self.fixed_policy, source, users, by_intent)
 
 
 def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
     """`pods` are those that run here, without those counted as gone. The result is sorted by name."""
     pods = tuple(pods)
+    believed = frozenset(sorted(volume.uid for volume in snapshot.volumes if is_acknowledged(volume.notes))[:MOST])
     users = Users(snapshot, pods)
     there = {volume.claim.uid for volume in snapshot.volumes if volume.claim}
-    held = [_of_volume(volume, snapshot, users) for volume in snapshot.volumes]
+    held = [_of_volume(volume, snapshot, users, believed) for volume in snapshot.volumes]
     held += [_of_flight(flight) for flight in set(snapshot.in_flight) if flight.claim_uid not in there]
     held += [_of_content(content) for content in snapshot.contents]
     held += [_of_handle(handle, blocks=snapshot.untracked_blocks) for handle in sorted(set(snapshot.untracked))]
@@ -97,7 +102,7 @@ def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
     return tuple(sorted(held, key=lambda item: (item.name, item.class_, item.object.uid)))
 
 
-def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> LocalItem:
+def _of_volume(volume: Volume, snapshot: Snapshot, users: Users, believed: Set[str]) -> LocalItem:
     claim_name = f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
     found = snapshot.claims.get(claim_name)
     # A claim of this name that was made later has nothing to do with this volume, nor have its pods.
@@ -106,6 +111,8 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> LocalItem:
     use = users.of(volume, claim_name if ours else "")
     class_ = _class_of(volume, claim, use, ephemeral=claim is not None and users.asks_for(claim), renamed=volume.name in snapshot.renamed)
     ephemeral = class_ is VolumeClass.EPHEMERAL
+    acknowledged = _acknowledged(volume, use, snapshot) if volume.uid in believed else None
+    excuse = _excuse(claim, use, acknowledged, never_used=volume.name in snapshot.never_used)
     reached_by = snapshot.shared_with.get(volume.name, ())
     return LocalItem(
         name=volume.name,
@@ -117,8 +124,9 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> LocalItem:
         use=use if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else NOBODY,
         reboot=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.REBOOT),
         retire=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.RETIRE),
-        excuse=_shared(reached_by) if reached_by else _excuse(volume, claim, class_, use, snapshot),
+        excuse=_shared(reached_by) if reached_by else "" if ephemeral else excuse,
         shared=bool(reached_by),
+        acknowledged=acknowledged,
     )
 
 
@@ -143,14 +151,14 @@ def _shared(others: tuple[str, ...]) -> str:
     return f"also reached by {first_few(sorted(others))}"
 
 
-def _excuse(volume: Volume, claim: Claim | None, class_: VolumeClass, use: Use, snapshot: Snapshot) -> str:
-    if use or class_ is VolumeClass.EPHEMERAL:
+def _excuse(claim: Claim | None, use: Use, acknowledged: Acknowledged | None, *, never_used: bool) -> str:
+    if use:
         return ""
-    if _acknowledged(volume.notes) and volume.uid not in snapshot.void_acknowledgements:
+    if acknowledged and not acknowledged.given.void:
         return ACKNOWLEDGED
     # A volume that was filled from a snapshot or a clone has data before any pod uses it.
     filled = claim is not None and claim.source is not None
-    return NEVER_USED if volume.name in snapshot.never_used and not filled else ""
+    return NEVER_USED if never_used and not filled else ""
 
 
 def _resolved(volume: Volume, claim: Claim | None, snapshot: Snapshot, intent: Intent) -> Resolved:
@@ -188,7 +196,7 @@ def _of_flight(flight: InFlight) -> LocalItem:
 
 def _of_content(content: SnapshotContent) -> LocalItem:
     named = ObjectName(names.SNAPSHOT_CONTENT, "", content.name, content.uid)
-    excuse = ACKNOWLEDGED if _acknowledged(content.notes) else ""
+    excuse = ACKNOWLEDGED if is_acknowledged(content.notes) else ""
     return LocalItem(content.name, VolumeClass.SNAPSHOT, content.size, named, excuse=excuse)
 
 
@@ -204,5 +212,6 @@ def _inline(pod: Pod, driver: str) -> Iterable[LocalItem]:
         yield LocalItem(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)
 
 
-def _acknowledged(notes: Notes) -> bool:
-    return any(key == names.ACKNOWLEDGED and text.strip() for key, text in notes)
+def _acknowledged(volume: Volume, use: Use, snapshot: Snapshot) -> Acknowledged | None:
+    given = acknowledgement_of(volume)
+    return Acknowledged(replace(given, void=volume.uid in snapshot.void_acknowledgements), bool(use)) if given else None

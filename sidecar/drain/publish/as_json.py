@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget, HeldVolume, Place, PodFate, Verdict
-from sidecar.drain.vocabulary import Intent, VolumeClass
+from sidecar.drain.vocabulary import Intent, Policy, VolumeClass
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
@@ -92,8 +92,13 @@ def _volume(volume: HeldVolume) -> Json:
         "class": str(volume.class_),
         "bytes": volume.bytes,
         **_non_empty(policy=volume.policy or "", policySource=volume.policy_source),
+        **({"policies": [_policy(*said) for said in volume.by_intent]} if volume.by_intent else {}),
         "pods": list(volume.pods),
     }
+
+
+def _policy(intent: Intent, policy: Policy, source: str) -> Json:
+    return {"intent": str(intent), "policy": str(policy), "source": source}
 
 
 def _pod(pod: PodFate) -> Json:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.as_json import as_json
 from sidecar.drain.publish.events import about_marks, announced
-from sidecar.drain.publish.stored import dated, mapping, of_this_node, seconds, shortened, status_of
+from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, seconds, shortened, status_of
 from sidecar.drain.vocabulary import Intent
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -91,6 +91,7 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
         "verdicts": verdicts,
         **{key: whole[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in whole},
         **_lists(whole),
+        "acknowledgements": acknowledgements(before, assessment),
         "announced": [claim.as_json() for claim in told],
         "conditions": [{"type": names.DRAIN_READY, **verdicts["drain"]}, {"type": names.RETIRE_READY, **verdicts["retire"]}],
     }

@@ -1,12 +1,15 @@
 """Reads a stored report, and carries on what has to last. It is read with distrust: anybody may have edited it, and what cannot be
 read counts as not there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
+from sidecar.drain.judgement.acknowledged import Acknowledgement, remember, void_now
+from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.vocabulary import Reason
 from sidecar.model import timestamps
-from sidecar.model.objects import Json
+from sidecar.model.objects import Json, Volume
 
 LONGEST: Final = 1024
 """Characters of a text in a report or condition."""
@@ -46,6 +49,23 @@ def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, 
     blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
     noted = ((_key(entry), _reason(entry), seconds(entry, "since")) for entry in blockers)
     return {(key, reason): at for key, reason, at in noted if reason is not None and at is not None and at <= now}
+
+
+def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, node_uid: str) -> frozenset[str]:
+    """For `Snapshot.void_acknowledgements`, from the stored report alone: `volumes` were used again since they were acknowledged."""
+    return void_now(_acknowledgements(of_this_node(status_of(report), node_uid)), volumes)
+
+
+def acknowledgements(before: Json, assessment: Assessment) -> list[Json]:
+    """What the report says of them, so that nobody forgets. `before` is the status that is stored."""
+    known = _acknowledgements(of_this_node(before, assessment.node_uid))
+    return [asdict(item) for item in remember(known, assessment.acknowledged, complete=assessment.complete)]
+
+
+def _acknowledgements(status: Json) -> Iterable[Acknowledgement]:
+    for entry in entries(status, "acknowledgements"):
+        # Whatever is not plainly false counts as void: a report that was edited must not make data dispensable.
+        yield Acknowledgement(text(entry, "uid"), text(entry, "digest"), text(entry, "claim"), entry.get("void") is not False)
 
 
 def dated(said: Json, before: Json, *, at: float) -> Json:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.judgement.policy import STRICTNESS, Resolved, resolve, strictest
 from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.model import names
+from sidecar.model.objects import Notes
 from tests.harness.drain import samples
 
 WORDS = st.sampled_from([None, *Policy, "Foo", "", "block"])
@@ -127,3 +129,100 @@ def test_the_strictest_of_several() -> None:
         found = strictest((one, two, three))
         assert found and all(STRICTNESS.index(found.policy) >= STRICTNESS.index(item.policy) for item in (one, two, three))
     assert strictest(()) is None
+
+
+# --- one policy per intent ----------------------------------------------------------------------------------------------
+
+REBOOT, RETIRE = names.DRAIN_POLICY_REBOOT, names.DRAIN_POLICY_RETIRE
+
+
+def both(
+    *, pv: Notes = (), pvc: Notes = (), class_: Notes = (), namespace: Notes = (), default: Policy | None = None, heeded: bool = True
+) -> tuple[Policy, Policy]:
+    """For a reboot and for retiring."""
+    return tuple(
+        resolve(
+            samples.volume(notes=pv),
+            samples.claim(notes=pvc),
+            class_=samples.class_(notes=class_),
+            namespace=namespace,
+            default=default,
+            intent=intent,
+            heeded=heeded,
+        ).policy
+        for intent in Intent
+    )  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("source", ["pv", "pvc", "class_", "namespace"])
+def test_a_word_for_one_intent_outranks_the_one_for_both_on_the_same_object_and_says_nothing_of_the_other(source: str) -> None:
+    assert both(**{source: ((REBOOT, "Block"),)}) == (Policy.BLOCK, Policy.BLOCK)
+    assert both(**{source: ((RETIRE, "Ignore"),)}) == (Policy.ALLOW_IDLE, Policy.IGNORE)
+    assert both(**{source: (*samples.notes("Migrate"), (REBOOT, "Ignore"))}) == (Policy.IGNORE, Policy.MIGRATE)
+    assert both(**{source: (*samples.notes("Migrate"), (RETIRE, "AllowIdle"))}) == (Policy.MIGRATE, Policy.ALLOW_IDLE)
+
+
+def test_between_objects_the_order_is_the_same_for_each_intent() -> None:
+    assert both(pvc=((REBOOT, "Block"),), class_=samples.notes("Ignore")) == (Policy.BLOCK, Policy.IGNORE)
+    assert both(class_=((RETIRE, "Migrate"),), namespace=samples.notes("Block")) == (Policy.BLOCK, Policy.MIGRATE)
+    assert both(pv=((RETIRE, "Ignore"),), pvc=((RETIRE, "Migrate"),)) == (Policy.ALLOW_IDLE, Policy.MIGRATE)
+
+
+@pytest.mark.parametrize("source", ["pv", "pvc", "class_", "namespace"])
+def test_allow_idle_loosens_a_reboot_only_unless_it_is_said_for_retiring_by_name(source: str) -> None:
+    assert both(**{source: samples.notes("AllowIdle")}) == (Policy.ALLOW_IDLE, Policy.BLOCK)
+    assert both(**{source: samples.notes("AllowIdle")}, default=Policy.IGNORE) == (Policy.ALLOW_IDLE, Policy.BLOCK)
+    assert both(**{source: ((RETIRE, "AllowIdle"),)}) == (Policy.ALLOW_IDLE, Policy.ALLOW_IDLE)
+
+
+def test_allow_idle_as_the_drivers_default_loosens_a_reboot_only() -> None:
+    assert both(default=Policy.ALLOW_IDLE) == (Policy.ALLOW_IDLE, Policy.BLOCK)
+    assert both(default=Policy.IGNORE) == (Policy.IGNORE, Policy.IGNORE)
+
+
+def test_what_allow_idle_does_not_loosen_says_so() -> None:
+    found = resolved(pvc="AllowIdle")
+    assert (found.source, found.remark) == ("default", "PersistentVolumeClaim says 'AllowIdle', which loosens a reboot only")
+    assert resolved(pv="AllowIdle", pvc="Block").source == "PersistentVolumeClaim"
+
+
+def test_a_wrong_word_for_one_intent_names_the_intent() -> None:
+    found = resolve(samples.volume(notes=((RETIRE, "Foo"),)), None, class_=None, default=None, intent=Intent.RETIRE)
+    assert found.problem == "PersistentVolume says 'Foo' for retire, which is not a policy: Block applies"
+    assert both(pv=(*samples.notes("Ignore"), (RETIRE, "Foo"))) == (Policy.IGNORE, Policy.BLOCK)
+
+
+# --- what tenants say ---------------------------------------------------------------------------------------------------
+
+SAYS_BLOCK = samples.notes("Block")
+
+
+@pytest.mark.parametrize(
+    ("said", "heeded", "unheeded"),
+    [
+        ({"pvc": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
+        ({"namespace": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
+        ({"pvc": ((REBOOT, "Block"),)}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
+        ({"pvc": samples.notes("block")}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
+        ({"pvc": samples.notes("Migrate")}, (Policy.MIGRATE, Policy.MIGRATE), (Policy.ALLOW_IDLE, Policy.MIGRATE)),
+        ({"pvc": samples.notes("Ignore")}, (Policy.IGNORE, Policy.IGNORE), (Policy.IGNORE, Policy.IGNORE)),
+        ({"pvc": samples.notes("AllowIdle")}, (Policy.ALLOW_IDLE, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
+        ({"pv": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.BLOCK, Policy.BLOCK)),
+        ({"class_": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.BLOCK, Policy.BLOCK)),
+        ({"pvc": SAYS_BLOCK, "class_": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.BLOCK, Policy.BLOCK)),
+        ({"pvc": SAYS_BLOCK, "pv": samples.notes("Ignore")}, (Policy.BLOCK, Policy.BLOCK), (Policy.IGNORE, Policy.IGNORE)),
+        ({"pvc": SAYS_BLOCK, "default": Policy.BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.BLOCK, Policy.BLOCK)),
+        ({"pvc": SAYS_BLOCK, "default": Policy.IGNORE}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
+    ],
+)
+def test_where_tenants_are_not_heeded_they_hold_up_no_reboot(
+    said: dict[str, Any], heeded: tuple[Policy, Policy], unheeded: tuple[Policy, Policy]
+) -> None:
+    assert (both(**said), both(**said, heeded=False)) == (heeded, unheeded)
+
+
+def test_a_word_that_is_not_heeded_is_named() -> None:
+    found = resolve(None, samples.claim(policy="Block"), class_=None, default=None, intent=Intent.REBOOT, heeded=False)
+    assert found.unheeded == "PersistentVolumeClaim says 'Block', which is not heeded in namespace apps (--drain-tenant-policies)"
+    heeded = resolve(None, samples.claim(policy="Ignore"), class_=None, default=None, intent=Intent.REBOOT, heeded=False)
+    assert heeded.unheeded == ""

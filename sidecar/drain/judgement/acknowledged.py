@@ -1,0 +1,85 @@
+"""Whether what people have acknowledged as dispensable still is. An acknowledgement counts for the use of the volume it was given for.
+
+Who remembers acknowledgements from one judgement to the next: `publish/stored`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sidecar.model import names
+from sidecar.model.objects import Notes, Volume
+
+MOST: Final = 1000
+"""Acknowledgements of one node that count: what cannot be remembered must not be believed."""
+
+_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What the annotation of a volume says. With another text it is another acknowledgement."""
+
+    uid: str
+    """Of the PersistentVolume."""
+    digest: str
+    """Of the text."""
+    claim: str
+    """Uid of the claim that the volume is bound to; empty for none."""
+    void: bool = False
+    """The volume was used again since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """An acknowledgement as a judgement has found it."""
+
+    given: Acknowledgement
+    used: bool
+    """Somebody uses the volume now: whatever was acknowledged before is void."""
+
+
+def is_acknowledged(notes: Notes) -> bool:
+    return bool(_text(notes))
+
+
+def acknowledgement_of(volume: Volume) -> Acknowledgement | None:
+    """None if there is none."""
+    text = _text(volume.notes)
+    if not text:
+        return None
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return Acknowledgement(volume.uid, digest, volume.claim.uid if volume.claim else "")
+
+
+def void_now(remembered: Iterable[Acknowledgement], volumes: Iterable[Volume]) -> frozenset[str]:
+    """Uids of volumes whose acknowledgement counts no more; for `Snapshot.void_acknowledgements`."""
+    before = _by_identity(remembered)
+    given = filter(None, map(acknowledgement_of, volumes))
+    return frozenset(item.uid for item in given if _is_void(item, before.get((item.uid, item.digest))))
+
+
+def remember(before: Iterable[Acknowledgement], found: Iterable[Acknowledged], *, complete: bool) -> tuple[Acknowledgement, ...]:
+    """What is to be remembered now. One that is seen for the first time while the volume is in use counts once it is not."""
+    known = _by_identity(before)
+    after = {} if complete else dict(known)
+    for item in found:
+        given = item.given
+        prior = known.get((given.uid, given.digest))
+        void = given.void or _is_void(given, prior) or (prior is not None and item.used)
+        if void or not item.used:
+            after[given.uid, given.digest] = replace(given, claim=given.claim or (prior.claim if prior else ""), void=void)
+    return tuple(sorted(after.values(), key=lambda item: (not item.void, item.uid, item.digest))[: 2 * MOST])
+
+
+def _is_void(now: Acknowledgement, before: Acknowledgement | None) -> bool:
+    return before is not None and (before.void or now.claim not in ("", before.claim))
+
+
+def _by_identity(remembered: Iterable[Acknowledgement]) -> Mapping[tuple[str, str], Acknowledgement]:
+    return {(item.uid, item.digest): item for item in remembered}
+
+
+def _text(notes: Notes) -> str:
+    return next((text.strip() for key, text in notes if key == names.ACKNOWLEDGED), "")

@@ -1,0 +1,68 @@
+"""What is worth knowing and blocks nothing: volumes that may go, words that do not count, what was not checked."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.acknowledged import is_acknowledged
+from sidecar.drain.judgement.placement import may_go
+from sidecar.drain.judgement.volumes import ACKNOWLEDGED, LocalItem
+from sidecar.drain.vocabulary import Policy, VolumeClass
+from sidecar.drain.wording import first_few, quoted
+from sidecar.model import names
+from sidecar.model.objects import Volume
+
+_DISPENSABLE: Final = (VolumeClass.IN_USE, VolumeClass.IDLE, VolumeClass.RETAINED, VolumeClass.RELEASING, VolumeClass.RENAMED)
+
+NOT_LISTED: Final = "whether the driver has volumes without a PersistentVolume is not known: "
+
+
+def about_volumes(held: Sequence[LocalItem]) -> Iterable[str]:
+    """One line for what several have in common: a policy in a StorageClass concerns all its volumes."""
+    lines: dict[str, list[str]] = defaultdict(list)
+    for item in held:
+        for line in dict.fromkeys(_about(item)):
+            lines[line].append(quoted(item.name) if item.class_ is VolumeClass.UNTRACKED else item.name)
+    return (f"{line}: {first_few(volumes)}" for line, volumes in lines.items())
+
+
+def about_the_rest(snapshot: Snapshot, held: Sequence[LocalItem]) -> Iterable[str]:
+    """What is not among the volumes of this driver on this node, and what was not looked at."""
+    acknowledged = sorted(content.name for content in snapshot.unplaced_contents if is_acknowledged(content.notes))
+    if acknowledged:
+        yield f"{ACKNOWLEDGED}, wherever its data is: {first_few(acknowledged)}"
+    yield from where_is(snapshot)
+    if snapshot.foreign:
+        yield _about_foreign(snapshot.foreign)
+    if snapshot.untracked_unknown:
+        yield NOT_LISTED + snapshot.untracked_unknown
+    if snapshot.surroundings is None and any(may_go(item) for item in held):
+        yield "whether volumes fit on other nodes was not checked"
+
+
+def where_is(snapshot: Snapshot) -> tuple[str, ...]:
+    """Snapshots that may be here: what has to be known before anybody may say that nothing is lost."""
+    unknown = sorted(content.name for content in snapshot.unplaced_contents if not is_acknowledged(content.notes))
+    if not unknown:
+        return ()
+    remedy = f"label it {names.CONTENT_MANAGED_BY}: NODE, or, if it may be lost, annotate it with {names.ACKNOWLEDGED}: WHO"
+    return (f"it is not known on which node the data of VolumeSnapshotContent {first_few(unknown)} is; {remedy}",)
+
+
+def _about(item: LocalItem) -> Iterable[str]:
+    if item.excuse:
+        yield item.excuse
+    if item.acknowledged and item.acknowledged.given.void:
+        yield f"the annotation {names.ACKNOWLEDGED} is void, because the volume was used again; to renew it, change its text (WHO, DATE)"
+    for resolved in filter(None, (item.reboot, item.retire)):
+        yield from filter(None, (resolved.problem, resolved.unheeded))
+    retire = item.retire
+    if retire and retire.certain and retire.policy is Policy.IGNORE and item.class_ in _DISPENSABLE:
+        yield "may be lost under the policy Ignore"
+
+
+def _about_foreign(volumes: Sequence[Volume]) -> str:
+    drivers, size = sorted({volume.driver for volume in volumes}), sum(volume.size for volume in volumes)
+    count = f"{len(volumes)} volume{'' if len(volumes) == 1 else 's'}"
+    return f"{VolumeClass.FOREIGN}: pods of this node use {count} of {first_few(drivers)}, {size} bytes, of which nothing is judged"
