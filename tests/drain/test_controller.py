@@ -90,6 +90,9 @@ def test_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
         await do(bench, "until running a")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
         await wait(bench, 5)
+        (blocker,) = (await report_of(bench))["blockers"]
+        assert (blocker["reason"], blocker["message"]) == ("VolumeInUse", "a pod used it until a moment ago")
+        await wait(bench, 65)
         report = await report_of(bench)
         assert (report["verdicts"]["drain"]["status"], report["verdicts"]["retire"]["status"]) == ("True", "False")
         (blocker,) = report["blockers"]
@@ -473,7 +476,7 @@ def test_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() -> No
         await do(bench, "pod p claim=fresh")
         await do(bench, "until running p")
         await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
-        await wait(bench, 5)
+        await wait(bench, 65)
         assert (await report_of(bench))["verdicts"]["retire"]["reason"] == "LastCopy"
 
     play(story, nodes=("n0",))

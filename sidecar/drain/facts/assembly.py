@@ -50,6 +50,7 @@ class Facts:
     attached: frozenset[str] = frozenset()
     """As `Snapshot.attached`; so are the next ones."""
     lately_used: frozenset[str] = frozenset()
+    lately_named: frozenset[str] = frozenset()
     shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     renamed: frozenset[str] = frozenset()
     foreign: tuple[Volume, ...] = ()
@@ -75,6 +76,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         claimants=tuple(_claimants(facts)),
         attached=facts.attached,
         lately_used=facts.lately_used,
+        lately_named=facts.lately_named,
         shared_with=facts.shared_with,
         renamed=facts.renamed,
         foreign=facts.foreign,

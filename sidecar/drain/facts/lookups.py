@@ -90,6 +90,7 @@ class Lookups:
             claimants=claimants,
             attached=watched.attached(),
             lately_used=watched.recent.among(unused, observed=observed),
+            lately_named=watched.recent.named_among(unused),
             shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
             renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),
             foreign=mounts.foreign,

@@ -41,6 +41,11 @@ class RecentUse:
         self._forget(now)
         if observed and self._is_new(now):
             return frozenset(claims)
+        return self.named_among(claims)
+
+    def named_among(self, claims: Iterable[str]) -> frozenset[str]:
+        """Those that a pod was really seen to name, whatever this process has not seen yet."""
+        now = self._clock()
         return frozenset(claim for claim in claims if claim in self._named_at and now - self._named_at[claim] < LATELY)
 
     def ends_at(self, claims: Iterable[str], *, observed: bool) -> float | None:

@@ -64,6 +64,8 @@ class Snapshot:
     """Names of PersistentVolumes that are attached to this node."""
     lately_used: frozenset[str] = frozenset()
     """`namespace/name` of claims that a pod named a moment ago: a controller may be about to make that pod again."""
+    lately_named: frozenset[str] = frozenset()
+    """Those of `lately_used` of which it is certain: a process that has just begun takes claims for used that it knows nothing of."""
     shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """By PersistentVolume among `volumes`: other nodes that reach it too, and stay."""
     renamed: frozenset[str] = frozenset()

@@ -37,7 +37,9 @@ class Acknowledged:
 
     given: Acknowledgement
     used: bool
-    """Somebody uses the volume now: whatever was acknowledged before is void."""
+    """Somebody was seen to use the volume: whatever was acknowledged before is void."""
+    at_rest: bool
+    """Nobody uses it. Neither is true as long as it is not known."""
 
 
 def is_acknowledged(notes: Notes) -> bool:
@@ -68,7 +70,7 @@ def remember(before: Iterable[Acknowledgement], found: Iterable[Acknowledged], *
         given = item.given
         prior = known.get((given.uid, given.digest))
         void = given.void or _is_void(given, prior) or (prior is not None and item.used)
-        if void or not item.used:
+        if void or item.at_rest or prior:
             after[given.uid, given.digest] = replace(given, claim=given.claim or (prior.claim if prior else ""), void=void)
     return tuple(sorted(after.values(), key=lambda item: (not item.void, item.uid, item.digest))[: 2 * MOST])
 

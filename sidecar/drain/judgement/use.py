@@ -19,10 +19,17 @@ class Use:
     """Without a node, or on another one."""
     attached: bool = False
     lately: bool = False
-    """A pod named its claim a moment ago. Between an eviction and the new pod nobody does."""
+    """A pod named its claim a moment ago, or may have. Between an eviction and the new pod nobody does."""
+    certain: bool = True
+    """A pod was seen to name its claim: it is not only not known that none did."""
 
     def __bool__(self) -> bool:
         return bool(self.pods or self.claimants or self.attached or self.lately)
+
+    @property
+    def seen(self) -> bool:
+        """Somebody was seen to use it."""
+        return bool(self.pods or self.claimants or self.attached or (self.lately and self.certain))
 
     @property
     def everybody(self) -> tuple[Pod, ...]:
@@ -57,6 +64,7 @@ class Users:
         self._ephemeral = {(pod.uid, pod.namespace, claim) for pod in (*snapshot.pods, *snapshot.claimants) for claim in pod.ephemeral}
         self._attached = snapshot.attached
         self._lately = snapshot.lately_used
+        self._named = snapshot.lately_named
 
     def of(self, volume: Volume, claim_name: str) -> Use:
         """`claim_name` is the full name of the claim that it is bound to; empty for none."""
@@ -65,6 +73,7 @@ class Users:
             claimants=tuple(self._elsewhere.get(claim_name, ())),
             attached=volume.name in self._attached,
             lately=claim_name in self._lately,
+            certain=claim_name in self._named,
         )
 
     def asks_for(self, claim: Claim) -> bool:

@@ -72,7 +72,7 @@ def test_another_text_is_another_acknowledgement() -> None:
         {"pods": (POD,)},
         {"claimants": (replace(POD, node="", phase="Pending"),)},
         {"attached": frozenset({"pv-0"})},
-        {"lately_used": frozenset({"apps/data-0"})},
+        {"lately_used": frozenset({"apps/data-0"}), "lately_named": frozenset({"apps/data-0"})},
     ],
 )
 def test_any_use_ends_it(use: dict[str, Any]) -> None:
@@ -80,6 +80,15 @@ def test_any_use_ends_it(use: dict[str, Any]) -> None:
     for snapshot in (idle(), idle(**use), idle()):
         found = looks.at(snapshot)
     assert found.retire.reason is Reason.LAST_COPY
+
+
+def test_a_new_process_that_does_not_know_who_used_the_volume_ends_nothing() -> None:
+    looks, unsure = Looks(), idle(lately_used=frozenset({"apps/data-0"}))
+    looks.at(idle())
+    assert looks.at(unsure).retire.reason is Reason.VOLUME_IN_USE
+    assert looks.at(idle()).retire.status is Status.TRUE
+    assert looks.at(idle(pods=(POD,))).retire.reason is Reason.VOLUME_IN_USE
+    assert looks.at(idle()).retire.reason is Reason.LAST_COPY
 
 
 def test_one_that_is_given_while_the_volume_is_in_use_counts_for_that_use() -> None:
@@ -164,6 +173,6 @@ def test_no_history_makes_a_void_one_count_again(history: list[tuple[bool, str, 
         if text in at_rest and (used or (claim and claim != at_rest[text])):
             spent.add(text)
         assert void or text not in spent or used
-        memory = remember(memory, (Acknowledged(replace(given, void=void), used),), complete=True)
+        memory = remember(memory, (Acknowledged(replace(given, void=void), used, not used),), complete=True)
         at_rest = {text: claim or at_rest.get(text, "")} if not used or text in spent else {}
         spent &= {text}
