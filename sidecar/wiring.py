@@ -98,6 +98,8 @@ class Sidecar:
             for watch, reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"reflector {watch.resource}")
             group.create_task(self._recorder.run(), name="events")
+            if self.drains is not None:
+                group.create_task(self.drains.room.withdrawal.run(), name="what was said before")
             for name, task in self.provisioning.background().items():
                 group.create_task(task, name=name)
             for watch, reflector in self._reflectors:

@@ -26,6 +26,7 @@ from sidecar.drain.leases import RENEWED_EVERY
 from sidecar.drain.publish.as_json import bytes_in_the_way
 from sidecar.drain.publish.controller import MarksDuty, ReportDuty, ReportWriter
 from sidecar.drain.publish.own_node_io import OwnNode
+from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Fate, Intent, Status
@@ -81,6 +82,8 @@ class DrainRoom:
         self._refused_until = 0.0
         """A change has the node looked at no sooner, because something was refused."""
         self.attempts: Attempts[str] = Attempts()
+        self.withdrawal = Withdrawal(tools, settings)
+        """To be run from the very start, before anything is listed."""
 
         refusals, own_node = self._refusals, self._own_node
         slot, events = SlotController(kube, settings, wall=wall), EvacuationEvents(tools.recorder, settings)
@@ -97,7 +100,7 @@ class DrainRoom:
                 EvacuationDuty(settings, slot, refusals, wall=wall),
                 self._gate,
                 marks,
-                ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, wall=wall),
+                ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
             )
 
     # --- what others ask --------------------------------------------------------------------------------------------
@@ -142,6 +145,8 @@ class DrainRoom:
     async def handle(self, key: str) -> float | None:
         self._last_look, self._own_node.marked = self._clock(), False
         self._refusals.begin()
+        if self._settings.judges:
+            await self.withdrawal.end()
         node = self._own_node.known()
         if node is None:
             # It is gone, and what was made for it is deleted with it; or it is not listed yet.

@@ -106,6 +106,7 @@ class Reason(StrEnum):
     WAITING_FOR_SLOT = "WaitingForSlot"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NOT_KNOWN = "NotKnown"
+    AGENT_UNAVAILABLE = "AgentUnavailable"
     # verdicts that are True
     NOTHING_HERE = "NoVolumes"
     NOTHING_BLOCKS = "NothingBlocks"
@@ -211,6 +212,10 @@ MEANING: Final = MappingProxyType(
         Reason.NOT_KNOWN: Meaning(
             "information that the answer depends on could not be read",
             "see the message; grant the rights of deploy/components/drain, or wait for the API server",
+        ),
+        Reason.AGENT_UNAVAILABLE: Meaning(
+            "the sidecar of the node is silent, so what it said last does not count any more",
+            "see why the driver's pod does not run on the node; until it does, ask from outside: csi-node-sidecar explain node NAME",
         ),
     }
 )

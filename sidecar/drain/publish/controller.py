@@ -28,6 +28,8 @@ from sidecar.model.objects import Json
 Since = dict[tuple[str, Reason], float]
 """As `Snapshot.since`."""
 
+# Seconds after the start in which an Unknown is no news: what it lacks may only not be listed yet.
+_SETTLES_WITHIN: Final = 60.0
 _MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
 
 
@@ -140,7 +142,7 @@ class MarksDuty:
             await self._own_node.mark(picture.node, marks, protect=False)
             return Outcome(picture)
         protect = needs_protection(enabled=settings.protects, retire=judged.retire.status, overridden=picture.overridden)
-        if await self._own_node.mark(picture.node, marks | summary_mark(judged), protect=protect) is not None:
+        if await self._own_node.mark(picture.node, marks | summary_mark(judged, picture.node.annotations), protect=protect) is not None:
             self._evacuation_events.tell(picture.node, picture.evacuation)
         return Outcome(picture)
 
@@ -153,8 +155,17 @@ class ReportDuty:
     """
 
     def __init__(
-        self, settings: Settings, reports: ReportWriter, *, recorder: Recorder, refusals: Refusals, wall: Callable[[], float]
+        self,
+        settings: Settings,
+        reports: ReportWriter,
+        *,
+        recorder: Recorder,
+        refusals: Refusals,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
+        self._clock = clock
+        self._settled_at = clock() + _SETTLES_WITHIN
         self._settings = settings
         self._reports = reports
         self._recorder = recorder
@@ -167,11 +178,11 @@ class ReportDuty:
         await self._refusals.attempt("the node's conditions", self._reports.write_conditions(assessment))
         if not self._reports.recalled:
             return Outcome(picture)  # which events were written is not known, and the report that knows must not be overwritten
-        before = stored.status_of(self._reports.previous) or None
+        before, settling = stored.status_of(self._reports.previous) or None, self._clock() < self._settled_at
         if not self._settings.dry_run:
-            for event in events.events(before, assessment, observed=signals.observed, intent=signals.intent):
+            for event in events.events(before, assessment, observed=signals.observed, intent=signals.intent, settling=settling):
                 self._recorder.record(event.ref, event.type_, event.reason, event.message)
         source = str(signals.source) if signals.intent else ""
-        context = replace(picture.notes, observed=signals.observed, intent=signals.intent, intent_source=source)
+        context = replace(picture.notes, observed=signals.observed, intent=signals.intent, intent_source=source, settling=settling)
         await self._refusals.attempt("the report", self._reports.write_report(assessment, context, now=self._wall()))
         return Outcome(picture)

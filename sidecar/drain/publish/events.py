@@ -11,6 +11,7 @@ from typing import Final
 from sidecar.drain.facts.node_marks import OF_MARKS
 from sidecar.drain.judgement.assessment import Assessment, Blocker, Verdict
 from sidecar.drain.publish.stored import entries, mapping, of_this_node, text
+from sidecar.drain.publish.withdrawn import told_status
 from sidecar.drain.vocabulary import MEANING, Intent, Status
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -31,6 +32,9 @@ _REASONS: Final = {
     (Intent.RETIRE, Status.FALSE): names.NODE_RETIRE_BLOCKED,
     (Intent.RETIRE, Status.UNKNOWN): names.NODE_RETIRE_UNKNOWN,
 }
+
+
+_OF_UNKNOWN: Final = tuple(reason for (_, status), reason in _REASONS.items() if status is Status.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,16 @@ class AnnouncedClaim:
         return ObjectRef("v1", _CLAIM, self.namespace, self.name, self.uid)
 
 
-def events(before: Json | None, after: Assessment, *, observed: bool, intent: Intent | None = None) -> tuple[DrainEvent, ...]:
-    """`before` is the status of the former report, None at the first look; `observed`: somebody wants to drain the node."""
+def events(
+    before: Json | None, after: Assessment, *, observed: bool, intent: Intent | None = None, settling: bool = False
+) -> tuple[DrainEvent, ...]:
+    """`before` is the status of the former report, None at the first look; `observed`: somebody wants to drain the node.
+
+    `settling`: the process has just started, so that an Unknown is no news yet.
+    """
     known = of_this_node(before or {}, after.node_uid)
-    return (*_marks(known, after), *_verdicts(known, after, observed=observed), *_claims(known, after, observed=observed, intent=intent))
+    verdicts = (event for event in _verdicts(known, after, observed=observed) if not (settling and event.reason in _OF_UNKNOWN))
+    return (*_marks(known, after), *verdicts, *_claims(known, after, observed=observed, intent=intent))
 
 
 def announced(before: Json, after: Assessment, *, observed: bool, intent: Intent | None) -> tuple[AnnouncedClaim, ...]:
@@ -116,7 +126,7 @@ def _marks(before: Json, after: Assessment) -> Iterable[DrainEvent]:
 def _verdicts(before: Json, after: Assessment, *, observed: bool) -> Iterable[DrainEvent]:
     was = mapping(before, "verdicts")
     for intent, key in ((Intent.REBOOT, "drain"), (Intent.RETIRE, "retire")):
-        verdict, earlier = after.verdict(intent), text(mapping(was, key), "status")
+        verdict, earlier = after.verdict(intent), told_status(mapping(was, key))
         if earlier and earlier != verdict.status:
             alarming = observed and verdict.status is not Status.TRUE
             type_ = WARNING if alarming else NORMAL

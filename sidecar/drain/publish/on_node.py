@@ -31,8 +31,9 @@ from sidecar.drain.evacuation.closing import noted_at
 from sidecar.drain.evacuation.rules import Begin, Restart, Undo
 from sidecar.drain.facts.node_marks import Signals, digest
 from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish import validity
 from sidecar.drain.publish.as_json import as_json, named
-from sidecar.drain.publish.stored import dated, text
+from sidecar.drain.publish.stored import dated, seconds, text
 from sidecar.drain.vocabulary import Status
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
@@ -173,13 +174,28 @@ def _is_ours(node: Node, key: str, claimed: set[str]) -> bool:
 # --- the summary ------------------------------------------------------------------------------------------------------
 
 
-def summary_mark(assessment: Assessment) -> Marks:
-    return Marks({names.of_driver(assessment.driver, names.DRAIN_SUMMARY): summary(assessment)})
+def summary_mark(assessment: Assessment, annotations: Mapping[str, str]) -> Marks:
+    """One that says the same stays as it is for some time: only its end would be another."""
+    key, fresh = names.of_driver(assessment.driver, names.DRAIN_SUMMARY), summary(assessment)
+    stored = annotations.get(key, "")
+    return Marks({key: stored if _is_fresh(stored, fresh, now=assessment.at) else fresh})
+
+
+def _is_fresh(stored: str, fresh: str, *, now: float) -> bool:
+    try:
+        said = json.loads(stored)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(said, dict) or said | {"validUntil": ""} != json.loads(fresh) | {"validUntil": ""}:
+        return False
+    end = seconds(said, "validUntil")
+    return end is not None and now + validity.RENEWED_AT < end <= validity.until(now)
 
 
 def summary(assessment: Assessment) -> str:
-    """For people who look at the Node: both answers, and as many of the blockers as 2 KiB hold."""
+    """For people who look at the Node: both answers, until when they hold, and as many of the blockers as 2 KiB hold."""
     said: Json = {
+        "validUntil": timestamps.to_text(validity.until(assessment.at)),
         "drain": {"status": str(assessment.drain.status), "reason": str(assessment.drain.reason)},
         "retire": {"status": str(assessment.retire.status), "reason": str(assessment.retire.reason)},
         "counts": as_json(assessment)["counts"]["reasons"],

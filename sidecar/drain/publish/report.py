@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.publish import validity
 from sidecar.drain.publish.as_json import as_json
 from sidecar.drain.publish.events import about_marks, announced
 from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, seconds, shortened, status_of
+from sidecar.drain.publish.withdrawn import remembering, without_memory
 from sidecar.drain.vocabulary import Intent
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -65,6 +67,8 @@ class ReportContext:
     gate: GateStatus | None = None
     slot: SlotStatus | None = None
     evacuation: EvacuationStatus | None = None
+    settling: bool = False
+    """The process has just started: an Unknown may be over in a moment, and nobody is told of it yet."""
 
 
 NORMAL_LIFE: Final = ReportContext()
@@ -81,10 +85,13 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
     before = of_this_node(status_of(previous), assessment.node_uid)
     whole = as_json(assessment)
     verdicts = {key: dated(said, mapping(mapping(before, "verdicts"), key), at=assessment.at) for key, said in whole["verdicts"].items()}
+    if context.settling:
+        verdicts = {key: remembering(said, mapping(mapping(before, "verdicts"), key)) for key, said in verdicts.items()}
     told = announced(before, assessment, observed=context.observed, intent=context.intent)
     status: Json = {
         "nodeUID": assessment.node_uid,
         "observedAt": whole["observedAt"],
+        "validUntil": timestamps.to_text(validity.until(assessment.at)),
         "agentVersion": agent,
         "schemaVersion": SCHEMA,
         **_cut(_context(context), MOST_WITHIN),
@@ -93,9 +100,13 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
         **_lists(whole),
         "acknowledgements": acknowledgements(before, assessment),
         "announced": [claim.as_json() for claim in told],
-        "conditions": [{"type": names.DRAIN_READY, **verdicts["drain"]}, {"type": names.RETIRE_READY, **verdicts["retire"]}],
+        "conditions": [_condition(names.DRAIN_READY, verdicts["drain"]), _condition(names.RETIRE_READY, verdicts["retire"])],
     }
     return _head(assessment) | {"status": status}
+
+
+def _condition(kind: str, verdict: Json) -> Json:
+    return {"type": kind, **without_memory(verdict)}
 
 
 def _head(assessment: Assessment) -> Json:
@@ -177,4 +188,4 @@ def owner_patch(new: Json) -> Json:
 def _timeless(status: Json) -> Json:
     # Notes about marks have become events, and what was told has to be remembered at once.
     told = {"notes": about_marks(status.get("notes"))}
-    return {key: value for key, value in status.items() if key not in ("observedAt", "notes")} | told
+    return {key: value for key, value in status.items() if key not in ("observedAt", "validUntil", "notes")} | told

@@ -139,7 +139,13 @@ BY_REASON: dict[Reason, Callable[[], Snapshot]] = {
     Reason.BARE_POD: lambda: samples.used(pods=(replace(USED_BY_ALL, owner=None),)),
     Reason.POLICY_CONFLICT: lambda: samples.used(claims=(samples.claim(policy="Foo"),)),
 }
-OF_NODES = {Reason.SOURCE_OFFLINE, Reason.WAITING_FOR_SLOT, Reason.DEADLINE_EXCEEDED, Reason.NOT_KNOWN}
+OF_NODES = {
+    Reason.SOURCE_OFFLINE,
+    Reason.WAITING_FOR_SLOT,
+    Reason.DEADLINE_EXCEEDED,
+    Reason.NOT_KNOWN,
+    Reason.AGENT_UNAVAILABLE,
+}
 OF_TRUE = {Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS}
 WITHOUT_POLICY = {Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT, Reason.UNTRACKED_DATA}
 

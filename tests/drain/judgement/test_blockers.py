@@ -247,7 +247,7 @@ def test_a_wrong_word_is_the_reason_only_where_nothing_would_block_without_it() 
 def test_every_reason_of_a_blocker_is_in_one_of_the_tables_and_each_is_explained() -> None:
     """The others are of a whole verdict, of an evacuation, or of what people wrote."""
     of_others = {
-        *(Reason.POLICY_CONFLICT, Reason.SOURCE_OFFLINE, Reason.NOT_KNOWN),
+        *(Reason.POLICY_CONFLICT, Reason.SOURCE_OFFLINE, Reason.NOT_KNOWN, Reason.AGENT_UNAVAILABLE),
         *(Reason.WAITING_FOR_SLOT, Reason.DEADLINE_EXCEEDED, Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS),
     }
     in_tables = {row.reason for row in (*OF_VOLUMES, *OF_PODS)}

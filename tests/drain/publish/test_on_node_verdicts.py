@@ -62,6 +62,7 @@ def test_G4_the_patch_has_our_conditions_and_the_node_s_uid_and_nothing_else() -
 
 def test_the_summary_says_both_verdicts_and_what_blocks() -> None:
     assert json.loads(summary(everything())) == {
+        "validUntil": "2023-11-14T22:28:20Z",
         "drain": {"status": "False", "reason": "VolumeInUse"},
         "retire": {"status": "False", "reason": "VolumeInUse"},
         "counts": {"LastCopy": 1, "VolumeInUse": 1},
@@ -79,15 +80,31 @@ def test_the_summary_keeps_within_two_KiB_and_says_what_it_left_out(count: int, 
     assert told["blockers"] and len(told["blockers"]) + told.get("more", 0) == count
 
 
-def test_the_summary_changes_with_what_it_says_and_not_with_the_hour() -> None:
-    assert summary(later(everything())) == summary(everything())
+KEY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+
+
+@pytest.mark.parametrize(("seconds", "same"), [(0, True), (449, True), (450, False), (1000, False), (-1, False)])
+def test_the_summary_changes_with_what_it_says_and_is_renewed_when_half_its_time_is_over(seconds: float, same: bool) -> None:
+    before = summary_mark(everything(), {}).annotations
+    after = summary_mark(later(everything(), seconds), {KEY: before[KEY] or ""}).annotations
+    assert (after == before) is same
     assert summary(blocked()) != summary(ready())
+
+
+@pytest.mark.parametrize("stored", ["", "{", "[]", "null", '{"validUntil": 7}', '{"validUntil": "for ever"}'])
+def test_a_summary_that_cannot_be_read_is_written_anew(stored: str) -> None:
+    assert summary_mark(ready(), {KEY: stored}).annotations == {KEY: summary(ready())}
+
+
+def test_a_summary_that_somebody_has_given_another_end_is_written_anew() -> None:
+    endless = summary(ready()).replace("2023-11-14T22:28:20Z", "2033-11-14T22:28:20Z")
+    assert summary_mark(ready(), {KEY: endless}).annotations == {KEY: summary(ready())}
 
 
 def test_every_key_that_is_written_stands_in_the_files_own_table() -> None:
     node = replace(samples.node(), annotations={names.FORCE_DRAIN: "now"})
     noted = wanted(read(node, DRIVER, now=NOW), DRIVER, standing=OPEN, decision=Begin(NOW, "asked"))
-    marks = noted | protection(node, DRIVER, needed=True) | summary_mark(blocked())
+    marks = noted | protection(node, DRIVER, needed=True) | summary_mark(blocked(), {})
     types = [condition["type"] for condition in conditions(blocked(), [])]
     table = on_node.__doc__ or ""
     for key in (*marks.annotations, *marks.labels, *types):

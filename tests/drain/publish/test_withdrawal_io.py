@@ -1,0 +1,164 @@
+"""At the start, before anything is listed: what an earlier process has said of the node does not count any more."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sidecar.drain.publish import on_node, report
+from sidecar.drain.publish.withdrawal_io import Withdrawal
+from sidecar.drain.settings import Settings
+from sidecar.kube.api import (
+    CLAIMS,
+    DRAIN_REPORTS,
+    EVENTS,
+    JSON_PATCH,
+    MERGE_PATCH,
+    NODES,
+    STRATEGIC_MERGE_PATCH,
+    VOLUMES,
+)
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Call, InProcessApi
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER as WORLD_DRIVER
+from tests.harness.cluster_tools import new_cluster
+from tests.harness.doors import tools
+from tests.harness.drain.judgements import DRIVER, NODE, NOW, ready
+from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, play, report_of, wait
+
+KEY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+Refuse = Callable[[Call], ApiError | None]
+
+
+class Start:
+    """A node of which an earlier process has said that it may go."""
+
+    def __init__(self, refuse: Refuse = lambda _: None) -> None:
+        self.asked: list[str] = []
+
+        async def before(call: Call) -> None:
+            self.asked.append(call.verb)
+            if error := refuse(call):
+                raise error
+
+        cluster = new_cluster(clock=lambda: NOW)
+        self.you, self.kube = InProcessApi(cluster), InProcessApi(cluster, before=before)
+
+    async def said(self) -> None:
+        uid = (await self.you.create(NODES, {"metadata": {"name": NODE}}))["metadata"]["uid"]
+        judged = ready(node_uid=uid)
+        patch = on_node.conditions_patch(on_node.conditions(judged, []), node_uid=uid)
+        await self.you.patch(NODES, NODE, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        node = Node.of(await self.you.get(NODES, NODE))
+        await self.you.patch(NODES, NODE, on_node.patch(node, on_node.summary_mark(judged, {})) or {}, content_type=MERGE_PATCH)
+        whole = report.body(judged, previous=None, agent="1")
+        await self.you.create(DRAIN_REPORTS, whole)
+        name = whole["metadata"]["name"]
+        await self.you.patch(DRAIN_REPORTS, name, report.status_patch(whole), content_type=JSON_PATCH, subresource="status")
+
+    def withdrawal(self, **changes: Any) -> Withdrawal:
+        settings = Settings(NODE, DRIVER, "default", "1", **{"judges": True, **changes})
+        return Withdrawal(tools(self.kube, wall=lambda: NOW + 60), settings)
+
+    async def stored(self) -> list[tuple[str, str]]:
+        """Status and message of all that is stored: two conditions, and both verdicts of the report."""
+        node, found = await self.you.get(NODES, NODE), await self.you.get(DRAIN_REPORTS, names.drain_report(NODE, DRIVER))
+        verdicts = found["status"]["verdicts"]
+        told = [*node["status"]["conditions"], verdicts["drain"], verdicts["retire"]]
+        return [(item["status"], item["message"]) for item in told]
+
+    async def summary(self) -> str:
+        return str((await self.you.get(NODES, NODE))["metadata"]["annotations"][KEY])
+
+
+@pytest.mark.parametrize(("judges", "why"), [(True, "has just started"), (False, "--drain-report is switched off")])
+def test_all_that_is_stored_becomes_unknown(judges: bool, why: str) -> None:
+    async def story() -> None:
+        start = Start()
+        await start.said()
+        await start.withdrawal(judges=judges).run()
+        stored = await start.stored()
+        assert [status for status, _ in stored] == ["Unknown"] * 4
+        assert all(why in message for _, message in stored)
+        assert "True" not in await start.summary()
+        del start.asked[:]
+        await start.withdrawal(judges=judges).run()
+        assert "patch" not in start.asked, "the second start finds nothing that says more"
+
+    run_virtual(story())
+
+
+def test_a_dry_run_takes_nothing_back() -> None:
+    async def story() -> None:
+        start = Start()
+        await start.said()
+        await start.withdrawal(dry_run=True).run()
+        assert start.asked == []
+
+    run_virtual(story())
+
+
+def test_what_fails_is_tried_again() -> None:
+    failures: list[ApiError] = [Unavailable("no answer"), Forbidden("no role yet", status=403)]
+
+    async def story() -> None:
+        start = Start(lambda _: failures.pop() if failures else None)
+        await start.said()
+        await start.withdrawal().run()
+        assert {status for status, _ in await start.stored()} == {"Unknown"}
+
+    run_virtual(story())
+
+
+def test_who_judges_nothing_and_may_not_even_read_has_said_nothing() -> None:
+    async def story() -> None:
+        start = Start(lambda _: Forbidden("no role", status=403))
+        await start.said()
+        await start.withdrawal(judges=False).run()
+        assert start.asked == ["get"]
+
+    run_virtual(story())
+
+
+def test_what_this_process_has_judged_is_not_taken_back() -> None:
+    async def story() -> None:
+        start = Start()
+        await start.said()
+        withdrawal = start.withdrawal()
+        await asyncio.gather(withdrawal.end(), withdrawal.run())
+        assert {status for status, _ in await start.stored()} == {"True"}
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("unreadable", [CLAIMS, VOLUMES], ids=["claims", "volumes"])
+def test_a_true_of_an_earlier_process_does_not_stand_while_claims_or_volumes_cannot_be_listed(unreadable: Any) -> None:
+    broken: list[str] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and call.resource == unreadable else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 20)
+        assert await statuses(bench) == {"True"}
+        broken.append("broken")
+        bench.nodes["n0"].kill()
+        await wait(bench, 20)
+        assert await statuses(bench) == {"Unknown"}
+        del broken[:]
+        await wait(bench, 120)
+        assert await statuses(bench) == {"True"}
+        assert not [event for event in await all_of(bench, EVENTS) if event["involvedObject"]["kind"] == "Node"]
+
+    play(story, nodes=("n0",), args=JUDGING, refuse=refuse)
+
+
+async def statuses(bench: NotebookWorld) -> set[str]:
+    """Of the conditions and the report."""
+    told: list[Json] = [item for item in (await node_of(bench))["status"]["conditions"] if item["type"].startswith(WORLD_DRIVER)]
+    return {item["status"] for item in (*told, *(await report_of(bench))["verdicts"].values())}
