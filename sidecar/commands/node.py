@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from sidecar.commands import node_intent
-from sidecar.commands.explain.node import judge
+from sidecar.commands.explain.judged import Judged, judge
+from sidecar.commands.explain.node import default_policy
+from sidecar.commands.explain.rows import about_own_word
 from sidecar.commands.line import CommandParser
 from sidecar.commands.node_intent import Verb
 from sidecar.config.config import Config
@@ -24,7 +26,7 @@ from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.publish.as_text import render
-from sidecar.drain.vocabulary import Policy
+from sidecar.drain.vocabulary import Intent
 from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
@@ -135,13 +137,16 @@ def _judged(listed: ListedNode, order: Order, config: Config) -> str:
     """As `explain node` has it, for the node as it will be."""
     assert listed.node is not None
     after = replace(listed, node=node_intent.afterwards(listed.node, order.verb))
-    default = Policy(config.drain_default_policy) if config.drain_default_policy else None
-    judged = judge(after, order.driver, default_policy=default)
+    judged = judge(after, order.driver, default_policy=default_policy(config))
     if not judged and listed.ignorance:
         raise Fatal(f"the drivers of node {listed.node_name} could not be listed: {'; '.join(listed.ignorance)}")
     nobody = f"node {listed.node_name}: no CSI driver has, or could have, volumes that only this node can reach"
-    parts = ("\n".join([render(one, intent=order.verb.intent), "", *node_intent.verdicts(one)]) for one in judged)
-    return "\n\n".join(parts) or nobody
+    return "\n\n".join(_told(one, order.verb.intent) for one in judged) or nobody
+
+
+def _told(judged: Judged, intent: Intent | None) -> str:
+    text = render(judged.assessment, intent=intent, beside=about_own_word(judged, intent))
+    return "\n".join([text, "", *node_intent.verdicts(judged.assessment)])
 
 
 async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb) -> list[Node]:

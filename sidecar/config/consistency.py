@@ -7,7 +7,7 @@ from sidecar.config.checks import metrics_path_fault, socket_path
 from sidecar.config.config import Config
 from sidecar.config.gates import resolve_gates
 from sidecar.config.kinds import show_duration
-from sidecar.config.table import EVACUATE, FLAGS, IGNORE, NO_SCHEDULE, OVERRIDE, USUAL_BURST, USUAL_QPS
+from sidecar.config.table import EVACUATE, FLAGS, IGNORE, NO_SCHEDULE, OVERRIDE, RETIRE, USUAL_BURST, USUAL_QPS
 
 _NO_LIMIT = -1.0
 _SHORTEST_PAUSE = 0.001
@@ -64,6 +64,9 @@ def _idle_drain_flags(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{policy}: works as {NO_SCHEDULE}, because nothing is evacuated without --drain-report; add it"
     if values["evacuation_expiry"] == OVERRIDE and not values["evacuation_deadline"]:
         yield f"{_assignment('evacuation_expiry', values)}: has no effect without a deadline; set --evacuation-deadline"
+    if values["node_drain_policy"] == EVACUATE and values["drain_gate_assumes"] != RETIRE:
+        policy = _assignment("node_drain_policy", values)
+        yield f"{_assignment('drain_gate_assumes', values)}: has no effect with {policy}, by which a cordon means {RETIRE}"
 
 
 def _assignment(name: str, values: Mapping[str, Any]) -> str:

@@ -211,6 +211,13 @@ def test_drain_flags_that_do_nothing_alone_are_warned_about():
     assert parsed("--node-drain-policy=NoSchedule", environ=POD).warnings == ()
 
 
+def test_what_a_gate_may_assume_is_nothing_where_the_policy_says_what_a_cordon_means():
+    flags = ("--node-drain-policy=Evacuate", "--drain-report", "--drain-gate-assumes=reboot")
+    (warning,) = parsed(*flags, environ=POD).warnings
+    assert warning == "--drain-gate-assumes=reboot: has no effect with --node-drain-policy=Evacuate, by which a cordon means retire"
+    assert parsed("--node-drain-policy=NoSchedule", *flags[1:], environ=POD).warnings == ()
+
+
 def test_a_limit_below_its_start_wins_with_a_warning():
     result = parsed("--retry-interval-start=10s", "--retry-interval-max=5s", "--node-deployment-max-delay=5s")
     assert result.warnings == (

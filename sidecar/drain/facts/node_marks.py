@@ -79,6 +79,8 @@ class Signals:
     """Since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has."""
     cordon_counts_at: float | None
     """When that will mean retire, if the cordon lasts until then; None: it does by now, or never will."""
+    assumable: bool
+    """Nobody says what a drain is for, not even in a word that is none, and no policy does: only then may something be assumed."""
     state: State | None
     marked: bool
     """There is a mark of an evacuation, readable or not."""
@@ -170,6 +172,7 @@ def read(
         noted_reboot=noted_reboot,
         unexplained_since=unexplained_since,
         cordon_counts_at=None if by_cordon else counts_at,
+        assumable=said.intent is None and not of_intent and not evacuates,
         state=state,
         marked=marked,
         problems=tuple(problem for problem in (former, of_intent, *said.problems, *of_marks) if problem),

@@ -15,7 +15,7 @@ from sidecar.drain.publish.report import GateStatus
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.rest import Rest
 from sidecar.drain.settings import Settings
-from sidecar.drain.vocabulary import Status
+from sidecar.drain.vocabulary import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource, find
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from sidecar.kube.events.correlator import ObjectRef
@@ -99,7 +99,7 @@ class GateController:
             deployment=self._deployment,
             holds_volumes=rules.holds_volumes(judged),
             guarded=any(rules.guards_among(pods, node.uid, settings.driver, settings.namespace)),
-            assumed=settings.gate_assumes,
+            assumed=settings.gate_assumes if picture.signals.assumable else Intent.RETIRE,
         )
 
     async def _read(self, node: Node) -> None:

@@ -226,12 +226,34 @@ def test_the_report_says_that_the_cordon_is_taken_for_retire() -> None:
     play(story, args=EVACUATES, nodes=("n0",))
 
 
-def test_a_drainer_that_announces_nothing_is_taken_for_a_reboot_and_an_announced_one_waits_for_its_cordon_all_the_same() -> None:
+ASSUMES = "--drain-gate-assumes=reboot"
+
+
+def test_a_drain_that_nobody_announces_is_taken_for_what_the_flag_says() -> None:
     async def story(bench: NotebookWorld) -> None:
         await with_volume_in_use(bench)
-        for notes in ({names.DRAIN_INTENT: "reboot"}, KURED):
-            await annotate(bench, dict(notes))
-            assert await stands(bench)
-            await annotate(bench, dict.fromkeys(notes))
+        await change(bench, "n0", CORDON)
+        assert not await stands(bench)
+        await change(bench, "n0", UNCORDON)
+        assert await stands(bench)
 
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule", "--drain-gate-assumes=reboot"), nodes=("n0",))
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule", ASSUMES), nodes=("n0",))
+
+
+@pytest.mark.parametrize(
+    ("policy", "mark"),
+    [
+        pytest.param("NoSchedule", {"annotations": {names.DRAIN_INTENT: "reboot"}}, id="a reboot that has no cordon yet"),
+        pytest.param("NoSchedule", {"annotations": KURED}, id="kured waits for its turn"),
+        pytest.param("NoSchedule", {"annotations": {names.DRAIN_INTENT: "retier"}, "spec": CORDON}, id="a word that is none"),
+        pytest.param("NoSchedule", MARKS["an autoscaler"], id="an autoscaler"),
+        pytest.param("Evacuate", {"spec": CORDON}, id="by the policy a cordon means retire"),
+    ],
+)
+def test_nothing_is_assumed_where_somebody_says_something(policy: str, mark: Json) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        await change(bench, "n0", **mark)
+        assert await stands(bench)
+
+    play(story, args=(*GATED, f"--node-drain-policy={policy}", ASSUMES), nodes=("n0",))
