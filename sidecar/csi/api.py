@@ -120,8 +120,8 @@ class Driver(Protocol):
         """The free space for volumes with these parameters."""
         ...
 
-    async def list_volumes(self) -> tuple[str, ...]:
-        """The handles of all volumes but those that, as the driver says, this node cannot reach.
+    async def list_volumes(self) -> Mapping[str, bool]:
+        """By handle, all volumes but those that, as the driver says, this node cannot reach. True: it says that no other node can.
 
         It asks page by page, and each page has the deadline of a call.
         """

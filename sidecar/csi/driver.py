@@ -127,15 +127,16 @@ class GrpcDriver:
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         return await self._call(CAPACITY, codec.get_capacity(query))
 
-    async def list_volumes(self) -> tuple[str, ...]:
-        found: list[str] = []
+    async def list_volumes(self) -> Mapping[str, bool]:
+        found: dict[str, bool] = {}
         token, seen = "", set[str]()
         while len(seen) < MOST_PAGES:
             page, token = await self._call(LIST, codec.list_volumes(token))
             own = self.info.segment
-            found += [handle for handle, places in page if not places or any(place.within(own) for place in places)]
+            here = ((handle, places) for handle, places in page if not places or any(place.within(own) for place in places))
+            found |= {handle: bool(own) and {*places} == {own} for handle, places in here}
             if not token:
-                return tuple(found)
+                return found
             if token in seen:
                 raise BadAnswer("the driver answered ListVolumes with the token of a page that it has given before")
             seen.add(token)

@@ -198,7 +198,8 @@ class DrainPart:
         watches = self._watches = DrainWatches(here, caches, judges=settings.judges, state=state, clock=tools.clock)
         watched = replace(watches.watched(), begun=lambda: frozenset(under_way()))
         self._node = here.node
-        self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way)
+        self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way, clock=tools.clock, on_found=self.wake)
+        watched = replace(watched, listed=self._untracked.listed)
         self.room = DrainRoom(
             tools,
             settings=settings,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -194,16 +195,16 @@ def page(*handles: str, token: str = "", **places: str) -> pb.ListVolumesRespons
     return pb.ListVolumesResponse(entries=[pb.ListVolumesResponse.Entry(volume=volume) for volume in volumes], next_token=token)
 
 
-def listing(path: Path, *pages: pb.ListVolumesResponse, **settings: Any) -> tuple[tuple[str, ...] | DriverError, list[str]]:
+def listing(path: Path, *pages: pb.ListVolumesResponse, **settings: Any) -> tuple[Mapping[str, bool] | DriverError, list[str]]:
     """What a list comes to, and the tokens that were sent."""
 
-    async def main() -> tuple[tuple[str, ...] | DriverError, list[str]]:
+    async def main() -> tuple[Mapping[str, bool] | DriverError, list[str]]:
         driver = FakeDriver(path, pages=list(pages), **settings)
         await driver.start()
         async with connection(path, timeout=0.5) as (door, _, _):
             await door.first_ready()
             try:
-                found: tuple[str, ...] | DriverError = await door.driver.list_volumes()
+                found: Mapping[str, bool] | DriverError = await door.driver.list_volumes()
             except DriverError as error:
                 found = error
         await driver.stop()
@@ -216,7 +217,16 @@ def listing(path: Path, *pages: pb.ListVolumesResponse, **settings: Any) -> tupl
 
 def test_a_list_has_all_pages_and_what_lies_here(path: Path) -> None:
     pages = page("a", token="2"), page(token="3"), page("b", here="node-1", there="node-2")
-    assert listing(path, *pages) == (("a", "b", "here"), ["", "2", "3"])
+    assert listing(path, *pages) == ({"a": False, "b": False, "here": True}, ["", "2", "3"])
+
+
+def test_a_volume_that_other_nodes_reach_too_is_not_here_alone(path: Path) -> None:
+    both = pb.Volume(
+        volume_id="both", accessible_topology=[pb.Topology(segments={"topology.test/node": name}) for name in ("node-1", "node-2")]
+    )
+    wide = pb.Volume(volume_id="wide", accessible_topology=[pb.Topology()])
+    answer = pb.ListVolumesResponse(entries=[pb.ListVolumesResponse.Entry(volume=volume) for volume in (both, wide)])
+    assert listing(path, answer)[0] == {"both": False, "wide": False}
 
 
 def test_a_list_that_comes_to_no_end_is_the_drivers_fault(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

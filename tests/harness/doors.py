@@ -27,7 +27,7 @@ class ScriptedDriver:
     creates: list[CreatedVolume | Exception] = field(default_factory=lambda: [CreatedVolume("test-volume-id", 100)])
     deletes: list[Exception | None] = field(default_factory=lambda: [None])
     capacities: list[CapacityAnswer | Exception] = field(default_factory=lambda: [CapacityAnswer(2**40)])
-    lists: list[tuple[str, ...] | Exception] = field(default_factory=lambda: [()])
+    lists: list[tuple[str, ...] | Mapping[str, bool] | Exception] = field(default_factory=lambda: [()])
     asked: list[tuple[str, Any]] = field(default_factory=list)
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
@@ -42,9 +42,11 @@ class ScriptedDriver:
         self.asked.append(("capacity", query))
         return _next(self.capacities)
 
-    async def list_volumes(self) -> tuple[str, ...]:
+    async def list_volumes(self) -> Mapping[str, bool]:
+        """What is no mapping says nothing about where its volumes are."""
         self.asked.append(("list", None))
-        return _next(self.lists)
+        found = _next(self.lists)
+        return found if isinstance(found, Mapping) else dict.fromkeys(found, False)
 
     def count(self, method: str) -> int:
         return sum(name == method for name, _ in self.asked)

@@ -2,14 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from sidecar.drain.facts.watched import TRUSTED
 from sidecar.kube.errors import ApiError, NotFound
 
 R = TypeVar("R")
-
-TRUSTED: Final = 60.0
-"""Seconds for which an answer is kept, unless the question says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

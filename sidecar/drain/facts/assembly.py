@@ -58,6 +58,8 @@ class Facts:
     unheeded_namespaces: frozenset[str] = frozenset()
     begun: frozenset[str] | None = None
     """Uids of claims for which something was begun in the driver; None: not known, as from outside."""
+    not_listed: str = ""
+    """As `Snapshot.not_listed`."""
     waited: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a claim without a volume: seconds since it was first seen to wait here. Others are taken to wait since they were made."""
 
@@ -80,6 +82,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         shared_with=facts.shared_with,
         renamed=facts.renamed,
         foreign=facts.foreign,
+        not_listed=facts.not_listed,
         contents=tuple(_contents(facts)),
         unplaced_contents=facts.unplaced_contents,
         classes=MappingProxyType({class_.name: class_ for class_ in _classes(facts)}),

@@ -19,7 +19,7 @@ from sidecar.drain.facts.other_nodes_io import OtherNodes
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
 from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
 from sidecar.drain.facts.waiting_claims import WaitingClaims
-from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, needs_other_nodes, unused_claims, with_driver_labels
+from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, other_nodes_needed, unused_claims, with_driver_labels
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, every
 from sidecar.model import names
@@ -101,6 +101,7 @@ class Lookups:
             unheeded_namespaces=frozenset(name for name, obj in namespaces.items() if not self._is_heeded(name, obj)),
             budgets=tuple(watched.budgets.values()),
             surroundings=None,
+            not_listed=listed.not_asked,
             begun=watched.begun(),
             waited=self._waiting.seconds(watched.claims.by_index("node", node.name)),
             unread=frozenset(self.unread),
@@ -114,12 +115,14 @@ class Lookups:
     async def _locator(self, node: Node, known: Iterable[Volume], mounts: Mounts, listed: DriverList, *, observed: bool) -> VolumeLocator:
         """Other nodes are listed only where the place of some volume depends on them: there may be thousands."""
         me, names_of_mounted = with_driver_labels(self._watched, node), frozenset(volume.name for volume in mounts.ours)
-        others = await self._nodes.all() if needs_other_nodes(self._watched, node, known, listed) else ()
-        locator = VolumeLocator(me, others or (), mounted=names_of_mounted, listed=listed.handles)
+        at_most = other_nodes_needed(self._watched, node, known, listed, observed=observed)
+        others = () if at_most is None else await self._nodes.all(at_most=at_most)
+        handles = listed.handles if others is not None else {handle: True for handle, alone in listed.handles.items() if alone}
+        locator = VolumeLocator(me, others or (), mounted=names_of_mounted, listed=handles)
         if not others or not observed:
             return locator
         others = await self._nodes.confirmed(others, locator, known)
-        return VolumeLocator(me, others, mounted=names_of_mounted, listed=listed.handles)
+        return VolumeLocator(me, others, mounted=names_of_mounted, listed=handles)
 
     async def _unplaced(self, node: Node, told: Iterable[Volume]) -> tuple[SnapshotContent, ...]:
         """Snapshots of which nothing says where they are. `told`: volumes here, and those of whose doubtful place is told already."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.locations import VolumeLocator, stays
+from sidecar.drain.facts.watched import TRUSTED
 from sidecar.kube.api import NODES, KubeApi, every
 from sidecar.model import nodes
 from sidecar.model.nodes import Node
@@ -13,6 +14,7 @@ from sidecar.model.objects import Volume
 
 # If so many nodes that stayed a minute ago stay no longer, all are taken to be leaving.
 _MOST: Final = 20
+_QUESTION: Final = "the other nodes"
 
 
 class OtherNodes:
@@ -23,9 +25,12 @@ class OtherNodes:
         self._asking = asking
         self._own = own
 
-    async def all(self) -> tuple[Node, ...] | None:
-        """None: they could not be read."""
-        return await self._asking.ask("the other nodes", self._list)
+    async def all(self, *, at_most: float = TRUSTED) -> tuple[Node, ...] | None:
+        """As they were so many seconds ago at most. None: they could not be read."""
+        too_old = self._asking.age(_QUESTION) >= at_most
+        return await self._asking.ask(
+            _QUESTION, self._list, trusted=max(at_most, TRUSTED), not_before=float("inf") if too_old else float("-inf")
+        )
 
     async def confirmed(self, others: Iterable[Node], locator: VolumeLocator, volumes: Iterable[Volume]) -> tuple[Node, ...]:
         """For each of these volumes a node that stays is read anew, until one is found: of two that are emptied one right after the other,

@@ -82,6 +82,9 @@ class Snapshot:
     """Handles of volumes that the driver has here and that have no PersistentVolume."""
     untracked_unknown: str = ""
     """Why there may be more of them. This makes no verdict Unknown by itself: a driver need not be able to list its volumes."""
+    not_listed: str = ""
+    """Why the driver, which can list its volumes, has not said yet which it has here. Until it has, nobody knows whether it has some
+    under the name of another node, and retiring is Unknown."""
     never_used: frozenset[str] = frozenset()
     """Names of volumes that no pod has ever used, as far as that is certain."""
     namespace_policies: Mapping[str, Notes] = field(default_factory=lambda: MappingProxyType({}))

@@ -6,8 +6,9 @@ Where a source is does not change, so each snapshot is asked about until that is
 from collections.abc import Iterable
 from typing import Final
 
-from sidecar.drain.facts.asking_io import TRUSTED, Asking
+from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.watched import TRUSTED
 from sidecar.kube.api import VOLUMES, KubeApi, every
 from sidecar.model.nodes import SnapshotContent
 from sidecar.model.objects import Json, Volume

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
 from sidecar.drain.facts.locations import VolumeLocator
@@ -11,6 +12,10 @@ from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Volume
 from sidecar.model.topology import Segment
+
+TRUSTED: Final = 60.0
+"""Seconds for which what is not watched is trusted."""
+_RARELY: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,16 @@ class Watched:
     """Uids of claims for which this process or one before it has begun something in the driver."""
 
 
-def needs_other_nodes(watched: Watched, node: Node, volumes: Iterable[Volume], listed: DriverList) -> bool:
-    """Whether the place of some of these volumes depends on what other nodes there are."""
+def other_nodes_needed(watched: Watched, node: Node, volumes: Iterable[Volume], listed: DriverList, *, observed: bool) -> float | None:
+    """How many seconds old a list of the other nodes may be that decides on the place of some of these volumes; None: none needs it."""
     alone, hostname = VolumeLocator(with_driver_labels(watched, node), ()), node.labels.get(names.HOSTNAME)
     places = (watched.segment, Segment(((names.HOSTNAME, hostname),) if hostname is not None else ()))
-    left = (volume for volume in volumes if not alone.names_only(volume, places))
-    return any(alone.may_reach(volume) or listed.handles.get(volume.handle) is False for volume in left)
+    left = [volume for volume in volumes if not alone.names_only(volume, places)]
+    if any(alone.may_reach(volume) for volume in left):
+        return TRUSTED
+    # Some drivers list the volumes of all nodes. That would have every node list all others every minute.
+    may_be_renamed = any(listed.handles.get(volume.handle) is False for volume in left)
+    return (TRUSTED if observed else _RARELY) if may_be_renamed else None
 
 
 def bound_volumes(watched: Watched) -> dict[str, Volume]:

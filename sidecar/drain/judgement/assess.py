@@ -119,7 +119,9 @@ def _unknown(snapshot: Snapshot) -> tuple[str, ...]:
 def _not_placed(snapshot: Snapshot) -> tuple[str, ...]:
     """Data that may be here. Untracked volumes only if they would block; otherwise it is a note."""
     untracked = (NOT_LISTED + snapshot.untracked_unknown,) if snapshot.untracked_blocks and snapshot.untracked_unknown else ()
-    return *untracked, *where_is(snapshot)
+    # Nothing that a reboot could lose: what pods of the node mount is known without the driver.
+    said = f"which volumes the driver has on this node is not known: {snapshot.not_listed}"
+    return *((said,) if snapshot.not_listed else ()), *untracked, *where_is(snapshot)
 
 
 def _outdated_budgets(users: _VolumeUsers, findings: BudgetFindings) -> tuple[str, ...]:

@@ -303,9 +303,9 @@ class NodeDriver:
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         return await self._call("GetCapacity", "", lambda: self._driver.get_capacity(query))
 
-    async def list_volumes(self) -> tuple[str, ...]:
+    async def list_volumes(self) -> Mapping[str, bool]:
         page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)
-        return tuple(volume.volume_id for volume in page)
+        return {volume.volume_id: {*volume.topologies} == {self._driver.info.segment} for volume in page}
 
     async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
         self._life.cross(f"before {method} {name}")
