@@ -43,9 +43,10 @@ async def give_up(world: "DrainWorld", ways: dict[str, str]) -> None:
     for name, way in ways.items():
         if way == "idle by name":
             await _word(world, name, {names.DRAIN_POLICY_RETIRE: "AllowIdle"})
+    claims = {claim["metadata"]["name"] for claim in await _all(world, CLAIMS)}
     for volume in await _all(world, VOLUMES):
         claim = (volume["spec"].get("claimRef") or {}).get("name", "")
-        if volume["spec"]["csi"]["driver"] == DRIVER and ways.get(claim) not in ("ignore", "idle by name"):
+        if volume["spec"]["csi"]["driver"] == DRIVER and not (claim in claims and ways.get(claim) in ("ignore", "idle by name")):
             await _try_acknowledge(world, VOLUMES, volume["metadata"]["name"])
     for content in await _all(world, SNAPSHOT_CONTENTS):
         await _try_acknowledge(world, SNAPSHOT_CONTENTS, content["metadata"]["name"])

@@ -5,6 +5,7 @@ A StatefulSet here has one pod. A guard pod is put on its node here and not by t
 
 import copy
 from collections.abc import Callable
+from typing import Final
 
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES, PODS, Resource
 from sidecar.kube.store import Store
@@ -14,6 +15,9 @@ from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
 from sidecar.simulation.cluster.storage.selectors import selector_test
 from sidecar.simulation.stand_ins import StandInBase
 from sidecar.simulation.stand_ins.stand_in_base import sides
+
+_STATEFUL_SET: Final = "StatefulSet"
+_DEPLOYMENT: Final = "Deployment"
 
 
 class Apps:
@@ -25,11 +29,11 @@ class Apps:
         self._due: dict[str, float] = {}
         loop = base.loop("apps", self._sync)
         base.wake(loop, STATEFUL_SETS, lambda change: [change.key])
-        base.wake(loop, PODS, lambda change: [key for pod in sides(change) for key in _owner(pod, "StatefulSet")])
+        base.wake(loop, PODS, lambda change: [key for pod in sides(change) for key in _owner(pod, _STATEFUL_SET)])
 
     async def _sync(self, key: str) -> float | None:
         workload = self._sets.get(key)
-        pods = _owned(self._pods, "StatefulSet", key)
+        pods = _owned(self._pods, _STATEFUL_SET, key)
         wanted = workload is not None and bool(workload["spec"]["replicas"])
         if pods or not wanted:
             self._due.pop(key, None)
@@ -40,7 +44,7 @@ class Apps:
         if due > self._base.clock():
             return due
         assert workload is not None
-        await self._base.api.create(PODS, pod_of(workload, f"{workload['metadata']['name']}-0"), namespace="default")
+        await self._base.api.create(PODS, pod_of(workload, _STATEFUL_SET, f"{workload['metadata']['name']}-0"), namespace="default")
         return None
 
 
@@ -53,18 +57,18 @@ class Guards:
         self._serial = 0
         loop = base.loop("guards", self._sync)
         base.wake(loop, DEPLOYMENTS, lambda change: [change.key])
-        base.wake(loop, PODS, lambda change: [key for pod in sides(change) for key in _owner(pod, "Deployment")])
+        base.wake(loop, PODS, lambda change: [key for pod in sides(change) for key in _owner(pod, _DEPLOYMENT)])
         base.wake(loop, NODES, lambda _: self._deployments.keys())
 
     async def _sync(self, key: str) -> float | None:
-        deployment, pods = self._deployments.get(key), _owned(self._pods, "Deployment", key)
+        deployment, pods = self._deployments.get(key), _owned(self._pods, _DEPLOYMENT, key)
         if deployment is None or deployment["metadata"].get("deletionTimestamp"):
             for pod in pods:
                 await _delete(self._base, pod)
             return None
         if not any(not pod["metadata"].get("deletionTimestamp") for pod in pods) and (node := self._place(deployment)):
             self._serial += 1
-            body = pod_of(deployment, f"{deployment['metadata']['name']}-{self._serial}")
+            body = pod_of(deployment, _DEPLOYMENT, f"{deployment['metadata']['name']}-{self._serial}")
             body["spec"]["nodeName"] = node
             await self._base.api.create(PODS, body, namespace=deployment["metadata"]["namespace"])
         return None
@@ -106,9 +110,9 @@ class Disruptions:
             await self._base.patch(BUDGETS, budget, {"status": status}, subresource="status")
 
 
-def pod_of(workload: Json, name: str) -> Json:
+def pod_of(workload: Json, kind: str, name: str) -> Json:
     template, meta = copy.deepcopy(workload["spec"]["template"]), workload["metadata"]
-    owner = {"apiVersion": "apps/v1", "kind": workload["kind"], "name": meta["name"], "uid": meta["uid"], "controller": True}
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
     labels = (template.get("metadata") or {}).get("labels") or {}
     return {"metadata": {"name": name, "labels": labels, "ownerReferences": [owner]}, "spec": template["spec"]}
 
