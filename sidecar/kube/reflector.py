@@ -37,6 +37,8 @@ _QUICK_RETURNS = 5
 _ACCEPTED_AFTER = 20.0
 # A watch that is down for less than this does not make the store old: API servers take about as long to be replaced.
 _CALLED_FRESH = 30.0
+# Between two attempts at an optional resource that is not to be had: of a thousand nodes, three or four a second.
+_OFF_FOR = 300.0
 # A 410 reaches all nodes at once, when the server's history was compacted, and a list is the most expensive request there is.
 _RELIST_SPREAD = 5.0
 # After so many refused watches in a row a list is due: the server may be unable to continue from this resourceVersion.
@@ -74,7 +76,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Off:
-    """An optional resource that the server does not serve or our role does not allow: the feature is off, and this reflector has ended."""
+    """An optional resource that the server does not serve or our role does not allow: the feature is off, and asked for now and then."""
 
     why: str
     absent: bool = False
@@ -89,7 +91,7 @@ def _nothing(*_: object) -> None:
 
 
 class Reflector(Generic[R]):
-    """Keeps `store` up to date with one resource. `run` is a task; it ends by cancellation, or when the state is Off.
+    """Keeps `store` up to date with one resource. `run` is a task; it ends by cancellation.
 
     `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
     and never for an event that changed nothing. No callback may block.
@@ -167,14 +169,14 @@ class Reflector(Generic[R]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> bool:
-        """Wait until the store is complete (True), or until it never will be, because the resource is Off (False)."""
+        """Wait until the store is complete (True), or until nobody should wait for it, because the resource is Off (False)."""
         await self._settled.wait()
         return self.has_synced
 
     async def run(self) -> None:
         if self._start_spread:
             await self._sleep(self._start_spread * self._rng())
-        while not isinstance(self.state, Off):
+        while True:
             await self._pause(await self._one_round())
 
     async def _one_round(self) -> float:
@@ -326,6 +328,8 @@ class Reflector(Generic[R]):
 
     def _after_failure(self, error: ApiError) -> float:
         """Note the failure. Returns the seconds until the next attempt."""
+        if isinstance(self.state, Off):
+            return self._until_asked_again()
         if self._optional and not self.has_synced and isinstance(error, Forbidden | NotFound):
             return self._give_up(error)
         before, self._failures = self._failures, self._failures + 1
@@ -364,12 +368,16 @@ class Reflector(Generic[R]):
 
     def _give_up(self, error: ApiError) -> float:
         log.warning(
-            "An optional resource is unavailable: the feature that needs it is disabled",
+            "An optional resource is unavailable: the feature that needs it is disabled until a later attempt succeeds",
             extra={"fields": {"resource": str(self.resource), "verb": "list", "error": str(error)}},
         )
         self._set_state(Off(str(error), absent=isinstance(error, NotFound)))
         self._settled.set()
-        return 0.0
+        return self._until_asked_again()
+
+    def _until_asked_again(self) -> float:
+        """Rights are granted and kinds are installed while the program runs."""
+        return _OFF_FOR * (0.8 + 0.4 * self._rng())
 
     def _set_state(self, state: ReflectorState) -> None:
         if state != self.state:

@@ -111,7 +111,7 @@ def _not_deletable(volume: Volume) -> Rest | None:
 
 def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
     if not view.attachments_known:
-        return Hold(volume, "whether it is attached is not known: VolumeAttachments cannot be read; grant list and watch, and restart")
+        return Hold(volume, "whether it is attached is not known: VolumeAttachments cannot be read; grant list and watch")
     if view.attached_to:
         return Hold(volume, f"still attached to node {', '.join(view.attached_to)}")
     if not volume.handle:

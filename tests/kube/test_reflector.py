@@ -403,16 +403,25 @@ def test_a_server_that_accepts_nothing_within_the_deadline_is_not_believed() -> 
 
 
 @pytest.mark.parametrize("error", [Forbidden("list x: cannot list", status=403), NotFound("list x: no such thing", status=404)])
-def test_an_optional_resource_that_is_not_to_be_had_is_off(error: ApiError, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_optional_resource_that_is_not_to_be_had_is_off_until_it_is_to_be_had(error: ApiError, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for it, and a right that is granted later needs no restart."""
+    off = Off(str(error), absent=isinstance(error, NotFound))
+
     async def main() -> None:
         api = ScriptedApi()
-        api.lists = [error]
-        bench = Bench(api, optional=True)
+        api.lists = [error, error, Unavailable("down"), Page([obj("a", 1)], "10", "")]
+        api.watches = [["for ever"]]
+        bench = Bench(api, optional=True, rng=lambda: 0.5)
         waiting = asyncio.create_task(bench.reflector.wait_synced())
-        await bench.reflector.run()
+        running = asyncio.create_task(bench.reflector.run())
         assert await waiting is False
-        assert bench.states == [(0.0, Off(str(error), absent=isinstance(error, NotFound)))]
-        assert len(api.asked) == 1
+        assert (bench.states, len(api.asked)) == ([(0.0, off)], 1)
+        await asyncio.sleep(899.0)
+        assert (bench.states, len(api.asked)) == ([(0.0, off)], 3)
+        await asyncio.sleep(2.0)
+        assert bench.states == [(0.0, off), (900.0, Synced())]
+        assert bench.held == {"a": "red"}
+        running.cancel()
 
     run_virtual(main())
     (line,) = caplog.records

@@ -26,7 +26,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Node, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
 
-_LATE: Final = "have been installed since this sidecar started, and it does not watch them: restart it"
+_LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
 
 
 class Lookups:
