@@ -90,7 +90,9 @@ def test_every_flag_that_a_page_names_is_one_of_the_program_or_of_a_tool(told: s
     known = set(defaults(told))
     for page in [REPOSITORY / "README.md", *DEPLOY.rglob("*.md")]:
         for name in re.findall(r"`--([\w-]+)[=`]", page.read_text()):
-            assert name in known | {"real", "keep", "driver", "node", "intent", "help"}, f"{page}: --{name}"
+            assert name in known | {"real", "keep", "driver", "node", "intent", "help", "yes", "annotate-nodes", "disable-eviction"}, (
+                f"{page}: --{name}"
+            )
 
 
 # --- the installation -------------------------------------------------------------------------------------------------
