@@ -4,6 +4,7 @@ from typing import Final
 
 from sidecar.drain.gate.takeover import GateFacts
 from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Reason
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.events.recorder import Recorder
 from sidecar.model import names
@@ -29,14 +30,15 @@ class TakeoverEvents:
         """Its own sidecar opened it before it died, or somebody has deleted it."""
         if self._is_news(facts, _OPEN):
             nobody = "its gate is open, and nobody shuts it again or looks what blocks until the sidecar of this node runs"
-            self._tell(facts, names.WARNING, names.DRAIN_LET_GO, f"{_STOPPED}; {nobody}")
+            self._tell(facts, names.WARNING, names.DRAIN_LET_GO, f"{Reason.AGENT_UNAVAILABLE}: {_STOPPED}; {nobody}")
 
     def kept(self, facts: GateFacts, why: str) -> bool:
         """Whether that is news."""
         if not self._is_news(facts, why):
             return False
         remedy = f"to let the node be drained regardless, annotate it with {names.FORCE_DRAIN}: WHY"
-        self._tell(facts, names.WARNING, names.DRAIN_HELD, f"{_STOPPED}, and its gate stays: {why}; {remedy}")
+        silent = f"{Reason.AGENT_UNAVAILABLE}: {_STOPPED}"
+        self._tell(facts, names.WARNING, names.DRAIN_HELD, f"{silent}, and its gate stays: {why}; {remedy}")
         return True
 
     def forget(self, node_uid: str) -> None:

@@ -8,7 +8,7 @@ the whole cluster: a node judges one neighbour in each look, and one that stays 
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sidecar.drain import leases
@@ -18,6 +18,8 @@ from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import pacing, rules, takeover
 from sidecar.drain.gate.controller import take_away
+from sidecar.drain.gate.neighbour_marks_io import NeighbourMarks
+from sidecar.drain.gate.seen import JUDGED_SOON, Seen
 from sidecar.drain.gate.takeover import (
     CONFIRMED_AFTER,
     Confirm,
@@ -40,6 +42,7 @@ from sidecar.engine.backoff import jittered
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES, find
 from sidecar.kube.errors import ApiError
 from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -49,36 +52,6 @@ ROOM = "drain"
 _UNSEEN: Final = "volumes that the node's driver has without a PersistentVolume are not seen from another node"
 # After so many pauses without a look this process does not know who has renewed a lease meanwhile.
 _OVERSLEPT: Final = 2.5
-# How often another node is judged: at first, and at least, however often the judgement stays the same.
-_JUDGED_SOON: Final = 300.0
-_JUDGED_AT_LEAST: Final = 1800.0
-
-
-@dataclass(slots=True)
-class _Seen:
-    """One lease, as this process has seen it."""
-
-    version: str
-    since: float
-    their_time: tuple[float, float] | None = None
-    """When the node's own sidecar renewed it last, by that node's clock, and when this process saw that, by its own; None: it did not."""
-    judged_at: float | None = None
-    judged_every: float = _JUDGED_SOON
-    proven_since: float | None = None
-    """When this process first judged that the gate may be opened, and no judgement has denied it since."""
-    draining: bool = False
-
-    def judged_less_often(self) -> float:
-        return min(max(2.0 * self.judged_every, _JUDGED_SOON), _JUDGED_AT_LEAST)
-
-    @property
-    def confirmed_at(self) -> float | None:
-        """When the next judgement may confirm what the last one has proven; None: it has proven nothing."""
-        return None if self.judged_at is None or self.proven_since is None else self.judged_at + self.judged_every
-
-    def forget_judgements(self) -> None:
-        self.judged_at = self.proven_since = None
-        self.judged_every = _JUDGED_SOON
 
 
 class Neighbours:
@@ -88,6 +61,7 @@ class Neighbours:
         self._kube = tools.kube
         self._settings = settings
         self._own_node = own_node
+        self._marks = NeighbourMarks(tools.kube, settings, wall=tools.wall)
         self._events = TakeoverEvents(tools.recorder, settings)
         self._narrator = tools.narrator
         self._clock = tools.clock
@@ -98,7 +72,7 @@ class Neighbours:
         self._looked_at: float | None = None
         self._may_judge = True
         """No other node has been judged in this look."""
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, Seen] = {}
         self._due: list[float] = []
         """When there is something to do that cannot wait for the usual pause to end."""
         self._failure = ""
@@ -139,9 +113,8 @@ class Neighbours:
                     break
                 if (held := await self._take(view, found.why)) is not None:
                     failures += await self._try_to_look_after(replace(view, lease=held))
-                    self._due.append(
-                        self._clock()
-                    )  # others may have run out too: the next one is for another neighbour, or for the next look
+                    # Others may have run out too: the next one is for another neighbour, or for the next look, which comes soon.
+                    self._due.append(self._clock())
                     break
             except ApiError as error:
                 failures.append(f"lease of {view.lease.node}: {error}")
@@ -149,10 +122,9 @@ class Neighbours:
 
     async def _try_to_look_after(self, view: NeighbourView) -> list[str]:
         try:
-            await self._look_after(view)
+            return await self._look_after(view)
         except ApiError as error:
             return [f"gate of {view.lease.node}: {error}"]
-        return []
 
     async def _views(self, own: Node, me: str) -> list[NeighbourView]:
         now, driver = self._clock(), self._settings.driver
@@ -163,10 +135,10 @@ class Neighbours:
         self._seen = {lease.name: self._see(lease, now, blind=blind) for lease in found}
         return [NeighbourView(now, me, driver, lease, self._seen[lease.name].since, self._chance) for lease in found]
 
-    def _see(self, lease: Lease, now: float, *, blind: bool) -> _Seen:
+    def _see(self, lease: Lease, now: float, *, blind: bool) -> Seen:
         seen = self._seen.get(lease.name)
         if seen is None:
-            seen = _Seen(lease.resource_version, now)
+            seen = Seen(lease.resource_version, now)
         if seen.version != lease.resource_version or blind:
             seen.version, seen.since = lease.resource_version, now
         if lease.renewed and lease.holder == identity(lease.node_uid, self._settings.driver):
@@ -181,12 +153,11 @@ class Neighbours:
 
     async def _take(self, view: NeighbourView, why: str) -> Lease | None:
         """As this node has it now; None: it has not."""
-        node = await self._node(view.lease)
-        if node is None:
+        if await self._node(view.lease) is None:
             return None
         match await self._writer.perform(leases.decide(self._lease_view(view, takeable=why))):
             case Written(Lease() as held):
-                log.warning("This sidecar looks after the gate of another node now", extra={"fields": {"node": node.name, "why": why}})
+                log.warning("This sidecar looks after the gate of another node now", extra={"fields": {"node": held.node, "why": why}})
                 return held
             case _:
                 return None
@@ -195,16 +166,19 @@ class Neighbours:
         terms = takeover.terms(view, namespace=self._settings.namespace)
         return LeaseView(self._wall(), terms, wanted=True, stored=view.lease, takeable=takeable)
 
-    async def _look_after(self, view: NeighbourView) -> None:
-        facts = await self._facts(view.lease)
+    async def _look_after(self, view: NeighbourView) -> list[str]:
+        """What was refused of the marks on its Node."""
+        stored = await self._node(view.lease)
+        facts = await self._facts(view.lease, Node.of(stored) if stored else None)
         decision, name = takeover.judge(facts), f"gate of {view.lease.node}"
         if facts.retire is not None or not isinstance(decision, Keep):
             self._narrator.note(ROOM, name, name, decision)
-        if not self._settings.dry_run:
-            await self._perform(view, facts, decision)
+        if self._settings.dry_run:
+            return []
+        return await self._perform(view, stored, facts, decision)
 
-    async def _facts(self, lease: Lease) -> GateFacts:
-        node, namespace, name = await self._node(lease), self._settings.namespace, lease.name
+    async def _facts(self, lease: Lease, node: Node | None) -> GateFacts:
+        namespace, name = self._settings.namespace, lease.name
         parts = [await find(self._kube, kind, name, namespace=namespace) for kind in (BUDGETS, DEPLOYMENTS)] if node else []
         there = tuple(part for part in parts if part is not None and "deletionTimestamp" not in part["metadata"])
         seen, now = self._seen[lease.name], self._clock()
@@ -223,15 +197,14 @@ class Neighbours:
         settings = self._settings
         return node_marks.read(node, settings.driver, now=self._wall(), default_policy=settings.policy, cordon_delay=settings.cordon_delay)
 
-    def _clocks(self, seen: _Seen, now: float) -> tuple[float, ...]:
+    def _clocks(self, seen: Seen, now: float) -> tuple[float, ...]:
         """This node's clock, and that of the neighbour as it was when its own sidecar last renewed the lease."""
         return (self._wall(), *((seen.their_time[0] + now - seen.their_time[1],) if seen.their_time else ()))
 
-    async def _node(self, lease: Lease) -> Node | None:
-        """None: it is gone. Another machine under its name is another node."""
+    async def _node(self, lease: Lease) -> Json | None:
+        """As it is stored; None: it is gone. Another machine under its name is another node."""
         found = await find(self._kube, NODES, lease.node)
-        node = Node.of(found) if found else None
-        return node if node and node.uid == lease.node_uid else None
+        return found if found and found["metadata"]["uid"] == lease.node_uid else None
 
     def _is_due(self, lease: Lease) -> bool:
         seen = self._seen[lease.name]
@@ -251,35 +224,48 @@ class Neighbours:
         seen.proven_since = None if takeover.unproven(found) else now if seen.proven_since is None else seen.proven_since
         return replace(found, proven_for=0.0 if seen.proven_since is None else now - seen.proven_since)
 
-    async def _perform(self, view: NeighbourView, facts: GateFacts, decision: Judgement) -> None:
+    async def _perform(self, view: NeighbourView, stored: Json | None, facts: GateFacts, decision: Judgement) -> list[str]:
+        """What was refused of the marks on its Node."""
         match decision:
-            case LetGo():
-                await self._open(view, facts, decision)
-            case Nothing(why, by_itself=False):
-                self._events.found_open(facts)
-                await self._writer.perform(leases.release(view.lease, why))
-            case Confirm() if facts.node is not None:
-                self._seen[view.lease.name].judged_every = CONFIRMED_AFTER
+            case LetGo() | Nothing(by_itself=False) if stored is not None:
+                return await self._end(view, stored, facts, decision)
+            case Keep() | Confirm() if stored is not None:
+                refused = await self._marks.withdraw(stored, at_once=False)
                 await self._writer.perform(leases.decide(self._lease_view(view)))
-            case Keep(why) if facts.node is not None:
-                await self._writer.perform(leases.decide(self._lease_view(view)))
-                if facts.retire is not None:
-                    seen = self._seen[view.lease.name]
-                    seen.judged_every = _JUDGED_SOON if self._events.kept(facts, why) else seen.judged_less_often()
+                self._pace(view, facts, decision)
+                return refused
             case _:
-                pass
+                return []
 
-    async def _open(self, view: NeighbourView, facts: GateFacts, decision: LetGo) -> None:
-        """Only if the lease can be renewed: the node's own sidecar may have come back while all this was read."""
+    def _pace(self, view: NeighbourView, facts: GateFacts, decision: Keep | Confirm) -> None:
+        """When the node is judged next."""
+        seen = self._seen[view.lease.name]
+        if isinstance(decision, Confirm):
+            seen.judged_every = CONFIRMED_AFTER
+        elif facts.retire is not None:
+            seen.judged_every = JUDGED_SOON if self._events.kept(facts, decision.why) else seen.judged_less_often()
+
+    async def _end(self, view: NeighbourView, stored: Json, facts: GateFacts, decision: LetGo | Nothing) -> list[str]:
+        """Only if the lease can be renewed: the node's own sidecar may have come back while all this was read.
+
+        The marks come before the lease is given back, and with it the right to speak for that sidecar.
+        """
         terms = takeover.terms(view, namespace=self._settings.namespace)
         match await self._writer.perform(leases.renewal(terms, view.lease, now=self._wall())):
             case Written(Lease() as held):
-                for obj in decision.objects:
+                for obj in decision.objects if isinstance(decision, LetGo) else ():
                     await take_away(self._kube, obj, namespace=self._settings.namespace)
-                self._events.opened(facts, decision.why)
+                refused = await self._marks.withdraw(stored, at_once=True)
+                if isinstance(decision, LetGo):
+                    self._events.opened(facts, decision.why)
+                else:
+                    self._events.found_open(facts)
+                if isinstance(decision, LetGo) or facts.override:
+                    refused += await self._marks.unprotect(Node.of(stored))
                 await self._writer.perform(leases.release(held, decision.why))
+                return refused
             case _:
-                pass
+                return []
 
     def _tell_failures(self, failures: list[str]) -> None:
         """Once as long as they stay the same."""

@@ -3,6 +3,7 @@
 Whoever reads a stored verdict asks here, be it from a report, from the Node's conditions or from its summary.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Final
 
@@ -46,6 +47,15 @@ def of_condition(condition: Json) -> float | None:
     """Until when a condition of a Node counts: its heartbeat says when it was written."""
     heartbeat = seconds(condition, "lastHeartbeatTime")
     return None if heartbeat is None else until(heartbeat)
+
+
+def of_summary(annotation: str | None) -> float | None:
+    """Until when the Node's summary counts."""
+    try:
+        said = json.loads(annotation or "")
+    except (ValueError, RecursionError):
+        return None
+    return seconds(said, "validUntil") if isinstance(said, dict) else None
 
 
 def verdicts(status: Json, *, now: float) -> Json:

@@ -1,5 +1,6 @@
 """Single looks of one neighbour at the gates of others, with something happening in the midst of them."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -9,8 +10,8 @@ from sidecar.drain.facts.node_marks import NodePolicy
 from sidecar.drain.gate.controller import GateController
 from sidecar.drain.leases import identity
 from sidecar.drain.vocabulary import Status
-from sidecar.kube.api import BUDGETS, LEASES, PODS, VOLUMES
-from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.kube.api import BUDGETS, LEASES, NODES, PODS, VOLUMES
+from sidecar.kube.errors import ApiError, Forbidden, Invalid, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from tests.harness.drain.samples import DRIVER
@@ -332,5 +333,127 @@ def test_a_deadline_opens_the_gate_of_a_dead_sidecar_at_once_and_not_before_the_
         await scene.looks(neighbour, 180.0)
         assert (await scene.left())[:2] == [0, 0]
         assert "--evacuation-expiry=Override" in scene.told.events[-1][-1]
+
+    play(story)
+
+
+PROTECTED = {names.SCALE_DOWN_DISABLED: "true", names.DO_NOT_DISRUPT: "true"}
+MARKER = names.of_driver(DRIVER, names.AUTOSCALER_MARKER)
+
+
+def test_the_verdicts_of_a_silent_sidecar_become_unknown_when_their_time_is_over() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.volume("pv-a", "n0")
+        await scene.said(node, "True")
+        neighbour = await scene.neighbour()
+        while await scene.holder() == "n0":
+            assert await scene.statuses("n0") == ["True", "True"]
+            await scene.looks(neighbour, LOOK)
+        await scene.looks(neighbour, LOOK)
+        assert await scene.statuses("n0") == ["Unknown/AgentUnavailable"] * 2
+        assert "AgentUnavailable" in await scene.note("n0", names.of_driver(DRIVER, names.DRAIN_SUMMARY))
+        assert (await scene.left())[:2] == [1, 1]
+        version = await scene.version("n0")
+        await scene.looks(neighbour, 10 * LOOK)
+        assert await scene.version("n0") == version, "once"
+
+    play(story)
+
+
+def test_a_sidecar_that_died_while_its_gate_was_open_is_noticed() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.volume("pv-a", "n0", policy="Ignore")
+        await scene.open_by_hand("n0")
+        await scene.said(node, "True")
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+        assert await scene.statuses("n0") == ["Unknown/AgentUnavailable"] * 2
+        ((_, _, reason, message),) = scene.told.events
+        assert reason == "DrainLetGo" and "AgentUnavailable" in message and "gate is open" in message
+
+    play(story)
+
+
+@pytest.mark.parametrize("forced", [True, False], ids=["force-drain", "on proof"])
+def test_who_lets_a_node_go_lets_autoscalers_have_it_too(forced: bool) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([*PROTECTED])})
+        if forced:
+            await scene.volume("pv-a", "n0")
+            await scene.force_drain("n0")
+        await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
+        assert (await scene.left())[:2] == [0, 0]
+        assert [await scene.note("n0", key) for key in (*PROTECTED, MARKER)] == ["", "", ""]
+
+    play(story)
+
+
+def test_what_people_have_said_to_autoscalers_stays() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([names.DO_NOT_DISRUPT])})
+        await scene.force_drain("n0")
+        await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
+        assert [await scene.note("n0", key) for key in (*PROTECTED, MARKER)] == ["true", "", ""]
+
+    play(story)
+
+
+def test_a_gate_that_stays_keeps_its_protection() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-a", "n0")
+        await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([*PROTECTED])})
+        await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
+        assert [await scene.note("n0", key) for key in PROTECTED] == ["true", "true"]
+
+    play(story)
+
+
+def test_a_neighbour_that_may_not_write_there_opens_the_gate_all_the_same() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.said(node, "False")
+        await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([*PROTECTED])})
+        await scene.force_drain("n0")
+
+        async def happens(call: Call) -> None:
+            if call.resource == NODES and call.verb == "patch":
+                raise Invalid("csi-node-sidecar on node n1 may not change node n0", status=422)
+
+        scene.happens = happens
+        failures = await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+        assert [failure.partition(":")[0] for failure in failures] == [
+            "conditions of n0",
+            "summary of n0",
+            "autoscalers' annotations of n0",
+        ]
+
+    play(story)
+
+
+def test_a_sidecar_that_comes_back_in_the_midst_of_it_is_not_spoken_for() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.said(node, "False")
+        await scene.force_drain("n0")
+        back: list[str] = []
+
+        async def happens(call: Call) -> None:
+            (lease,) = await scene.all(LEASES)
+            if call.resource == BUDGETS and await scene.holder() == "n1" and not back:
+                back.append("back")
+                version = lease["metadata"]["resourceVersion"]
+                await scene.you.replace(LEASES, scene.lease(node, version), name=lease["metadata"]["name"], namespace=NAMESPACE)
+
+        scene.happens = happens
+        await scene.looks(await scene.neighbour(), EXPIRED + 2 * LOOK)
+        assert back
+        assert await scene.left() == [1, 1, 1]
+        assert await scene.statuses("n0") == ["False", "False"]
 
     play(story)

@@ -15,9 +15,10 @@ from sidecar.drain.gate.guard import Post
 from sidecar.drain.gate.rules import GateView
 from sidecar.drain.gate.takeover_io import Neighbours
 from sidecar.drain.leases import identity
+from sidecar.drain.publish import on_node
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Status
-from sidecar.kube.api import BUDGETS, CSI_NODES, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
+from sidecar.kube.api import BUDGETS, CSI_NODES, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, VOLUMES, Resource
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.standing import OPEN
@@ -94,6 +95,36 @@ class Scene:
         state = {names.of_driver(DRIVER, names.EVACUATION_STATE): "InProgress"}
         taints = [{"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}]
         await self._change(node.name, {"metadata": {"annotations": started, "labels": state}, "spec": {"taints": taints}})
+
+    async def annotate(self, node: str, annotations: Json) -> None:
+        await self._change(node, {"metadata": {"annotations": annotations}})
+
+    async def note(self, node: str, key: str) -> str:
+        return str((await self.you.get(NODES, node))["metadata"].get("annotations", {}).get(key, ""))
+
+    async def version(self, node: str) -> str:
+        return str((await self.you.get(NODES, node))["metadata"]["resourceVersion"])
+
+    async def said(self, node: Node, status: str) -> None:
+        """Both verdicts, as the node's own sidecar has just written them."""
+        word = Status(status)
+        judged = ready(node=node.name, node_uid=node.uid, driver=DRIVER, at=self.wall())
+        judged = replace(judged, drain=replace(judged.drain, status=word), retire=replace(judged.retire, status=word))
+        patch = on_node.conditions_patch(on_node.conditions(judged, []), node_uid=node.uid)
+        await self.you.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        await self.annotate(node.name, dict(on_node.summary_mark(judged, {}).annotations))
+
+    async def statuses(self, node: str) -> list[str]:
+        """Of this driver's conditions; of an Unknown its reason too."""
+        found = [item for item in (await self.you.get(NODES, node))["status"]["conditions"] if item["type"].startswith(f"{DRIVER}/")]
+        return [item["status"] + (f"/{item['reason']}" if item["status"] == "Unknown" else "") for item in found]
+
+    async def open_by_hand(self, node: str) -> None:
+        """As the node's own sidecar does while somebody drains it: the lease stays."""
+        await self.cordon(node)
+        for kind in (BUDGETS, DEPLOYMENTS):
+            for item in await self.all(kind):
+                await self.you.delete(kind, item["metadata"]["name"], namespace=NAMESPACE)
 
     async def _change(self, node: str, patch: Json) -> None:
         await self.you.patch(NODES, node, patch, content_type=MERGE_PATCH)
