@@ -5,16 +5,16 @@ from its watches (`lookups`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain.facts import unseen_volumes
-from sidecar.drain.facts.assembly import is_unseen, namespace_notes, policy_namespaces
-from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
+from sidecar.drain.facts.assembly import is_unseen, namespace_is_heeded, namespace_notes, policy_namespaces
+from sidecar.drain.facts.listed_cluster import ListedCluster, ListedNamespace, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims
+from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims, unplaced_sources
 from sidecar.drain.facts.listing_io import Lister
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.kube.api import (
@@ -36,7 +36,8 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Notes, Volume
+from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Volume
+from sidecar.model.topology import Requirement
 
 _WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
 
@@ -51,8 +52,10 @@ class ClusterListing:
     Asked about one node, it keeps what concerns that one: a sidecar that asks has little memory.
     """
 
-    def __init__(self, kube: KubeApi, node_name: str = "", *, now: float) -> None:
+    def __init__(self, kube: KubeApi, node_name: str = "", *, now: float, tenants: tuple[Requirement, ...] = ()) -> None:
+        """`tenants` as `Settings.tenant_policies`."""
         self._kube = kube
+        self._tenants = tenants
         self._name = node_name
         self._now = now
         self._lister = Lister(kube)
@@ -64,19 +67,20 @@ class ClusterListing:
         node = self._node(await self._kube.get(NODES, self._name))
         others = await self._lister.all(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
         there = await self._lister.all(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}")
-        sorting = VolumeSorting(node, others, mounted=mounted_claims(there))
+        contents = await self._lister.all(SNAPSHOT_CONTENTS, self._content)
+        sorting = VolumeSorting(node, others, mounted=mounted_claims(there), sources=unplaced_sources(contents))
         volumes = await self._lister.all(VOLUMES, sorting.keep)
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
         listed = None if VOLUMES in self._lister.failed else sorting.names
         held = tuple(volume for volume in volumes if sorting.counts(volume))
-        claims = await self._claims(held, listed)
+        claims = await self._claims({claim_of(volume) for volume in held} | mounted_claims(there), listed)
         registered = await self._lister.one(CSI_NODES, self._name, what=str(CSI_NODES))
         pods = await self._pods(there, held)
-        namespaces = [(name, await self._namespace(name)) for name in policy_namespaces(held)]
+        namespaces = [await self._namespace(name) for name in policy_namespaces(held)]
         drivers = chain(_with_topology((registered,)).get(self._name, ()), (volume.driver for volume in held))
         reports = await self._reports_of(drivers)
         cluster = await self._cluster(
-            (node, *others), volumes, claims, pods, namespaces=namespaces, csi_nodes=(registered,), reports=reports
+            (node, *others), volumes, claims, pods, contents, namespaces=namespaces, csi_nodes=(registered,), reports=reports
         )
         return NodePicker(cluster).node(self._name)
 
@@ -87,9 +91,10 @@ class ClusterListing:
         claims = await self._lister.all(CLAIMS, Claim.of)
         volumes = await self._lister.all(VOLUMES, Volume.of)
         csi_nodes = await self._lister.all(CSI_NODES, _registration)
-        namespaces = await self._lister.all(NAMESPACES, lambda obj: (obj["metadata"]["name"], namespace_notes(obj)))
+        namespaces = await self._lister.all(NAMESPACES, self._said)
+        contents = await self._lister.all(SNAPSHOT_CONTENTS, self._content)
         pods, reports = await self._lister.all(PODS, Pod.of), await self._reports()
-        return await self._cluster(nodes, volumes, claims, pods, namespaces=namespaces, csi_nodes=csi_nodes, reports=reports)
+        return await self._cluster(nodes, volumes, claims, pods, contents, namespaces=namespaces, csi_nodes=csi_nodes, reports=reports)
 
     async def _cluster(
         self,
@@ -97,8 +102,9 @@ class ClusterListing:
         volumes: tuple[Volume, ...],
         claims: tuple[Claim, ...],
         pods: tuple[Pod, ...],
+        contents: tuple[SnapshotContent, ...],
         *,
-        namespaces: Iterable[tuple[str, Notes]],
+        namespaces: Iterable[ListedNamespace],
         csi_nodes: Iterable[Json | None],
         reports: Iterable[tuple[str, Json]],
     ) -> ListedCluster:
@@ -113,7 +119,7 @@ class ClusterListing:
             volumes=volumes,
             claims=claims,
             pods=pods,
-            contents=await self._lister.all(SNAPSHOT_CONTENTS, SnapshotContent.of),
+            contents=contents,
             classes=classes,
             capacities=capacities,
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
@@ -121,16 +127,16 @@ class ClusterListing:
             attached=await self._attached(volumes),
             reports=MappingProxyType(dict(reports)),
             conditions=MappingProxyType(self._conditions),
-            namespace_policies=MappingProxyType({name: notes for name, notes in namespaces if notes}),
+            namespaces=MappingProxyType({namespace.name: namespace for namespace in namespaces}),
             unread=frozenset(self._lister.unread),
             unlisted=frozenset(kind for kind, resource in _WITH_POLICIES if resource in self._lister.failed),
             volumes_listed=VOLUMES not in self._lister.failed,
             ignorance=tuple(dict.fromkeys(self._lister.ignorance)),
         )
 
-    async def _claims(self, held: Iterable[Volume], listed: set[str] | None) -> tuple[Claim, ...]:
-        """Claims of these volumes, and claims whose volume is to be created on the node."""
-        wanted, unseen = {claim_of(volume) for volume in held}, list[Claim]()
+    async def _claims(self, wanted: Set[str], listed: set[str] | None) -> tuple[Claim, ...]:
+        """These claims, and those whose volume is to be created on the node."""
+        unseen = list[Claim]()
 
         def keep(obj: Json) -> Claim | None:
             claim = Claim.of(obj)
@@ -204,9 +210,17 @@ class ClusterListing:
             return True
         return (found.get("spec") or {}).get("attachRequired") is not False
 
-    async def _namespace(self, name: str) -> Notes:
+    async def _namespace(self, name: str) -> ListedNamespace:
         """Of those that cannot be read nobody knows what they say."""
-        return namespace_notes(await self._lister.one(NAMESPACES, name, what=unread_key(NAMESPACE, name)))
+        found = await self._lister.one(NAMESPACES, name, what=unread_key(NAMESPACE, name))
+        return self._said(found or {"metadata": {"name": name}})
+
+    def _said(self, namespace: Json) -> ListedNamespace:
+        return ListedNamespace(namespace["metadata"]["name"], namespace_notes(namespace), namespace_is_heeded(namespace, self._tenants))
+
+    def _content(self, obj: Json) -> SnapshotContent | None:
+        content = SnapshotContent.of(obj)
+        return None if self._name and content.managed_by not in ("", self._name) else content
 
     async def _capacities(self) -> tuple[CapacityRecord, ...] | None:
         found = await self._lister.all_or_none(CAPACITIES, CapacityRecord.of)

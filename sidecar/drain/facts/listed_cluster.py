@@ -20,6 +20,16 @@ _WHERE: Final = "where its data is is not known"
 
 
 @dataclass(frozen=True, slots=True)
+class ListedNamespace:
+    """As much of a Namespace as counts."""
+
+    name: str
+    notes: Notes
+    heeded: bool
+    """Its own word for Block counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class ListedCluster:
     """Slim records of all that counts. What could not be read is empty, and `ignorance` says so."""
 
@@ -41,7 +51,7 @@ class ListedCluster:
     """By name of a report: what a node's own sidecar has stored; see `publish.own_word`."""
     conditions: Mapping[str, tuple[Json, ...]]
     """By node: the conditions in which sidecars say their verdicts."""
-    namespace_policies: Mapping[str, Notes]
+    namespaces: Mapping[str, ListedNamespace]
     unread: frozenset[str]
     """As `Snapshot.unread`."""
     unlisted: frozenset[str]
@@ -71,6 +81,10 @@ class NodePicker:
         for claim in cluster.claims:
             if not claim.volume_name and claim.selected_node:
                 self._waiting[claim.selected_node].append(claim)
+        self._unlabelled = tuple(content for content in cluster.contents if not content.managed_by)
+        handles = {(content.driver, content.source_handle) for content in self._unlabelled}
+        by_handle = (((volume.driver, volume.handle), volume) for volume in cluster.volumes)
+        self._sources = {handle: volume for handle, volume in by_handle if handle in handles}
         self._volumes = {volume.name: volume for volume in cluster.volumes}
         self._staying = frozenset(node.name for node in cluster.nodes if stays(node))
 
@@ -85,6 +99,7 @@ class NodePicker:
         volumes = tuple(volume for volume in found if volume.driver)
         all_here = tuple({volume.name: volume for volume in (*volumes, *mounted.values())}.values())
         loose = tuple(volume for volume in near if volume.name not in mounted and locator.may_hold(volume))
+        doubtful = tuple(volume for volume in loose if locator.is_doubtful(volume))
         shared = {volume.name: locator.others_that_stay(volume) for volume in all_here}
         return ListedNode(
             at=cluster.at,
@@ -94,7 +109,7 @@ class NodePicker:
             drivers=cluster.registered.get(name, ()),
             volumes=volumes,
             unlocated=_named(volume for volume in loose if not locator.is_doubtful(volume)),
-            doubtful=_named(volume for volume in loose if locator.is_doubtful(volume)),
+            doubtful=_named(doubtful),
             driverless=len(found) - len(volumes),
             claims=tuple(self._claims_of(name, all_here)),
             pods=pods,
@@ -105,11 +120,13 @@ class NodePicker:
             reports=cluster.reports,
             conditions=cluster.conditions.get(name, ()),
             contents=tuple(self._contents(name, all_here)),
+            unplaced=tuple(self._unplaced(locator, all_here, doubtful)),
             classes=cluster.classes,
             capacities=cluster.capacities,
             capacity_drivers=cluster.capacity_drivers,
             budgets=cluster.budgets,
             namespace_policies=self._policies(all_here),
+            unheeded_namespaces=self._unheeded(all_here),
             unread=cluster.unread | set(self._unlisted(all_here)),
             ignorance=(*cluster.ignorance, *self._unknown_mounts(pods)),
         )
@@ -140,7 +157,9 @@ class NodePicker:
             capacities=None,
             capacity_drivers=MappingProxyType({}),
             budgets=None,
+            unplaced=(),
             namespace_policies=self._policies(volumes),
+            unheeded_namespaces=self._unheeded(volumes),
             unread=cluster.unread | set(self._unlisted(volumes)),
             ignorance=cluster.ignorance,
         )
@@ -221,9 +240,26 @@ class NodePicker:
         handles = {(volume.driver, volume.handle) for volume in volumes}
         return (content for content in self._cluster.contents if content_lies_here(content, node_name=name, handles=handles))
 
+    def _unplaced(self, locator: IndexedLocator, here: Iterable[Volume], doubtful: Iterable[Volume]) -> Iterable[SnapshotContent]:
+        """Nothing says where they are: not their label, nor the place of their source. Of a source in doubt is told already."""
+        told = {(volume.driver, volume.handle) for volume in (*here, *doubtful)}
+        for content in self._unlabelled:
+            source = self._sources.get((content.driver, content.source_handle))
+            if (content.driver, content.source_handle) not in told and not (source and locator.is_placed_elsewhere(source)):
+                yield content
+
+    def _said(self, volumes: Iterable[Volume]) -> Iterable[ListedNamespace]:
+        known = self._cluster.namespaces
+        return (known[name] for name in policy_namespaces(volumes) if name in known)
+
     def _policies(self, volumes: Iterable[Volume]) -> Mapping[str, Notes]:
-        said = self._cluster.namespace_policies
-        return MappingProxyType({name: said[name] for name in policy_namespaces(volumes) if name in said})
+        return MappingProxyType({namespace.name: namespace.notes for namespace in self._said(volumes) if namespace.notes})
+
+    def _unheeded(self, volumes: Iterable[Volume]) -> frozenset[str]:
+        """Of what could not be read nobody knows whether it counts, so it does."""
+        unread = self._cluster.unread
+        said = (namespace for namespace in self._said(volumes) if unread_key(NAMESPACE, namespace.name) not in unread)
+        return frozenset(namespace.name for namespace in said if not namespace.heeded)
 
     def _unlisted(self, volumes: Sequence[Volume]) -> Iterable[str]:
         """What of these volumes' claims, classes and namespaces could have said a policy, and was in a list that failed."""

@@ -44,6 +44,8 @@ class ListedNode:
     conditions: tuple[Json, ...]
     """In which the node's own sidecars say their verdicts."""
     contents: tuple[SnapshotContent, ...]
+    unplaced: tuple[SnapshotContent, ...]
+    """Snapshots of which nothing says where they are."""
     classes: tuple[Class, ...]
     capacities: tuple[CapacityRecord, ...] | None
     """None: they could not be read, and where volumes could go is not known."""
@@ -51,6 +53,8 @@ class ListedNode:
     """By uid of a capacity record: its driver, as its class says."""
     budgets: tuple[Budget, ...] | None
     namespace_policies: Mapping[str, Notes]
+    unheeded_namespaces: frozenset[str]
+    """As `Snapshot.unheeded_namespaces`."""
     unread: frozenset[str]
     """As `Snapshot.unread`."""
     ignorance: tuple[str, ...]
@@ -78,6 +82,8 @@ class ListedNode:
             ignorance=self.ignorance,
             claimants=self.claimants,
             attached=self.attached,
+            unplaced_contents=tuple(content for content in self.unplaced if content.driver == driver),
+            unheeded_namespaces=self.unheeded_namespaces,
             shared_with=self._shared_with(driver),
             foreign=tuple(volume for volume in self.mounted if volume.driver not in ("", driver)),
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Final
 
 from sidecar.drain.facts.locations import VolumeLocator
-from sidecar.model.nodes import Node, Pod
+from sidecar.model.nodes import Node, Pod, SnapshotContent
 from sidecar.model.objects import Json, Volume
 
 SOME: Final = 20
@@ -19,6 +19,11 @@ def claim_of(volume: Volume) -> str:
 def mounted_claims(pods: Iterable[Pod]) -> frozenset[str]:
     """`namespace/name` of all claims that pods name which have not ended."""
     return frozenset(f"{pod.namespace}/{claim}" for pod in pods if not pod.ended for claim in pod.claims)
+
+
+def unplaced_sources(contents: Iterable[SnapshotContent]) -> frozenset[tuple[str, str]]:
+    """(driver, handle) of the sources of snapshots that say no node: they lie where their source lies."""
+    return frozenset((content.driver, content.source_handle) for content in contents if not content.managed_by and content.source_handle)
 
 
 class IndexedLocator(VolumeLocator):
@@ -40,8 +45,9 @@ class IndexedLocator(VolumeLocator):
 class VolumeSorting:
     """Keeps the volumes of one node, and of the others no more than what has to be said about them."""
 
-    def __init__(self, node: Node, others: Iterable[Node], *, mounted: Set[str]) -> None:
-        """`mounted` are claims that pods of the node name."""
+    def __init__(self, node: Node, others: Iterable[Node], *, mounted: Set[str], sources: Set[tuple[str, str]]) -> None:
+        """`mounted` are claims that pods of the node name; `sources` as `unplaced_sources` says."""
+        self._sources = sources
         self._locator = VolumeLocator(node, others)
         self._mounted = mounted
         self._told: dict[tuple[str, bool], int] = {}
@@ -50,7 +56,8 @@ class VolumeSorting:
     def keep(self, obj: Json) -> Volume | None:
         volume = Volume.of(obj)
         self.names.add(volume.name)
-        return volume if self.counts(volume) or self._is_told(volume) else None
+        kept = self.counts(volume) or (volume.driver, volume.handle) in self._sources or self._is_told(volume)
+        return volume if kept else None
 
     def counts(self, volume: Volume) -> bool:
         """It lies here, or a pod of the node mounts it."""

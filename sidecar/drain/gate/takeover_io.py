@@ -214,7 +214,8 @@ class Neighbours:
         """As `explain node` judges, by what the API server tells. Where what only the driver knows would block, that is not enough."""
         driver, seen, now = self._settings.driver, self._seen[facts.lease.name], self._clock()
         seen.judged_at, self._may_judge = now, False
-        listed = await ClusterListing(self._kube, facts.lease.node, now=self._wall()).look()
+        listing = ClusterListing(self._kube, facts.lease.node, now=self._wall(), tenants=self._settings.tenant_policies)
+        listed = await listing.look()
         if self._settings.untracked_blocks:
             listed = replace(listed, ignorance=(*listed.ignorance, _UNSEEN))
         snapshot = assemble(listed.facts_of(driver), now=listed.at, default_policy=self._settings.default_policy)

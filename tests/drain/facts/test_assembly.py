@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain.facts.assembly import Facts, assemble
+from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.facts.watched import Watched
@@ -17,8 +18,8 @@ from sidecar.kube.api import Change
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import Claim, Class, Volume
-from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, in_order, look, meta, ready, volume
+from sidecar.model.objects import Attachment, Claim, Class, Volume
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, Lists, claim, in_order, look, look_at_all, meta, pod, ready, volume
 
 NOW = 7.0
 
@@ -50,6 +51,7 @@ def watches(kube: Lists) -> Watched:
         volumes=store(volumes),
         classes=store(found for found in of("storageclasses", Class.of) if found.provisioner == DRIVER),
         ignorance=lambda: (),
+        attached=lambda: frozenset(found.volume for found in of("volumeattachments", Attachment.of) if found.node == "n1"),
     )
 
 
@@ -131,10 +133,76 @@ def labelled_content(kube: Lists) -> None:
     kube.objects["volumesnapshotcontents"][1]["metadata"]["labels"] = labels
 
 
+def pending_pod(kube: Lists) -> None:
+    """As after an eviction: it was made again, and waits for this very volume."""
+    kube.objects["pods"].append(pod("db-0", "a"))
+
+
+def pod_elsewhere_that_is_over(kube: Lists) -> None:
+    kube.objects["pods"].append(pod("db-0", "a", node="n2", phase="Succeeded"))
+
+
+def volume_of_two_nodes_that_is_mounted_here(kube: Lists) -> None:
+    kube.objects["persistentvolumes"][3] = volume("pv-both", "n1", "n2", claim="both")
+    kube.objects["persistentvolumeclaims"].append(claim("both", selected="n2", volume_name="pv-both"))
+    kube.objects["pods"].append(pod("db-0", "both", node="n1", phase="Running"))
+
+
+def volume_of_two_nodes_of_which_the_other_stays(kube: Lists) -> None:
+    volume_of_two_nodes_that_is_mounted_here(kube)
+    kube.objects["nodes"][1]["status"] = kube.objects["nodes"][0]["status"]
+
+
+def volume_of_nobody_that_is_mounted_here(kube: Lists) -> None:
+    volume_of_two_nodes_that_is_mounted_here(kube)
+    del kube.objects["persistentvolumes"][3]["spec"]["nodeAffinity"]
+
+
+def volume_of_another_driver_that_is_mounted_here(kube: Lists) -> None:
+    kube.objects["persistentvolumes"][4] |= volume("pv-other", "n1", driver=OTHER, claim="other")
+    other = claim("other", selected="n1", volume_name="pv-other")
+    other["metadata"]["annotations"][names.STORAGE_PROVISIONER] = OTHER
+    kube.objects["persistentvolumeclaims"].append(other)
+    kube.objects["pods"].append(pod("web-0", "other", node="n1", phase="Running"))
+
+
+def pod_that_runs_with_a_claim_that_is_gone(kube: Lists) -> None:
+    kube.objects["pods"].append(pod("db-0", "nothing", node="n1", phase="Running"))
+
+
+def pod_that_runs_with_a_volume_that_is_gone(kube: Lists) -> None:
+    kube.objects["persistentvolumeclaims"].append(claim("b2", selected="n2", volume_name="pv-gone"))
+    kube.objects["pods"].append(pod("db-0", "b2", node="n1", phase="Running"))
+
+
+def snapshot_whose_source_is_gone(kube: Lists) -> None:
+    """Nothing says where it is; the other one's source is another node's."""
+    kube.objects["volumesnapshotcontents"].append({"metadata": meta("s3"), "spec": {"driver": DRIVER, "source": {"volumeHandle": "gone"}}})
+    kube.objects["volumesnapshotcontents"][1]["spec"]["source"]["volumeHandle"] = "h-pv-2"
+
+
+def attached(kube: Lists) -> None:
+    source = {"source": {"persistentVolumeName": "pv-1"}, "attacher": DRIVER}
+    kube.objects["volumeattachments"] = [
+        {"metadata": meta("va-1"), "spec": {**source, "nodeName": "n1"}},
+        {"metadata": meta("va-2"), "spec": {**source, "nodeName": "n2"}},
+    ]
+
+
 @pytest.mark.parametrize(
     "change",
     [
         as_it_is,
+        pending_pod,
+        pod_elsewhere_that_is_over,
+        volume_of_two_nodes_that_is_mounted_here,
+        volume_of_two_nodes_of_which_the_other_stays,
+        volume_of_nobody_that_is_mounted_here,
+        volume_of_another_driver_that_is_mounted_here,
+        pod_that_runs_with_a_claim_that_is_gone,
+        pod_that_runs_with_a_volume_that_is_gone,
+        snapshot_whose_source_is_gone,
+        attached,
         in_use,
         silent_namespace,
         without_labels,
@@ -153,9 +221,13 @@ def labelled_content(kube: Lists) -> None:
 def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_outside(change: Any) -> None:
     kube = ready()
     change(kube)
-    inside, outside = asyncio.run(from_inside(kube)), from_outside(kube)
+    # Only the node's own sidecar has seen what was a moment ago.
+    inside, outside = replace(asyncio.run(from_inside(kube)), lately_used=frozenset()), from_outside(kube)
     assert in_order(inside) == in_order(outside)
     assert assess(inside) == assess(outside)
+    one_of_all = assemble(NodePicker(look_at_all(kube)).node("n1").facts_of(DRIVER), now=NOW)
+    # What was listed later than the claims is not unseen, and claims that name it speak for themselves.
+    assert in_order(one_of_all) == in_order(outside) or change is claim_with_an_unseen_volume
 
 
 def test_that_cluster_has_something_to_judge() -> None:
