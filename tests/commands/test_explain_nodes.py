@@ -15,6 +15,9 @@ from sidecar.kube.errors import Forbidden
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, cluster, look_at_all, meta, pod, ready
 
+KINDS = (names.DRAIN_READY, names.RETIRE_READY)
+HEARTBEAT = "1970-01-01T00:00:05Z"
+
 
 def asked(*words: str) -> Question:
     question = read_question(["nodes", *words], {})
@@ -109,11 +112,14 @@ def test_without_a_report_the_conditions_speak() -> None:
     kube.objects["nodes"][0]["status"] = {
         "conditions": [
             *kube.objects["nodes"][0]["status"]["conditions"],
-            *({"type": f"{DRIVER}/{kind}", "status": "False", "reason": "R"} for kind in (names.DRAIN_READY, names.RETIRE_READY)),
+            *({"type": f"{DRIVER}/{kind}", "status": "False", "lastHeartbeatTime": HEARTBEAT} for kind in KINDS),
             {"type": f"third.example/{names.RETIRE_READY}", "status": "True"},
         ]
     }
-    assert "drain False; retire False" in shown(kube)
+    assert shown(kube).splitlines()[1].endswith("drain False; retire False")
+    for condition in kube.objects["nodes"][0]["status"]["conditions"]:
+        condition.pop("lastHeartbeatTime", None)
+    assert shown(kube).splitlines()[1].endswith("drain False; retire False; stale, so it counts as Unknown")
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])

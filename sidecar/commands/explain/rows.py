@@ -72,8 +72,9 @@ def _own(word: OwnWord | None, now: float, asked: Sequence[Intent]) -> Iterable[
         said = word.verdict(intent)
         since = f" for {age(now - said.since)}" if said.since is not None else ""
         yield f"{_VERDICT[intent]} {said.status}{since}"
-    if word.is_stale(now) and word.valid_until is not None:
-        yield f"stale for {age(now - word.valid_until)}, so it counts as Unknown"
+    if word.is_stale(now):
+        ended = word.valid_until is not None and word.valid_until <= now
+        yield f"stale{f' for {age(now - word.valid_until)}' if ended and word.valid_until is not None else ''}, so it counts as Unknown"
 
 
 _VERDICT = {Intent.REBOOT: "drain", Intent.RETIRE: "retire"}

@@ -12,13 +12,13 @@ from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.nodes import listed
 from sidecar.commands.explain.question import WIDE, Question
 from sidecar.config.config import Config
-from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.judgement.pod_fates import counts_as_gone
 from sidecar.drain.judgement.policy import Resolved
 from sidecar.drain.judgement.volumes import LocalItem, classify
 from sidecar.drain.publish.as_text import aligned, size
+from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
@@ -68,7 +68,7 @@ def _of_node(node: ListedNode, driver: str, default_policy: Policy | None) -> It
 
 
 def _rows_of(node: ListedNode, driver: str, default_policy: Policy | None) -> Iterable[Row]:
-    snapshot = assemble(node.facts_of(driver), now=node.at, default_policy=default_policy)
+    snapshot = snapshot_of(node, driver, default_policy=default_policy)
     running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
     named = {volume.name: volume for volume in snapshot.volumes}
     for item in classify(snapshot, running):

@@ -12,7 +12,7 @@ from typing import Final
 
 from sidecar.drain.facts import unseen_volumes
 from sidecar.drain.facts.assembly import is_unseen, namespace_is_heeded, namespace_notes, policy_namespaces
-from sidecar.drain.facts.listed_cluster import ListedCluster, ListedNamespace, NodePicker
+from sidecar.drain.facts.listed_cluster import ListedCluster, ListedNamespace, ListedReports, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims, unplaced_sources
 from sidecar.drain.facts.listing_io import Lister
@@ -33,7 +33,7 @@ from sidecar.kube.api import (
     VOLUMES,
     KubeApi,
 )
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Volume
@@ -42,8 +42,9 @@ from sidecar.model.topology import Requirement
 _WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
 
 _OUR_CONDITIONS: Final = (f"/{names.DRAIN_READY}", f"/{names.RETIRE_READY}")
-_LONG: Final = ("blockers", "pods", "placement", "budgets", "notes", "announced", "conditions")
+_LONG: Final = ("pods", "placement", "budgets", "notes", "announced", "conditions")
 """Lists in a report that nobody asks for here."""
+_OF_BLOCKERS: Final = ("kind", "namespace", "name", "uid", "reason", "since")
 
 
 class ClusterListing:
@@ -106,7 +107,7 @@ class ClusterListing:
         *,
         namespaces: Iterable[ListedNamespace],
         csi_nodes: Iterable[Json | None],
-        reports: Iterable[tuple[str, Json]],
+        reports: ListedReports,
     ) -> ListedCluster:
         """What is listed in the same way for one node and for all."""
         classes = await self._lister.all(CLASSES, Class.of)
@@ -125,7 +126,7 @@ class ClusterListing:
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
             budgets=await self._lister.all_or_none(BUDGETS, Budget.of),
             attached=await self._attached(volumes),
-            reports=MappingProxyType(dict(reports)),
+            reports=reports,
             conditions=MappingProxyType(self._conditions),
             namespaces=MappingProxyType({namespace.name: namespace for namespace in namespaces}),
             unread=frozenset(self._lister.unread),
@@ -168,22 +169,23 @@ class ClusterListing:
         self._conditions |= {obj["metadata"]["name"]: ours} if ours else {}
         return Node.of(obj)
 
-    async def _reports(self) -> Iterable[tuple[str, Json]]:
-        """What the nodes' own sidecars have stored, by name, without the long lists."""
+    async def _reports(self) -> ListedReports:
+        """What the nodes' own sidecars have stored. Hardly a verdict depends on it, so it is no ignorance if that cannot be read."""
         found = await self._lister.all_or_none(DRAIN_REPORTS, _stored)
         if found is None:
-            self._lister.ignorance.pop()  # no verdict depends on it: only what a node's own sidecar says is not known then
-        return found or ()
+            self._lister.ignorance.pop()
+        return ListedReports(MappingProxyType(dict(found or ())), None if found is None else frozenset())
 
-    async def _reports_of(self, drivers: Iterable[str]) -> Iterable[tuple[str, Json]]:
-        found = [await self._report(names.drain_report(self._name, driver)) for driver in sorted(set(drivers) - {""})]
-        return [_stored(report) for report in found if report is not None]
-
-    async def _report(self, name: str) -> Json | None:
-        try:
-            return await self._kube.get(DRAIN_REPORTS, name)
-        except ApiError:
-            return None
+    async def _reports_of(self, drivers: Iterable[str]) -> ListedReports:
+        found, unread = dict[str, Json](), set[str]()
+        for name in sorted({names.drain_report(self._name, driver) for driver in drivers if driver}):
+            try:
+                found |= dict((_stored(await self._kube.get(DRAIN_REPORTS, name)),))
+            except NotFound:
+                continue
+            except ApiError:
+                unread.add(name)
+        return ListedReports(MappingProxyType(found), frozenset(unread))
 
     async def _attached(self, volumes: Iterable[Volume]) -> Mapping[str, frozenset[str]]:
         """By node, what is attached to it. Where the driver asks for no attachments, one that is left says nothing."""
@@ -235,8 +237,13 @@ def _registration(obj: Json) -> Json:
 
 
 def _stored(obj: Json) -> tuple[str, Json]:
-    status = {key: value for key, value in (obj.get("status") or {}).items() if key not in _LONG}
-    return obj["metadata"]["name"], status
+    """What anybody may have edited is read with distrust later on, and only made shorter here."""
+    status = obj.get("status")
+    slim = {key: value for key, value in status.items() if key not in _LONG} if isinstance(status, dict) else {}
+    if isinstance(blockers := slim.get("blockers"), list):
+        entries = (entry for entry in blockers if isinstance(entry, dict))
+        slim["blockers"] = [{key: entry[key] for key in _OF_BLOCKERS if key in entry} for entry in entries]
+    return obj["metadata"]["name"], slim
 
 
 def _with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, tuple[str, ...]]:

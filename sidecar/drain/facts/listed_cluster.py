@@ -11,6 +11,7 @@ from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.listed_volumes import SOME, IndexedLocator, claim_of, mounted_claims
 from sidecar.drain.facts.locations import stays
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
+from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 from sidecar.model.topology import Term
@@ -27,6 +28,15 @@ class ListedNamespace:
     notes: Notes
     heeded: bool
     """Its own word for Block counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedReports:
+    """What nodes' own sidecars have stored: the status of their reports, shortened."""
+
+    by_name: Mapping[str, Json]
+    unread: frozenset[str] | None
+    """Names of those that could not be read; None: none could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +57,7 @@ class ListedCluster:
     budgets: tuple[Budget, ...] | None
     attached: Mapping[str, frozenset[str]]
     """By node: PersistentVolumes that are attached to it."""
-    reports: Mapping[str, Json]
-    """By name of a report: what a node's own sidecar has stored; see `publish.own_word`."""
+    reports: ListedReports
     conditions: Mapping[str, tuple[Json, ...]]
     """By node: the conditions in which sidecars say their verdicts."""
     namespaces: Mapping[str, ListedNamespace]
@@ -117,7 +126,8 @@ class NodePicker:
             mounted=tuple(mounted.values()),
             shared_with=MappingProxyType({volume: staying for volume, staying in shared.items() if staying}),
             attached=cluster.attached.get(name, frozenset()),
-            reports=cluster.reports,
+            reports=cluster.reports.by_name,
+            unread_reports=self._unread_reports(name, {volume.driver for volume in all_here}),
             conditions=cluster.conditions.get(name, ()),
             contents=tuple(self._contents(name, all_here)),
             unplaced=tuple(self._unplaced(locator, all_here, doubtful)),
@@ -151,6 +161,7 @@ class NodePicker:
             shared_with=MappingProxyType({}),
             attached=frozenset(),
             reports=MappingProxyType({}),
+            unread_reports=frozenset(),
             conditions=(),
             contents=(),
             classes=cluster.classes,
@@ -251,6 +262,10 @@ class NodePicker:
     def _said(self, volumes: Iterable[Volume]) -> Iterable[ListedNamespace]:
         known = self._cluster.namespaces
         return (known[name] for name in policy_namespaces(volumes) if name in known)
+
+    def _unread_reports(self, name: str, drivers: Iterable[str]) -> frozenset[str]:
+        unread = self._cluster.reports.unread
+        return frozenset(names.drain_report(name, driver) for driver in drivers) if unread is None else unread
 
     def _policies(self, volumes: Iterable[Volume]) -> Mapping[str, Notes]:
         return MappingProxyType({namespace.name: namespace.notes for namespace in self._said(volumes) if namespace.notes})

@@ -41,6 +41,8 @@ class ListedNode:
     """PersistentVolumes that are attached to the node."""
     reports: Mapping[str, Json]
     """By name: what the nodes' own sidecars have stored."""
+    unread_reports: frozenset[str]
+    """Names of reports that there may be, and that could not be read."""
     conditions: tuple[Json, ...]
     """In which the node's own sidecars say their verdicts."""
     contents: tuple[SnapshotContent, ...]

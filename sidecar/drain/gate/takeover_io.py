@@ -13,7 +13,6 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.facts import node_marks
-from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import pacing, rules, takeover
@@ -37,6 +36,7 @@ from sidecar.drain.gate.takeover_events_io import TakeoverEvents
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.lease_io import LeaseWriter, Written
 from sidecar.drain.leases import Lease, LeaseView, identity
+from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.settings import Settings
 from sidecar.engine.backoff import jittered
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES, find
@@ -218,7 +218,7 @@ class Neighbours:
         listed = await listing.look()
         if self._settings.untracked_blocks:
             listed = replace(listed, ignorance=(*listed.ignorance, _UNSEEN))
-        snapshot = assemble(listed.facts_of(driver), now=listed.at, default_policy=self._settings.default_policy)
+        snapshot = snapshot_of(listed, driver, default_policy=self._settings.default_policy)
         judged = assess(snapshot)
         strays = listed.unlocated.get(driver, ())
         found = replace(facts, retire=judged.retire, holds_volumes=rules.holds_volumes(judged), strays=strays)

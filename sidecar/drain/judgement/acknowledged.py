@@ -15,6 +15,9 @@ MOST: Final = 1000
 """Acknowledgements of one node that count: what cannot be remembered must not be believed."""
 
 _DIGITS: Final = 16
+FORGOTTEN: Final = (
+    f"the stored report could not be read, so it is not known whether volumes were used since they were annotated with {names.ACKNOWLEDGED}"
+)
 
 
 @dataclass(frozen=True, slots=True)

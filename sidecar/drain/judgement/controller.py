@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
 
 from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.facts.assembly import assemble
@@ -10,20 +9,15 @@ from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.untracked import Untracked
-from sidecar.drain.judgement.acknowledged import is_acknowledged
+from sidecar.drain.judgement.acknowledged import FORGOTTEN, is_acknowledged
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import stored
 from sidecar.drain.publish.controller import ReportWriter
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
-from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
-
-_FORGOTTEN: Final = (
-    f"the stored report could not be read, so it is not known whether volumes were used since they were annotated with {names.ACKNOWLEDGED}"
-)
 
 
 class JudgementDuty:
@@ -80,4 +74,4 @@ class JudgementDuty:
 
     def _forgotten(self, volumes: Iterable[Volume]) -> tuple[str, ...]:
         """The report is the memory of acknowledgements. Without it none may be believed."""
-        return (_FORGOTTEN,) if not self._reports.recalled and any(is_acknowledged(volume.notes) for volume in volumes) else ()
+        return (FORGOTTEN,) if not self._reports.recalled and any(is_acknowledged(volume.notes) for volume in volumes) else ()

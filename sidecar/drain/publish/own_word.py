@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sidecar.drain.publish import validity
 from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.model import names
@@ -27,8 +28,9 @@ class OwnWord:
     drain: Said
     retire: Said
     observed_at: float | None
-    valid_until: float | None
     """None: it does not say."""
+    valid_until: float | None
+    """None: it does not say, and counts no more."""
     evacuation: str = ""
     deadline: float | None = None
     """Of the evacuation."""
@@ -37,7 +39,7 @@ class OwnWord:
         return self.drain if intent is Intent.REBOOT else self.retire
 
     def is_stale(self, now: float) -> bool:
-        return self.valid_until is not None and now > self.valid_until
+        return not validity.counts(self.valid_until, now=now)
 
     def status(self, intent: Intent, now: float) -> Status:
         """What has run out counts as Unknown."""
@@ -55,13 +57,12 @@ def own_word(report: Json, conditions: Iterable[Json], *, driver: str, node_uid:
     drain, retire = said[Intent.REBOOT], said[Intent.RETIRE]
     if drain is None or retire is None:
         return None
-    own = (by_type.get(names.condition(driver, kind), {}) for _, kind in _KEYS.values())
-    heartbeats = [at for at in (seconds(condition, "lastHeartbeatTime") for condition in own) if at is not None]
+    ends = [end for end in map(validity.of_condition, validity.ours(by_type.values(), driver)) if end is not None]
     return OwnWord(
         drain,
         retire,
-        observed_at=seconds(status, "observedAt") if status else max(heartbeats, default=None),
-        valid_until=seconds(status, "validUntil"),
+        observed_at=seconds(status, "observedAt"),
+        valid_until=validity.of_report(status) if status else min(ends, default=None),
         evacuation=text(mapping(status, "evacuation"), "state"),
         deadline=seconds(mapping(status, "evacuation"), "deadline"),
     )

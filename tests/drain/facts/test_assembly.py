@@ -222,7 +222,7 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
     kube = ready()
     change(kube)
     # Only the node's own sidecar has seen what was a moment ago.
-    inside, outside = replace(asyncio.run(from_inside(kube)), lately_used=frozenset()), from_outside(kube)
+    inside, outside = replace(asyncio.run(from_inside(kube)), lately_used=frozenset(), lately_named=frozenset()), from_outside(kube)
     assert in_order(inside) == in_order(outside)
     assert assess(inside) == assess(outside)
     one_of_all = assemble(NodePicker(look_at_all(kube)).node("n1").facts_of(DRIVER), now=NOW)

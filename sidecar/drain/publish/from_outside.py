@@ -1,0 +1,33 @@
+"""The snapshot of a node that was listed from outside, with what its own sidecar has stored about it: since when, and which
+acknowledgements are void."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.listed_node import ListedNode
+from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.acknowledged import FORGOTTEN, is_acknowledged
+from sidecar.drain.publish import stored
+from sidecar.drain.vocabulary import Policy
+from sidecar.model import names
+from sidecar.model.objects import Volume
+
+
+def snapshot_of(listed: ListedNode, driver: str, *, default_policy: Policy | None) -> Snapshot:
+    """Of one driver on that node."""
+    facts, uid = listed.facts_of(driver), listed.node.uid if listed.node else ""
+    name = names.drain_report(listed.node_name, driver)
+    report = {"status": listed.reports.get(name, {})}
+    assembled = assemble(facts, now=listed.at, default_policy=default_policy)
+    return replace(
+        assembled,
+        ignorance=(*assembled.ignorance, *_forgotten(name in listed.unread_reports, facts.volumes)),
+        void_acknowledgements=stored.void_acknowledgements(report, facts.volumes, node_uid=uid),
+        since=stored.since(report, node_uid=uid, now=listed.at),
+    )
+
+
+def _forgotten(unread: bool, volumes: Iterable[Volume]) -> tuple[str, ...]:
+    """Without its memory no acknowledgement may be believed."""
+    return (FORGOTTEN,) if unread and any(is_acknowledged(volume.notes) for volume in volumes) else ()
