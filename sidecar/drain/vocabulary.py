@@ -147,8 +147,8 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.NOT_AVAILABLE_YET: Meaning(
             "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
-            "move the data by hand and delete the claim, or say by annotations of the claim what counts until then: "
-            f"{names.DRAIN_POLICY_REBOOT}: AllowIdle lets the node reboot; {names.DRAIN_POLICY_RETIRE}: Ignore gives the data up",
+            "move the data by hand and delete the claim, or choose another policy for the verdict that is blocked, with the annotation "
+            f"{names.DRAIN_POLICY_REBOOT} or {names.DRAIN_POLICY_RETIRE} of the claim",
         ),
         Reason.NODE_RENAMED: Meaning(
             "the driver lists the volume on this node, and its PersistentVolume names another node: the node may have had that name",

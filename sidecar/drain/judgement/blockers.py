@@ -114,7 +114,7 @@ of the others the eviction is refused or does not finish."""
 _ABOUT_CLASS: Final = {
     VolumeClass.IDLE: "no pod uses it",
     VolumeClass.RELEASING: "its PersistentVolume is still there",
-    VolumeClass.RENAMED: "its PersistentVolume names another node, and the driver lists it here",
+    VolumeClass.RENAMED: "no pod uses it",
     VolumeClass.RETAINED: "no claim has it, and its reclaim policy is Retain",
     VolumeClass.IN_FLIGHT: "its PersistentVolume does not exist yet",
     VolumeClass.SNAPSHOT: f"it has no annotation {names.ACKNOWLEDGED}",
@@ -134,6 +134,7 @@ def of_volume(held: LocalItem, snapshot: Snapshot, *, place: Place | None) -> It
         resolved = held.policy(blocks[0])
         said = (
             _about_item(held),
+            "its PersistentVolume names another node, and the driver lists it here" if held.renamed else "",
             _about_place(place, reason),
             _about_peers(held, snapshot, resolved),
             resolved.problem if resolved else "",

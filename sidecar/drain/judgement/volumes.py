@@ -51,6 +51,8 @@ class LocalItem:
 
     shared: bool = False
     """Other nodes reach it too."""
+    renamed: bool = False
+    """Its PersistentVolume names another node."""
     acknowledged: Acknowledged | None = None
     remark: str = ""
     """What is special about it, in place of what is said of its class."""
@@ -126,12 +128,13 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users, believed: Set[s
         retire=_EPHEMERAL if ephemeral else _resolved(volume, claim, snapshot, Intent.RETIRE),
         excuse=_shared(reached_by) if reached_by else "" if ephemeral else excuse,
         shared=bool(reached_by),
+        renamed=volume.name in snapshot.renamed,
         acknowledged=acknowledged,
     )
 
 
 def _class_of(volume: Volume, claim: Claim | None, use: Use, *, ephemeral: bool, renamed: bool) -> VolumeClass:
-    if renamed and not use.pods:
+    if renamed and not use:
         return VolumeClass.RENAMED
     deleted = volume.reclaim_policy == "Delete"
     released = volume.phase in ("Released", "Failed")

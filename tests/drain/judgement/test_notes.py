@@ -65,7 +65,7 @@ def test_a_volume_under_the_nodes_former_name_keeps_it_from_being_retired(volume
     found = assess(samples.idle(volumes=(volume,), renamed=frozenset({"pv-0"})))
     assert [item.class_ for item in found.volumes] == [VolumeClass.RENAMED]
     assert found.drain.status is Status.TRUE
-    assert [(item.reason, item.message) for item in found.blockers] == (
+    assert [(item.reason, item.message.partition("; ")[2]) for item in found.blockers] == (
         [(Reason.NODE_RENAMED, "its PersistentVolume names another node, and the driver lists it here")] if blocks else []
     )
 
@@ -76,7 +76,8 @@ def test_a_volume_under_the_nodes_former_name_that_a_pod_runs_with_is_in_use() -
     waiting = replace(samples.pod("db-0", "data-0"), node="", phase="Pending")
     acknowledged = (samples.volume(notes=samples.notes(ack="ann")),)
     kept = assess(samples.idle(volumes=acknowledged, renamed=frozenset({"pv-0"}), claimants=(waiting,)))
-    assert [item.reason for item in kept.blockers] == [Reason.NODE_RENAMED]
+    assert [item.reason for item in kept.blockers] == [Reason.VOLUME_IN_USE]
+    assert "its PersistentVolume names another node" in kept.blockers[0].message
 
 
 def test_what_is_only_asked_for_says_so() -> None:
