@@ -189,10 +189,11 @@ def _of_former_node(marked: str, uid: str) -> str:
 
 
 def _known_reboot(noted: str, former: str, before: Signals | None) -> RebootNote | None:
-    """This process may know more than the mark, which is written later. Where somebody has changed the mark since, that counts."""
+    """This process may know more than the mark, which is written later. Where people have taken a mark away, that counts."""
     if before is not None and before.noted_reboot == noted:
         return before.reboot
-    return RebootNote.SPENT if former and noted else reboot_note.noted(noted)
+    spent_here = before is not None and before.reboot is RebootNote.SPENT
+    return RebootNote.SPENT if noted and (former or spent_here) else reboot_note.noted(noted)
 
 
 def _counting(said: Announcement, *, cordoned: bool) -> Intent | None:

@@ -243,6 +243,15 @@ def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_note
     assert counts(machine.look(noted=False)) == (None, None)
 
 
+def test_a_mark_that_is_written_late_does_not_take_back_what_was_seen_meanwhile() -> None:
+    """Cordon, and the mark is on its way; uncordon and cordon again; then the answer comes."""
+    machine = Machine()
+    for cordoned in (True, False, True):
+        machine.look(cordoned=cordoned, noted=False)
+    machine.note(RebootNote.IN_EFFECT)
+    assert counts(machine.look()) == (None, None)
+
+
 def test_the_annotation_removed_and_set_again_counts_though_the_mark_could_not_be_removed() -> None:
     machine = Machine()
     for cordoned in (True, False):

@@ -242,3 +242,50 @@ def test_an_uninstall_leaves_what_others_wrote_and_nothing_else(
         now = step(now, decision)
     now["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)] = summary
     assert text(write(now, none(Node.of(now), DRIVER))) == text(before)
+
+
+# a reboot that is announced
+
+
+def cordoned(obj: Json, on: bool) -> Json:
+    return obj | {"spec": obj["spec"] | {"unschedulable": on}}
+
+
+def settled(obj: Json, driver: str = DRIVER) -> Json:
+    """What a look of this driver's sidecar leaves, where the policy is Ignore."""
+    return write(obj, wanted(read(Node.of(obj), driver, now=NOW), driver, standing=OPEN, decision=Rest("")))
+
+
+def test_a_reboot_is_noted_in_effect_and_spent_for_its_node_and_forgotten_with_the_annotation() -> None:
+    announced = node_json(annotations={names.DRAIN_INTENT: "reboot"})
+    assert text(settled(announced)) == text(announced), "nothing is noted before the cordon"
+    under_way = settled(cordoned(announced, True))
+    assert (own(under_way, names.REBOOT_INTENT), own(under_way, names.MARKED_NODE)) == ("InEffect", "uid-n1")
+    over = settled(cordoned(under_way, False))
+    assert own(over, names.REBOOT_INTENT) == "Spent"
+    del over["metadata"]["annotations"][names.DRAIN_INTENT]
+    assert text(settled(over)) == text(cordoned(node_json(), False))
+
+
+def test_each_of_two_drivers_has_a_mark_of_its_own_and_takes_only_that_away() -> None:
+    announced = cordoned(node_json(annotations={names.DRAIN_INTENT: "reboot"}), True)
+    both = settled(settled(announced), OTHER)
+    others = names.of_driver(OTHER, names.REBOOT_INTENT)
+    assert (own(both, names.REBOOT_INTENT), both["metadata"]["annotations"][others]) == ("InEffect", "InEffect")
+    one = settled(cordoned(both, False))
+    assert (own(one, names.REBOOT_INTENT), one["metadata"]["annotations"][others]) == ("Spent", "InEffect")
+    assert read(Node.of(one), OTHER, now=NOW).declared is None, "the other has not looked yet, and knows it all the same"
+
+
+def test_the_spent_mark_of_a_former_node_becomes_that_of_this_one() -> None:
+    notes = {names.DRAIN_INTENT: "reboot", names.of_driver(DRIVER, names.REBOOT_INTENT): "InEffect"}
+    former = node_json(annotations=notes | {names.of_driver(DRIVER, names.MARKED_NODE): "uid-of-another"})
+    now = settled(cordoned(former, True))
+    assert (own(now, names.REBOOT_INTENT), own(now, names.MARKED_NODE)) == ("Spent", "uid-n1")
+    assert read(Node.of(now), DRIVER, now=NOW).intent is None
+
+
+def test_an_uninstall_takes_the_mark_away_and_leaves_the_announcement() -> None:
+    announced = cordoned(node_json(annotations={names.DRAIN_INTENT: "reboot"}), True)
+    marked = settled(announced)
+    assert text(write(marked, none(Node.of(marked), DRIVER))) == text(announced)
