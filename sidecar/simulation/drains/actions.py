@@ -190,10 +190,7 @@ async def _forbid(world: "DrainWorld", item: PlannedEvent) -> None:
 
 
 async def _allow(world: "DrainWorld", item: PlannedEvent) -> None:
-    """Whoever grants a right starts the sidecar again: an optional watch that was refused at the start is given up until then."""
     world.network.allow(item.whom)
-    if node := world.nodes.get(item.whom):
-        node.stop()
 
 
 _TABLE: Final[dict[str, Callable[["DrainWorld", PlannedEvent], Awaitable[None]]]] = {

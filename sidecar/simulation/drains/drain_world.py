@@ -67,7 +67,7 @@ class DrainWorld:
         self.transcript = Transcript(self.clock)
         self.report = Report(plan, worlds="drains")
         rng = random.Random(f"server {plan.seed}").random
-        self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=rng, kinds=(*TABLE, _CONTENTS))
+        self.cluster = Cluster(clock=self.wall, rng=rng, kinds=(*TABLE, _CONTENTS))
         self.referee = DrainReferee(self, slack=_slack(plan))
         self.api: KubeApi = InProcessApi(self.cluster, after=self.referee.after)
         self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
@@ -100,6 +100,9 @@ class DrainWorld:
         return self.report
 
     # --- for nodes, actions and the referee -------------------------------------------------------------------------------------
+
+    def wall(self) -> float:
+        return EPOCH + self.clock()
 
     def found(self, kind: str, what: str) -> None:
         self.report.violations.append(Finding(kind, what))

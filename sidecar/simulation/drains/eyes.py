@@ -13,6 +13,10 @@ earliest; watch, questions and the write itself take a few more in ordinary weat
 STAND: Final = 90.0
 """Seconds after which a verdict that was overtaken must be withdrawn: what is not watched is looked at every minute."""
 
+OUTLIVED: Final = 2400.0
+"""Seconds after which a neighbour must have withdrawn what a dead sidecar said: a quarter of an hour for which that holds, as long again
+until the neighbour looks after the node, and its patience."""
+
 
 @dataclass(slots=True)
 class Eyes:

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from sidecar.kube.api import BUDGETS, NODES, PODS
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster import Call
-from sidecar.simulation.drains.eyes import LAG, STAND, Eyes
+from sidecar.simulation.drains.eyes import LAG, OUTLIVED, STAND, Eyes
 from sidecar.simulation.drains.truth import REBOOT, RETIRE, Scene
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 
@@ -128,6 +128,7 @@ class DrainReferee:
     def _check_standing(self, node: str) -> None:
         now = self._world.clock()
         if not self.eyes[node].sees_for(now, seconds=self._stand):
+            self._check_forgotten(node)
             return
         for type_, intent in _VERDICTS:
             condition = self._condition(node, type_)
@@ -138,6 +139,18 @@ class DrainReferee:
             self._ungated.pop(node, None)
         elif now - self._ungated.setdefault(node, now) > self._lag:
             self._found(NO_GATE, node, f"nothing holds drainers of {node}, and with it went {', '.join(wrong)}")
+
+    def _check_forgotten(self, node: str) -> None:
+        """Nobody stands for it any more, and a neighbour had the time to say so."""
+        now, condition = self._world.clock(), self._condition(node, names.RETIRE_READY)
+        if condition is None or condition["status"] != "True":
+            return
+        said = timestamps.to_seconds(condition.get("lastHeartbeatTime", "")) or 0.0
+        others = (name for name in self._world.nodes if name != node)
+        watched = any(self.eyes[name].sees_for(now, seconds=OUTLIVED) for name in others if name in self.eyes)
+        wrong = self.dangers(node, RETIRE, older_than=OUTLIVED)
+        if wrong and watched and self._world.wall() - said > OUTLIVED:
+            self._found(SAID_YES, node, f"nobody has withdrawn that {node} is RetireReady, and nobody gave up {', '.join(wrong)}")
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

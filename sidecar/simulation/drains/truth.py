@@ -136,7 +136,8 @@ class Truth:
                 if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and held.id in self._used:
                     claim = scene.claim_of(volume)
                     wanted = claim is not None and _full(claim) in scene.wanted and not _ephemeral(scene, claim)
-                    if wanted and said(scene, volume, claim, REBOOT).policy == "Block":
+                    # Where the volume names another node its pods wait already, whatever becomes of this one.
+                    if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT).policy == "Block":
                         yield f"{volume['metadata']['name']} ({held.id})"
 
     # --- who gave up what ---------------------------------------------------------------------------------------------
@@ -198,6 +199,11 @@ def _ephemeral(scene: Scene, claim: Json) -> bool:
             made = {f"{pod['metadata']['name']}-{item['name']}" for item in pod["spec"].get("volumes") or () if item.get("ephemeral")}
             return claim["metadata"]["name"] in made
     return False
+
+
+def _leads_to(volume: Json, node: str) -> bool:
+    terms = ((volume["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms")
+    return terms is None or any(node in item.get("values", ()) for term in terms for item in term.get("matchExpressions", ()))
 
 
 def _full(obj: Json) -> str:
