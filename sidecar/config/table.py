@@ -153,7 +153,7 @@ TABLE: tuple[Row, ...] = (
              "While the node takes no new volumes, publish a capacity of 0. This also keeps off pods that tolerate the cordon."),
     _setting(DRAIN, "drain-default-policy", VOLUME_POLICY, "",
              f"Policy of volumes that no annotation names one for: {', '.join(VOLUME_POLICIES)}; "
-             "by default AllowIdle if the node comes back, else Block."),
+             "AllowIdle loosens a reboot only; by default AllowIdle if the node comes back, else Block."),
     _setting(DRAIN, "evacuation-cordon-delay", DURATION, 60.0,
              "With --node-drain-policy=Evacuate: how long a cordon that nobody explains lasts until the node is emptied, to be retired.",
              check=not_negative),
