@@ -195,9 +195,14 @@ def still(read: Callable[[], T], *, seconds: float, within: float) -> T:
 
 def explain(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`explain node`, as somebody calls it who is nowhere near the node."""
-    line = [sys.executable, "-m", "sidecar", "explain", "node", *words, f"--kubeconfig={kubeconfig}"]
+    return command(kubeconfig, "explain", "node", *words)
+
+
+def command(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The program, without a terminal."""
+    line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={kubeconfig}"]
     environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run(line, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(line, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
 
 
 def judged(done: subprocess.CompletedProcess[str]) -> list[Json]:

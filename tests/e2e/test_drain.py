@@ -25,6 +25,7 @@ from tests.e2e.draining import (
     Ground,
     accounts,
     budget,
+    command,
     component,
     explain,
     judged,
@@ -389,6 +390,39 @@ def test_who_may_not_look_is_told_that_nothing_is_known(ground: Ground, applied:
         assert (unnamed.returncode, unnamed.stdout) == (1, "")
         (line,) = unnamed.stderr.splitlines()
         assert "name one with --driver" in line and "forbidden" in line
+
+
+# --- what a drain is for ----------------------------------------------------------------------------------------------
+
+
+def test_a_reboot_is_announced_by_command_for_one_cordon_and_counts_for_both_drivers(ground: Ground) -> None:
+    drivers = [ground.driver(ALPHA, "n1"), ground.driver(BETA, "n1")]
+    marks = [names.of_driver(driver.driver, names.REBOOT_INTENT) for driver in drivers]
+    sidecars = [ground.sidecar(driver) for driver in drivers]
+    with all_of(drivers), all_of(sidecars):
+        ground.node("n1", *drivers)
+        for sidecar in sidecars:
+            sidecar.until_ready()
+
+        def noted() -> list[str | None]:
+            return [ground.notes("n1").get(mark) for mark in marks]
+
+        untold = command(ground.plane.kubeconfig, "node", "reboot", "n1")
+        assert untold.returncode == 1 and "no terminal" in untold.stderr and names.DRAIN_INTENT not in ground.notes("n1")
+        for _ in range(2):
+            done = command(ground.plane.kubeconfig, "node", "reboot", "n1", "--yes")
+            assert (done.returncode, done.stderr) == (0, ""), done.stderr
+            assert "kubectl drain n1" in done.stdout
+            until(lambda: noted() == [None, None], "nothing of an earlier cordon is noted", seconds=20)
+            ground.cordon("n1")
+            until(lambda: noted() == ["InEffect"] * 2, "it is in effect", seconds=20)
+            until(lambda: ground.report("n1", drivers[1]).get("intent") == "reboot", "the report says so", seconds=20)
+            ground.cordon("n1", on=False)
+            until(lambda: noted() == ["Spent"] * 2, "it is spent", seconds=20)
+            until(lambda: "intent" not in ground.report("n1", drivers[0]), "it counts no more", seconds=20)
+        released = command(ground.plane.kubeconfig, "node", "release", "n1", "--yes")
+        assert released.returncode == 0 and names.DRAIN_INTENT not in ground.notes("n1")
+        until(lambda: noted() == [None, None], "nothing is left", seconds=20)
 
 
 # --- a node that goes -------------------------------------------------------------------------------------------------
