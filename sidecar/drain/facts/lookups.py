@@ -23,7 +23,7 @@ from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, 
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, every
 from sidecar.model import names
-from sidecar.model.nodes import Node, SnapshotContent
+from sidecar.model.nodes import Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
 
 _LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
@@ -43,6 +43,8 @@ class Lookups:
         self._nodes = OtherNodes(kube, asking, settings.node)
         self._sources = SnapshotSources(kube, asking, settings.driver)
         self._waiting = WaitingClaims(clock=clock)
+        self._elsewhere: tuple[Pod, ...] = ()
+        """Pods of other nodes that the last look found."""
         self.changes_in: float | None = None
         """Seconds until the facts of the last look are others although nothing changes; None: they are not."""
 
@@ -65,7 +67,9 @@ class Lookups:
         """
         self.begin()
         watched, listed = self._watched, self._watched.listed()
-        mounts = await self._mounted.of(watched.pods.values(), bound_volumes(watched), observed=observed)
+        mounts = await self._mounted.of(
+            watched.pods.values(), bound_volumes(watched), attached=watched.attached(), elsewhere=self._elsewhere, observed=observed
+        )
         known = _distinct((*watched.volumes.values(), *listed.volumes, *mounts.ours))
         locator = await self._locator(node, known, mounts, listed, observed=observed)
         held = tuple(volume for volume in known if locator.holds(volume))
@@ -75,7 +79,7 @@ class Lookups:
         await self.snapshots()
         unplaced = await self._unplaced(node, (*held, *doubtful))
         unused = unused_claims(held, watched.pods.values())
-        claimants = await self._claimants.of(unused, observed=observed)
+        claimants = self._elsewhere = await self._claimants.of(unused, observed=observed)
         # No await from here on, so that pods, claims and budgets are of one moment.
         unused = unused_claims(held, watched.pods.values())
         self.changes_in = self._until(unused, observed=observed)

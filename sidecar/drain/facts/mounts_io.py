@@ -1,10 +1,11 @@
 """Finds out which volumes the pods of this node mount, whatever node a PersistentVolume names: what a pod mounts here lies here.
+So does what is attached to this node, and a volume without node affinity whose last pod ran here, as far as this process has seen.
 
 Most of them are in the watch. Of each other claim it is asked once whose driver's its volume is: neither the volume of a bound claim nor
 the driver of a volume ever changes. Those of this driver are read again every minute, for they may be deleted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,29 +36,56 @@ class MountedVolumes:
         self._asking = asking
         self._driver = driver
         self._others: dict[tuple[str, str], Volume] = {}
-        """By uid of a pod and full name of a claim: volumes of other drivers."""
+        """By uid of a pod and full name of a claim, or by name if it is attached: volumes of other drivers."""
+        self._without_place: dict[str, Volume] = {}
+        """Of this driver, by name: volumes without node affinity that are here, or were here last."""
 
-    async def of(self, pods: Iterable[Pod], watched: Mapping[str, Volume], *, observed: bool) -> Mounts:
-        """`watched`: by full name of their claims, volumes of this driver that are bound. `observed`: somebody empties the node."""
+    async def of(
+        self,
+        pods: Iterable[Pod],
+        watched: Mapping[str, Volume],
+        *,
+        attached: Iterable[str] = (),
+        elsewhere: Iterable[Pod] = (),
+        observed: bool,
+    ) -> Mounts:
+        """`watched`: by full names of claims, volumes of this driver that are bound. `attached`: PersistentVolumes that are attached here.
+        `elsewhere`: pods of other nodes, as far as they are known. `observed`: somebody empties the node."""
         named = {(pod.uid, f"{pod.namespace}/{claim}"): pod for pod in pods if not pod.ended for claim in pod.claims}
-        self._others = {key: volume for key, volume in self._others.items() if key in named}
+        watched_names = {volume.name for volume in watched.values()}
+        unseen = {("", name) for name in attached if name not in watched_names}
+        self._others = {key: volume for key, volume in self._others.items() if key in named or key in unseen}
         ours = {claim: watched[claim] for _, claim in named if claim in watched}
         unasked = []
-        for key, pod in sorted(named.items(), key=lambda item: item[0]):
+        for key in sorted({*named, *unseen}):
             if key[1] in ours or key in self._others:
                 continue
             if not observed and self._asking.asked >= _SOME:
                 unasked.append(key[1])
                 continue
-            found = await self._volume_of(key[1], pod)
+            found = await (self._volume_of(key[1], named[key]) if key in named else self._volume(key[1]))
             if found is not None and found.driver == self._driver:
                 ours[key[1]] = found
             elif found is not None:
                 self._others[key] = found
         if unasked:
-            self._asking.ignorance.append(f"which volumes {len(set(unasked))} claims of pods of this node have is not asked yet")
+            self._asking.ignorance.append(f"what {len(set(unasked))} claims and attachments of this node are for is not asked yet")
+        mounted = {volume.name: volume for volume in ours.values()}
         foreign = {volume.name: volume for volume in self._others.values() if volume.driver}
-        return Mounts(tuple({volume.name: volume for volume in ours.values()}.values()), tuple(foreign.values()))
+        here = {**mounted, **await self._left_here(mounted.keys() | watched_names, elsewhere)}
+        self._without_place = {name: volume for name, volume in here.items() if volume.affinity is None and name not in watched_names}
+        return Mounts(tuple(here.values()), tuple(foreign.values()))
+
+    async def _left_here(self, known: Container[str], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:
+        """Of a volume that says nothing of nodes its last pod alone tells where it is. It is here until a pod runs with it elsewhere."""
+        running = {f"{pod.namespace}/{claim}" for pod in elsewhere if pod.node and pod.phase == "Running" for claim in pod.claims}
+        left: dict[str, Volume] = {}
+        for name, volume in self._without_place.items():
+            claim = f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
+            if name not in known and claim not in running:
+                found = await self._volume(name)
+                left |= {name: found or volume} if found is not None or f"volume {name}" in self._asking.unread else {}
+        return left
 
     async def _volume_of(self, full_name: str, pod: Pod) -> Volume | None:
         namespace, _, name = full_name.partition("/")
@@ -69,10 +97,13 @@ class MountedVolumes:
         claim = Claim.of(found)
         if not claim.volume_name:
             return None  # nothing can be mounted yet
-        about = f"volume {claim.volume_name}"
-        obj = await self._asking.ask(about, lambda: self._kube.get(VOLUMES, claim.volume_name))
-        if obj is None:
+        volume, about = await self._volume(claim.volume_name), f"volume {claim.volume_name}"
+        if volume is None:
             self._doubt(about, f"{about} does not exist, and pod {pod.full_name} runs with it: where its data is is not known", pod)
+        return volume
+
+    async def _volume(self, name: str) -> Volume | None:
+        obj = await self._asking.ask(f"volume {name}", lambda: self._kube.get(VOLUMES, name))
         return None if obj is None else Volume.of(obj)
 
     def _doubt(self, what: str, sentence: str, pod: Pod) -> None:

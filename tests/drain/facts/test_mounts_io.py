@@ -1,6 +1,7 @@
 """What pods of this node mount, whatever node a PersistentVolume names."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,9 +45,9 @@ class Scene:
             raise found
         return found
 
-    def look(self, *pods: Pod, watched: dict[str, Volume] | None = None, observed: bool = True) -> Mounts:
+    def look(self, *pods: Pod, watched: dict[str, Volume] | None = None, observed: bool = True, **more: Any) -> Mounts:
         self.asking.begin()
-        return asyncio.run(self.part.of(pods, watched or {}, observed=observed))
+        return asyncio.run(self.part.of(pods, watched or {}, observed=observed, **more))
 
 
 def test_a_volume_that_names_another_node_and_is_mounted_here_is_found_and_read_again_every_minute() -> None:
@@ -120,3 +121,52 @@ def test_a_full_node_is_asked_about_little_by_little_unless_somebody_empties_it(
     assert len(scene.asked) == 80 and looks <= 9
     scene = filled()
     assert len(scene.look(*pods, observed=True).foreign) == 40
+
+
+def without_place() -> Scene:
+    scene = Scene()
+    obj = volume("pv-a", claim="a")
+    del obj["spec"]["nodeAffinity"]
+    scene.objects["pv-a"] = obj
+    return scene
+
+
+def elsewhere(phase: str, node: str) -> Pod:
+    return replace(pod("p", "a", phase=phase), node=node)
+
+
+def test_a_volume_that_says_nothing_of_nodes_stays_where_its_last_pod_ran() -> None:
+    """The pod was evicted and is made again; it waits, and nothing else tells where its data is."""
+    scene = without_place()
+    scene.look(pod("p", "a"))
+    for scene.now, others in ((1.0, ()), (100.0, (elsewhere("Pending", ""),)), (200.0, (elsewhere("Pending", "n2"),))):
+        assert [item.name for item in scene.look(elsewhere=others).ours] == ["pv-a"]
+    scene.now = 300.0
+    assert scene.look(elsewhere=(elsewhere("Running", "n2"),)).ours == ()
+    assert scene.look().ours == (), "it is there now"
+
+
+def test_a_volume_that_says_nothing_of_nodes_and_is_gone_or_named_no_node_is_forgotten() -> None:
+    scene = without_place()
+    scene.look(pod("p", "a"))
+    scene.now = 100.0
+    scene.objects["pv-a"] = Forbidden("no", status=403)
+    assert [item.name for item in scene.look().ours] == ["pv-a"]
+    scene.now = 200.0
+    scene.objects["pv-a"] = NotFound("gone", status=404)
+    assert scene.look().ours == ()
+    scene = Scene()
+    scene.look(pod("p", "a"))
+    assert scene.look().ours == (), "labels place it"
+
+
+def test_what_is_attached_to_this_node_lies_here_and_others_are_asked_about_once() -> None:
+    scene = Scene()
+    for scene.now in (0.0, 100.0):
+        found = scene.look(attached=("pv-a", "pv-b"))
+        assert ([item.name for item in found.ours], [item.name for item in found.foreign]) == (["pv-a"], ["pv-b"])
+    assert scene.asked == ["pv-a", "pv-b", "pv-a"]
+    known = Volume.of(volume("pv-a", "n1", claim="a"))
+    scene.asked.clear()
+    scene.look(attached=("pv-a",), watched={"default/a": known})
+    assert scene.asked == []
