@@ -22,6 +22,7 @@ from sidecar.drain.gate import lease
 from sidecar.drain.gate.guard import Post
 from sidecar.drain.gate.rules import GateView, wanted
 from sidecar.drain.leases import identity
+from sidecar.drain.publish import on_node, withdrawn
 from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
 from sidecar.drain.publish.report import ReportContext, body, differs, owner_patch, status_patch
 from sidecar.drain.vocabulary import Status
@@ -354,7 +355,9 @@ def test_the_policies_hold_whatever_the_roles_allow(own: Person, drained: Draine
         for method, target in (("POST", NODES), ("DELETE", f"{NODES}/n1"), ("DELETE", NODES)):
             code, answer = own.ask(method, f"{target}?dryRun=All", {"metadata": {"name": "n3"}} if method == "POST" else None)
             assert code == 422 and "neither makes nor deletes nodes" in answer["message"]
-        assert own.patch(f"{NODES}/n2", note())[0] == own.patch(f"{NODES}/n1", {"spec": {"unschedulable": True}})[0] == 422
+        assert (
+            own.patch(f"{NODES}/n2", note(value="of another"))[0] == own.patch(f"{NODES}/n1", {"spec": {"unschedulable": True}})[0] == 422
+        )
     finally:
         drained.plane.request("DELETE", f"{path}/too-much")
 
@@ -407,6 +410,107 @@ def test_E3_a_neighbour_may_open_the_gate_of_another_node_and_delete_nothing_els
             drained.plane.request("POST", path, stranger)
             code, answer = own.ask("DELETE", f"{path}/{name}")
             assert code == 422 and "deletes nothing but" in answer["message"]
+
+
+# --- on the node of a silent sidecar ------------------------------------------------------------------------------------
+
+MARKER, SUMMARY = (names.of_driver(DRIVER, name) for name in (names.AUTOSCALER_MARKER, names.DRAIN_SUMMARY))
+OTHERS_MARKER = names.of_driver("other.example.com", names.AUTOSCALER_MARKER)
+PROTECTED = {names.SCALE_DOWN_DISABLED: "true", names.DO_NOT_DISRUPT: "true", MARKER: json.dumps([*on_node.PROTECTING])}
+SILENCE = withdrawn.summary({SUMMARY: summary(everything())}, DRIVER, withdrawn.SILENT).annotations[SUMMARY]
+
+
+@pytest.fixture
+def silent(drained: Drained) -> Iterator[Drained]:
+    """n2 with all that its own sidecar has written."""
+    its, path = drained.sidecars["n2"], f"{NODES}/n2"
+    marks = {"metadata": {"annotations": {SUMMARY: summary(everything()), **PROTECTED, OURS: "x"}}}
+    said = conditions_patch(conditions(replace(ready(), driver=DRIVER), []), node_uid=drained.node("n2")["metadata"]["uid"])
+    assert its.patch(path, marks) == (200, "")
+    assert its.patch(f"{path}/status", said, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    yield drained
+    drained.plane.request(
+        "PATCH", path, {"metadata": {"annotations": dict.fromkeys(marks["metadata"]["annotations"])}}, content_type=MERGE_PATCH
+    )
+
+
+def test_a_neighbour_says_that_the_verdicts_of_a_silent_sidecar_do_not_count(own: Person, silent: Drained) -> None:
+    stored = silent.node("n2")
+    changed = withdrawn.conditions(stored["status"]["conditions"], DRIVER, withdrawn.SILENT, at=1_700_000_000.0)
+    patch = conditions_patch(changed, node_uid=stored["metadata"]["uid"])
+    assert own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    found = {item["type"]: (item["status"], item["reason"]) for item in silent.node("n2")["status"]["conditions"]}
+    assert {found[item["type"]] for item in changed} == {("Unknown", "AgentUnavailable")} and len(changed) == 2
+    node = Node.of(stored)
+    marks = on_node.patch(node, withdrawn.summary(node.annotations, DRIVER, withdrawn.SILENT))
+    assert own.patch(f"{NODES}/n2", marks) == (200, "")
+
+
+def test_a_neighbour_takes_the_autoscalers_annotations_of_a_driver_away(own: Person, silent: Drained) -> None:
+    stored = silent.node("n2")
+    node = Node.of(stored)
+    marks = on_node.patch(
+        node, on_node.protection(node, DRIVER, needed=False), resource_version=silent.node("n2")["metadata"]["resourceVersion"]
+    )
+    assert marks is not None and own.patch(f"{NODES}/n2", marks) == (200, "")
+    left = silent.node("n2")["metadata"]["annotations"]
+    assert not PROTECTED.keys() & left.keys() and left[OURS] == "x"
+
+
+def _said(kind: str = names.RETIRE_READY, driver: str = DRIVER, **changes: str) -> Json:
+    base = {"status": "Unknown", "reason": "AgentUnavailable", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"status": {"conditions": [{"type": names.condition(driver, kind), **base, **changes}]}}
+
+
+def _notes(changes: dict[str, str | None]) -> Json:
+    return {"metadata": {"annotations": changes}}
+
+
+TOO_MUCH: dict[str, tuple[str, Json]] = {
+    "a verdict": ("/status", _said(status="True", reason="NothingBlocks")),
+    "a verdict with the word": ("/status", _said(status="True")),
+    "no": ("/status", _said(status="False")),
+    "another reason": ("/status", _said(reason="NotKnown")),
+    "a condition that is not there": ("/status", _said(driver="new.example.com")),
+    "a condition of others": ("/status", {"status": {"conditions": [{**_said()["status"]["conditions"][0], "type": "Ready"}]}}),
+    "no condition": (
+        "/status",
+        {"status": {"conditions": [{"$patch": "delete", "type": names.condition(DRIVER, names.RETIRE_READY)}]}},
+    ),
+    "a summary with more in it": ("", _notes({SUMMARY: summary(ready())})),
+    "no summary": ("", _notes({SUMMARY: None})),
+    "a summary of a driver that has none": ("", _notes({names.of_driver("new.example.com", names.DRAIN_SUMMARY): SILENCE})),
+    "another mark": ("", _notes({OURS: None})),
+    "a mark changed": ("", _notes({OURS: "y"})),
+    "a label": ("", label(OURS, "Success")),
+    "protection without its marker": ("", _notes({names.DO_NOT_DISRUPT: None})),
+    "protection changed": ("", _notes({names.DO_NOT_DISRUPT: "false"})),
+    "another marker": ("", _notes({MARKER: "[]"})),
+    "what people wrote": ("", _notes({names.FORCE_DRAIN: "because"})),
+}
+
+
+@pytest.mark.parametrize(("where", "change"), TOO_MUCH.values(), ids=TOO_MUCH.keys())
+def test_and_nothing_else_of_another_node(own: Person, silent: Drained, where: str, change: Json) -> None:
+    before = silent.node("n2")
+    kind = STRATEGIC_MERGE_PATCH if where else MERGE_PATCH
+    code, said = own.patch(f"{NODES}/n2{where}", change, content_type=kind)
+    assert code == 422 and "may not change node n2" in said
+    after = silent.node("n2")
+    assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
+    assert silent.nobody.patch(f"{NODES}/n2", _notes({SUMMARY: SILENCE}))[0] == 422
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{MARKER: "[]"}, {names.DO_NOT_DISRUPT: "yes"}, {OTHERS_MARKER: json.dumps([names.DO_NOT_DISRUPT])}],
+    ids=["people set it", "people changed it", "another driver needs it"],
+)
+def test_an_autoscaler_s_annotation_that_is_not_that_driver_s_alone_stays(own: Person, silent: Drained, changed: dict[str, str]) -> None:
+    silent.plane.request("PATCH", f"{NODES}/n2", _notes({**changed}), content_type=MERGE_PATCH)
+    code, said = own.patch(f"{NODES}/n2", _notes({names.DO_NOT_DISRUPT: None, MARKER: None}))
+    assert code == 422 and "may not change node n2" in said
+    silent.plane.request("PATCH", f"{NODES}/n2", _notes(dict.fromkeys(changed)), content_type=MERGE_PATCH)
 
 
 def sign(drained: Drained, of: str, *, holder: str, **changes: Any) -> Json:
