@@ -8,9 +8,8 @@ from sidecar.commands.explain.ends import End, ends
 from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.node_marks import Signals
-from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
-from sidecar.drain.publish.from_outside import snapshot_of
+from sidecar.drain.publish.from_outside import judged
 from sidecar.drain.publish.own_word import OwnWord, own_word
 from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
@@ -52,7 +51,7 @@ def judge(listed: ListedNode, driver: str, *, default_policy: Policy | None) -> 
 
 
 def _judged(listed: ListedNode, driver: str, default_policy: Policy | None) -> Judged:
-    one = assess(snapshot_of(listed, driver, default_policy=default_policy))
+    one = judged(listed, driver, default_policy=default_policy)
     noted = replace(one, notes=(*one.notes, *_unlocated(listed, driver), *_driverless(listed), _FROM_OUTSIDE))
     report = listed.reports.get(names.drain_report(listed.node_name, driver), {})
     word = own_word(report, listed.conditions, driver=driver, node_uid=one.node_uid)

@@ -89,14 +89,14 @@ def _of_nowhere(picker: NodePicker, *, known: set[str], question: Question, defa
     """What no node has for itself: volumes that several nodes reach, and orphans."""
     with_topology = picker.drivers_with_topology()
     left = [volume for volume in picker.volumes() if volume.name not in known and question.driver in ("", volume.driver)]
-    reached = [volume for volume in left if volume.driver in with_topology and picker.reached_by(volume)]
-    shared = {volume.name for volume in reached if question.node in ("", *picker.reached_by(volume))}
-    orphans = {volume.name for volume in left if not question.node and picker.is_orphan(volume)}
+    reached = [volume for volume in left if volume.driver in with_topology and picker.map.reached_by(volume)]
+    shared = {volume.name for volume in reached if question.node in ("", *picker.map.reached_by(volume))}
+    orphans = {volume.name for volume in left if not question.node and picker.map.is_orphan(volume)}
     chosen = [volume for volume in left if volume.name in shared | orphans]
     nowhere = picker.nowhere(chosen)
     for driver in sorted({volume.driver for volume in chosen}):
         for row in _rows_of(nowhere, driver, default_policy):
-            yield replace(row, nodes=picker.reached_by(row.volume), orphan=row.volume.name in orphans)
+            yield replace(row, nodes=picker.map.reached_by(row.volume), orphan=row.volume.name in orphans)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

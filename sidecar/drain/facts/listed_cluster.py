@@ -8,13 +8,13 @@ from typing import Final
 
 from sidecar.drain.facts.assembly import content_lies_here, policy_namespaces
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.listed_volumes import SOME, IndexedLocator, claim_of, mounted_claims
-from sidecar.drain.facts.locations import stays
+from sidecar.drain.facts.listed_volumes import SOME, claim_of, mounted_claims
+from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
+from sidecar.drain.facts.volume_map import VolumeMap
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
-from sidecar.model.topology import Term
 
 _WHICH: Final = "which volume it mounts is not known"
 _WHERE: Final = "where its data is is not known"
@@ -76,9 +76,7 @@ class NodePicker:
     def __init__(self, cluster: ListedCluster) -> None:
         self._cluster = cluster
         self._nodes = {node.name: node for node in cluster.nodes}
-        self._locators: dict[str, IndexedLocator] = {}
-        self._reached_by: dict[tuple[Term, ...] | None, tuple[str, ...]] = {None: ()}
-        self._alone, self._anywhere = self._by_place()
+        self.map = VolumeMap(cluster.nodes, cluster.volumes)
         self._pods: dict[str, list[Pod]] = defaultdict(list)
         self._users: dict[str, list[Pod]] = defaultdict(list)
         for pod in cluster.pods:
@@ -95,29 +93,25 @@ class NodePicker:
         by_handle = (((volume.driver, volume.handle), volume) for volume in cluster.volumes)
         self._sources = {handle: volume for handle, volume in by_handle if handle in handles}
         self._volumes = {volume.name: volume for volume in cluster.volumes}
-        self._staying = frozenset(node.name for node in cluster.nodes if stays(node))
 
     def node(self, name: str) -> ListedNode:
         """Of a node that is in the lists."""
         cluster, node = self._cluster, self._nodes[name]
-        others, locator = self._others(name), self._locator(name)
-        near = (*self._alone.get(name, ()), *self._anywhere)
+        locator, found = self.map.locator(name), self.map.held(name)
         pods = tuple(self._pods.get(name, ()))
         mounted = {volume.name: volume for volume in self._mounted(pods)}
-        found = tuple(volume for volume in near if locator.holds(volume))
         volumes = tuple(volume for volume in found if volume.driver)
         all_here = tuple({volume.name: volume for volume in (*volumes, *mounted.values())}.values())
-        loose = tuple(volume for volume in near if volume.name not in mounted and locator.may_hold(volume))
-        doubtful = tuple(volume for volume in loose if locator.is_doubtful(volume))
+        doubtful = tuple(volume for volume in self.map.doubtful(name) if volume.name not in mounted)
         shared = {volume.name: locator.others_that_stay(volume) for volume in all_here}
         return ListedNode(
             at=cluster.at,
             node_name=name,
             node=node,
-            others=others,
+            others=self.map.others(name),
             drivers=cluster.registered.get(name, ()),
             volumes=volumes,
-            unlocated=_named(volume for volume in loose if not locator.is_doubtful(volume)),
+            unlocated=_named(volume for volume in self.map.unlocated(name) if volume.name not in mounted),
             doubtful=_named(doubtful),
             driverless=len(found) - len(volumes),
             claims=tuple(self._claims_of(name, all_here)),
@@ -175,12 +169,6 @@ class NodePicker:
             ignorance=cluster.ignorance,
         )
 
-    def is_orphan(self, volume: Volume) -> bool:
-        """No living node reaches it, none made it, and none is in doubt about it."""
-        if volume.affinity is None or self.reached_by(volume):
-            return False
-        return all(self._locator(name).is_orphan(volume) for name in self._nodes)
-
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._nodes))
 
@@ -191,33 +179,6 @@ class NodePicker:
     def drivers_with_topology(self) -> frozenset[str]:
         """On any node."""
         return frozenset(driver for drivers in self._cluster.registered.values() for driver in drivers)
-
-    def reached_by(self, volume: Volume) -> tuple[str, ...]:
-        """The nodes that its affinity allows; none for one without affinity."""
-        affinity = volume.affinity
-        if affinity not in self._reached_by:
-            terms = affinity or ()
-            self._reached_by[affinity] = tuple(
-                node.name for node in self._cluster.nodes if any(term.matches(node.name, node.labels) for term in terms)
-            )
-        return self._reached_by[affinity]
-
-    def _others(self, name: str) -> tuple[Node, ...]:
-        return tuple(node for node in self._cluster.nodes if node.name != name)
-
-    def _locator(self, name: str) -> IndexedLocator:
-        if name not in self._locators:
-            others = self._others(name)
-            self._locators[name] = IndexedLocator(self._nodes[name], others, reached_by=self.reached_by, staying=self._staying)
-        return self._locators[name]
-
-    def _by_place(self) -> tuple[dict[str, list[Volume]], list[Volume]]:
-        """Volumes that one node alone reaches, by that node; and the others."""
-        alone, anywhere = defaultdict[str, list[Volume]](list), list[Volume]()
-        for volume in self._cluster.volumes:
-            reached = self.reached_by(volume)
-            (alone[reached[0]] if len(reached) == 1 else anywhere).append(volume)
-        return alone, anywhere
 
     def _claims_of(self, name: str, volumes: Iterable[Volume]) -> Iterable[Claim]:
         named = [self._claims.get(claim_of(volume)) for volume in volumes]
@@ -251,7 +212,7 @@ class NodePicker:
         handles = {(volume.driver, volume.handle) for volume in volumes}
         return (content for content in self._cluster.contents if content_lies_here(content, node_name=name, handles=handles))
 
-    def _unplaced(self, locator: IndexedLocator, here: Iterable[Volume], doubtful: Iterable[Volume]) -> Iterable[SnapshotContent]:
+    def _unplaced(self, locator: VolumeLocator, here: Iterable[Volume], doubtful: Iterable[Volume]) -> Iterable[SnapshotContent]:
         """Nothing says where they are: not their label, nor the place of their source. Of a source in doubt is told already."""
         told = {(volume.driver, volume.handle) for volume in (*here, *doubtful)}
         for content in self._unlabelled:

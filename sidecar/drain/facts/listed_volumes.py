@@ -1,6 +1,6 @@
 """Sorts the listed volumes for one node: what lies there, what may, and what its pods mount."""
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from typing import Final
 
 from sidecar.drain.facts.locations import VolumeLocator
@@ -24,22 +24,6 @@ def mounted_claims(pods: Iterable[Pod]) -> frozenset[str]:
 def unplaced_sources(contents: Iterable[SnapshotContent]) -> frozenset[tuple[str, str]]:
     """(driver, handle) of the sources of snapshots that say no node: they lie where their source lies."""
     return frozenset((content.driver, content.source_handle) for content in contents if not content.managed_by and content.source_handle)
-
-
-class IndexedLocator(VolumeLocator):
-    """The same rules, where it is known already which nodes reach a volume: so many nodes are looked at in turn."""
-
-    def __init__(self, node: Node, others: Iterable[Node], *, reached_by: Callable[[Volume], Sequence[str]], staying: Set[str]) -> None:
-        super().__init__(node, others)
-        self._name = node.name
-        self._reached_by = reached_by
-        self._staying = staying
-
-    def _reach(self, volume: Volume) -> tuple[bool, bool, tuple[str, ...]]:
-        reached = self._reached_by(volume)
-        here = self._name in reached
-        others = len(reached) > here
-        return here, others, tuple(sorted(name for name in reached if name in self._staying and name != self._name)) if others else ()
 
 
 class VolumeSorting:

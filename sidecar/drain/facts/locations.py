@@ -68,25 +68,25 @@ class VolumeLocator:
     def may_hold(self, volume: Volume) -> bool:
         """Nothing says that it is on another node."""
         here, elsewhere = self._reached(volume)
-        return here == elsewhere and not _maker(volume) and not self.holds(volume)
+        return here == elsewhere and not maker_of(volume) and not self.holds(volume)
 
     def is_doubtful(self, volume: Volume) -> bool:
         """No node reaches it, it does not say who made it, and only labels that other nodes have and this one lacks speak against this one.
 
         A label that no node has says nothing about any of them: such a volume is an orphan, and not in doubt anywhere.
         """
-        placed = self._reached(volume) != (False, False) or bool(_maker(volume)) or self.holds(volume)
+        placed = self._reached(volume) != (False, False) or bool(maker_of(volume)) or self.holds(volume)
         return not placed and any(self._may_be_meant(term) for term in volume.affinity or ())
 
     def is_orphan(self, volume: Volume) -> bool:
         """No living node reaches it, and none made it. Nothing is known of a volume that has no affinity and no maker."""
         unreached = volume.affinity is not None and self._reached(volume) == (False, False)
-        return unreached and _maker(volume) not in self._living and not self.holds(volume) and not self.is_doubtful(volume)
+        return unreached and maker_of(volume) not in self._living and not self.holds(volume) and not self.is_doubtful(volume)
 
     def is_placed_elsewhere(self, volume: Volume) -> bool:
         """Another living node has it: one that alone reaches it, or that made it."""
         here, elsewhere = self._reached(volume)
-        made_elsewhere = _maker(volume) in self._living and not self._is_made_here(volume)
+        made_elsewhere = maker_of(volume) in self._living and not self._is_made_here(volume)
         return not self.holds(volume) and (made_elsewhere or (elsewhere and not here) or bool(self.others_that_stay(volume)))
 
     def may_reach(self, volume: Volume) -> bool:
@@ -108,10 +108,10 @@ class VolumeLocator:
         if alone is None or alone:
             return bool(alone)
         unreached = volume.affinity is not None and self._reached(volume) == (False, False)
-        return unreached and (self._is_made_here(volume) or _maker(volume) not in self._living)
+        return unreached and (self._is_made_here(volume) or maker_of(volume) not in self._living)
 
     def _is_made_here(self, volume: Volume) -> bool:
-        return self._node is not None and _maker(volume) == self._node.name
+        return self._node is not None and maker_of(volume) == self._node.name
 
     def _may_be_meant(self, term: Term) -> bool:
         node = self._node
@@ -149,7 +149,7 @@ def stays(node: Node) -> bool:
     return node.ready == nodes.TRUE and not (node.deleting or node.cordoned or leaving or announced)
 
 
-def _maker(volume: Volume) -> str:
+def maker_of(volume: Volume) -> str:
     """The node whose sidecar made it, from the identity that it wrote: `<time>-<random>-<driver>-<node>`. Empty: not known."""
     head, driver, node = volume.identity.partition(f"-{volume.driver}-")
     return node if driver and head.count("-") == 1 else ""

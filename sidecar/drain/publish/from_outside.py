@@ -8,6 +8,8 @@ from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.acknowledged import FORGOTTEN, is_acknowledged
+from sidecar.drain.judgement.assess import assess
+from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import stored
 from sidecar.drain.vocabulary import Policy
 from sidecar.model import names
@@ -26,6 +28,13 @@ def snapshot_of(listed: ListedNode, driver: str, *, default_policy: Policy | Non
         void_acknowledgements=stored.void_acknowledgements(report, facts.volumes, node_uid=uid),
         since=stored.since(report, node_uid=uid, now=listed.at),
     )
+
+
+def judged(listed: ListedNode, driver: str, *, default_policy: Policy | None) -> Assessment:
+    """Where volumes could go is looked at only if some are to go: it is most of the work."""
+    snapshot = snapshot_of(listed, driver, default_policy=default_policy)
+    assessment = assess(replace(snapshot, surroundings=None))
+    return assess(snapshot) if assessment.asks_for_places else assessment
 
 
 def _forgotten(unread: bool, volumes: Iterable[Volume]) -> tuple[str, ...]:

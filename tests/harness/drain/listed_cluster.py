@@ -18,13 +18,14 @@ DRIVER, OTHER = "local.example", "other.example"
 
 @dataclass
 class Lists:
-    """A cluster of objects by plural, page by page of two; what is in `broken` is answered with that."""
+    """A cluster of objects by plural, page by page; what is in `broken` is answered with that."""
 
     objects: dict[str, list[Json]] = field(default_factory=dict)
     broken: dict[str, ApiError] = field(default_factory=dict)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     later: dict[tuple[str, str], Json | ApiError] = field(default_factory=dict)
     """What is answered to who asks for it by name, and was in no list."""
+    page_size: int = 2
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         self._look(resource, name, "")
@@ -45,7 +46,8 @@ class Lists:
             node = field_selector.removeprefix("spec.nodeName=")
             found = [obj for obj in found if obj["spec"].get("nodeName") == node]
         start = int(continue_token or 0)
-        return Page(found[start : start + 2], "1", str(start + 2) if start + 2 < len(found) else "")
+        end = start + self.page_size
+        return Page(found[start:end], "1", str(end) if end < len(found) else "")
 
     def _look(self, resource: Resource, name: str, selector: str) -> None:
         self.asked.append((resource.plural, name, selector))

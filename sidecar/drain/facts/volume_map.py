@@ -1,0 +1,102 @@
+"""Where the volumes of a listed cluster are, for all of its nodes: the rules are those of `locations`, and each affinity is judged once."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence, Set
+
+from sidecar.drain.facts.locations import VolumeLocator, maker_of, stays
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Volume
+from sidecar.model.topology import Term
+
+
+class IndexedLocator(VolumeLocator):
+    """The same rules, where it is known already which nodes reach a volume."""
+
+    def __init__(self, node: Node, others: Iterable[Node], *, reached_by: Callable[[Volume], Sequence[str]], staying: Set[str]) -> None:
+        super().__init__(node, others)
+        self._name = node.name
+        self._reached_by = reached_by
+        self._staying = staying
+
+    def _reach(self, volume: Volume) -> tuple[bool, bool, tuple[str, ...]]:
+        reached = self._reached_by(volume)
+        here = self._name in reached
+        others = len(reached) > here
+        return here, others, tuple(sorted(name for name in reached if name in self._staying and name != self._name)) if others else ()
+
+
+class VolumeMap:
+    """What one node alone has is found by its name, so that many nodes cost little more than one."""
+
+    def __init__(self, nodes: Iterable[Node], volumes: Iterable[Volume]) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._staying = frozenset(node.name for node in self._nodes.values() if stays(node))
+        self._by_affinity: dict[tuple[Term, ...] | None, tuple[str, ...]] = {None: ()}
+        self._reached: dict[str, tuple[str, ...]] = {}
+        self._locators: dict[str, IndexedLocator] = {}
+        self._doubted: dict[str, frozenset[str]] = {}
+        self._alone: dict[str, list[Volume]] = defaultdict(list)
+        self._several: list[Volume] = []
+        """Several nodes reach them."""
+        self._nobodys: list[Volume] = []
+        """No node reaches them, or all do, and they do not say who made them."""
+        for volume in volumes:
+            self._sort(volume)
+
+    def _sort(self, volume: Volume) -> None:
+        reached, maker = self.reached_by(volume), maker_of(volume)
+        if len(reached) > 1:
+            self._several.append(volume)
+        elif reached or maker:
+            self._alone[reached[0] if reached else maker].append(volume)
+        else:
+            self._nobodys.append(volume)
+
+    def reached_by(self, volume: Volume) -> tuple[str, ...]:
+        """The nodes that its affinity allows; none for one without affinity."""
+        if volume.name not in self._reached:
+            self._reached[volume.name] = self._allowed(volume.affinity)
+        return self._reached[volume.name]
+
+    def locator(self, name: str) -> VolumeLocator:
+        """Of a node that is in the lists."""
+        if name not in self._locators:
+            node, others = self._nodes[name], self.others(name)
+            self._locators[name] = IndexedLocator(node, others, reached_by=self.reached_by, staying=self._staying)
+        return self._locators[name]
+
+    def others(self, name: str) -> tuple[Node, ...]:
+        return tuple(node for node in self._nodes.values() if node.name != name)
+
+    def held(self, name: str) -> tuple[Volume, ...]:
+        """By labels, or by who made them."""
+        locator = self.locator(name)
+        return tuple(volume for volume in (*self._alone.get(name, ()), *self._several) if locator.holds(volume))
+
+    def doubtful(self, name: str) -> tuple[Volume, ...]:
+        return tuple(volume for volume in self._nobodys if name in self._doubted_by(volume))
+
+    def unlocated(self, name: str) -> Iterable[Volume]:
+        """On which node they are is not known at all."""
+        locator = self.locator(name)
+        yield from (volume for volume in self._several if locator.may_hold(volume))
+        yield from (volume for volume in self._nobodys if name not in self._doubted_by(volume))
+
+    def is_orphan(self, volume: Volume) -> bool:
+        """No living node reaches it, none made it, and none is in doubt about it."""
+        unreached = volume.affinity is not None and not self.reached_by(volume)
+        return unreached and maker_of(volume) not in self._nodes and not self._doubted_by(volume)
+
+    def _doubted_by(self, volume: Volume) -> frozenset[str]:
+        if volume.name not in self._doubted:
+            placed = volume.affinity is None or bool(maker_of(volume))
+            found = () if placed else (name for name in self._nodes if self.locator(name).is_doubtful(volume))
+            self._doubted[volume.name] = frozenset(found)
+        return self._doubted[volume.name]
+
+    def _allowed(self, affinity: tuple[Term, ...] | None) -> tuple[str, ...]:
+        if affinity not in self._by_affinity:
+            terms = affinity or ()
+            nodes = self._nodes.values()
+            self._by_affinity[affinity] = tuple(node.name for node in nodes if any(term.matches(node.name, node.labels) for term in terms))
+        return self._by_affinity[affinity]
