@@ -73,7 +73,7 @@ class DrainReferee:
         scene = self._world.truth.look()
         gone = set(self._world.truth.losses(scene, node, gone=lambda other: False))
         begun = self._dangers.get((node, RETIRE), {})
-        for what in sorted(gone):
+        for what in sorted(gone - self._world.truth.snapshots.keys()):
             at = begun.get(what, now)
             if now - at > self._lag and eyes.had_a_chance(at, now, seconds=self._stand):
                 self._found(DATA_LOST, node, f"{what} goes with {node}, and nobody gave it up; known for {now - at:.0f} s")
@@ -134,7 +134,8 @@ class DrainReferee:
             condition = self._condition(node, type_)
             if condition and condition["status"] == "True" and (wrong := self.dangers(node, intent, older_than=self._stand)):
                 self._found(SAID_YES, node, f"{node} is still {type_}, and {_loses(intent)} {', '.join(wrong)}")
-        wrong = self.dangers(node, RETIRE, older_than=self._stand)
+        # A snapshot of which nobody knows the place makes every node Unknown, and must not hold drains of nodes without a volume.
+        wrong = [what for what in self.dangers(node, RETIRE, older_than=self._stand) if what not in self._world.truth.snapshots]
         if not wrong or self._world.may_be_taken_for_a_reboot(node) or self._has_gate(node):
             self._ungated.pop(node, None)
         elif now - self._ungated.setdefault(node, now) > self._lag:
