@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from sidecar.drain.facts.reboot_note import RebootNote
+from sidecar.drain.facts.reboot_note import spent_marks
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.as_text import aligned
 from sidecar.drain.vocabulary import Intent
@@ -36,7 +36,7 @@ def change(node: Node, verb: Verb) -> dict[str, str | None]:
     With a spent mark of any driver the annotation would count for nothing, so these go with the same patch.
     """
     wanted = verb.intent and verb.intent.value
-    marks = dict.fromkeys(_spent(node)) if verb is Verb.REBOOT else {}
+    marks = dict.fromkeys(spent_marks(node)) if verb is Verb.REBOOT else {}
     return ({} if node.annotations.get(names.DRAIN_INTENT) == wanted else {names.DRAIN_INTENT: wanted}) | marks
 
 
@@ -98,17 +98,9 @@ def _left(node: Node) -> Iterable[str]:
         yield f"kubectl taint node {node.name} {names.EVACUATE_TAINT}-"
 
 
-def _spent(node: Node) -> Iterable[str]:
-    """Of all drivers. One that is in effect on a node without a cordon is spent too, and not noted so yet."""
-    suffix = f".{names.GROUP}/{names.REBOOT_INTENT}"
-    for key, value in node.annotations.items():
-        if key.endswith(suffix) and (value != RebootNote.IN_EFFECT or not node.cordoned):
-            yield key
-
-
 def _as_it_is(verb: Verb) -> str:
     return f"there is no annotation {names.DRAIN_INTENT}" if verb is Verb.RELEASE else f"{names.DRAIN_INTENT} is {verb} already"
 
 
 def _counts_again(node: Node, verb: Verb) -> str:
-    return ", which was for a cordon that is over and counts again" if verb is Verb.REBOOT and any(_spent(node)) else ""
+    return ", which was for a cordon that is over and counts again" if verb is Verb.REBOOT and any(spent_marks(node)) else ""

@@ -97,6 +97,11 @@ class Signals:
         return self.cordoned or bool(self.evacuate) or self.announced is not None
 
     @property
+    def purpose(self) -> Intent | None:
+        """What the node is to be emptied for, as far as that is known, whether it counts yet or not."""
+        return self.announced or self.intent
+
+    @property
     def draining(self) -> bool:
         """Whether a drain has begun, or is asked for. A reboot that is announced for a cordon to come has not."""
         return self.cordoned or bool(self.evacuate) or self.intent is not None

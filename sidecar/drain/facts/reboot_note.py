@@ -3,9 +3,15 @@
 People forget to remove the annotation, and the next drain need not be for a reboot. So a mark on the node says how far it is.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 from sidecar.drain.vocabulary import Intent
+from sidecar.model import names
+from sidecar.model.nodes import Node
+
+_OF_ANY_DRIVER: Final = f".{names.GROUP}/{names.REBOOT_INTENT}"
 
 
 class RebootNote(StrEnum):
@@ -31,3 +37,10 @@ def followed(known: RebootNote | None, *, declared: Intent | None, cordoned: boo
     if known is RebootNote.SPENT or (known is RebootNote.IN_EFFECT and not cordoned):
         return RebootNote.SPENT
     return RebootNote.IN_EFFECT if cordoned else None
+
+
+def spent_marks(node: Node) -> Iterable[str]:
+    """The keys of those marks, of whatever driver, by which a reboot in the annotation counts for nothing."""
+    for key, text in node.annotations.items():
+        if key.endswith(_OF_ANY_DRIVER) and followed(noted(text), declared=Intent.REBOOT, cordoned=node.cordoned) is RebootNote.SPENT:
+            yield key

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from sidecar.drain.facts.reboot_note import spent_marks
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.free_space import Figure, Figures, FreeSpace, FreeSpaceTree
@@ -265,7 +266,7 @@ def _unfit(node: Node) -> str:
     if leaving:
         return f"it is itself being drained (taint {leaving[0]})"
     noted = node.annotations.get(names.DRAIN_INTENT, "").strip()
-    if noted:
+    if noted and not (noted == Intent.REBOOT and any(spent_marks(node))):
         return f"it is itself being drained (annotation {names.DRAIN_INTENT}={quoted(noted)})"
     return "it is cordoned" if node.cordoned else ""
 

@@ -180,9 +180,16 @@ class ReportDuty:
             return Outcome(picture)  # which events were written is not known, and the report that knows must not be overwritten
         before, settling = stored.status_of(self._reports.previous) or None, self._clock() < self._settled_at
         if not self._settings.dry_run:
-            for event in events.events(before, assessment, observed=signals.observed, intent=signals.intent, settling=settling):
+            for event in events.events(before, assessment, observed=signals.observed, intent=signals.purpose, settling=settling):
                 self._recorder.record(event.ref, event.type_, event.reason, event.message)
         source = str(signals.source) if signals.intent else ""
-        context = replace(picture.notes, observed=signals.observed, intent=signals.intent, intent_source=source, settling=settling)
+        context = replace(
+            picture.notes,
+            observed=signals.observed,
+            intent=signals.intent,
+            intent_source=source,
+            purpose=signals.purpose,
+            settling=settling,
+        )
         await self._refusals.attempt("the report", self._reports.write_report(assessment, context, now=self._wall()))
         return Outcome(picture)

@@ -64,6 +64,8 @@ class ReportContext:
     """Somebody wants to drain the node: it is cordoned, tainted or marked."""
     intent: Intent | None = None
     intent_source: str = ""
+    purpose: Intent | None = None
+    """The intent, or that which is announced and does not count yet."""
     gate: GateStatus | None = None
     slot: SlotStatus | None = None
     evacuation: EvacuationStatus | None = None
@@ -87,7 +89,7 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
     verdicts = {key: dated(said, mapping(mapping(before, "verdicts"), key), at=assessment.at) for key, said in whole["verdicts"].items()}
     if context.settling:
         verdicts = {key: remembering(said, mapping(mapping(before, "verdicts"), key)) for key, said in verdicts.items()}
-    told = announced(before, assessment, observed=context.observed, intent=context.intent)
+    told = announced(before, assessment, observed=context.observed, intent=context.purpose or context.intent)
     status: Json = {
         "nodeUID": assessment.node_uid,
         "observedAt": whole["observedAt"],

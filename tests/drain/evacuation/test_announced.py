@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.kube.api import DEPLOYMENTS
+from sidecar.kube.api import DEPLOYMENTS, EVENTS
 from sidecar.model import names
 from sidecar.simulation.notebook.commands import do
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
@@ -85,6 +85,19 @@ def test_kureds_course_opens_the_gate_while_it_has_cordoned_and_not_while_it_wai
             assert await stands(bench)
             await annotate(bench, dict.fromkeys(KURED))
             assert await stands(bench)
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
+
+
+def test_while_kured_waits_nobody_is_told_what_would_keep_the_node_from_being_retired() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        await annotate(bench, dict(KURED))
+        await wait(bench, 60)
+        assert [event["reason"] for event in await all_of(bench, EVENTS) if "Blocks" in event["reason"]] == []
+        await annotate(bench, {**dict.fromkeys(KURED), names.DRAIN_INTENT: "retire"})
+        await wait(bench, 60)
+        assert "BlocksNodeDrain" in {event["reason"] for event in await all_of(bench, EVENTS)}
 
     play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
 

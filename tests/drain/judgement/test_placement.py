@@ -84,6 +84,13 @@ def test_a_mild_taint_and_a_blank_intent_keep_nothing_away(changes: dict[str, An
     assert only(idle(), nodes=[replace(N2, **changes)], capacities=[samples.record("n2")]).node == "n2"
 
 
+def test_a_node_that_somebody_forgot_after_its_reboot_is_not_taken_for_one_that_is_drained() -> None:
+    notes = {names.DRAIN_INTENT: "reboot", names.of_driver("other.example.com", names.REBOOT_INTENT): "Spent"}
+    assert only(idle(), nodes=[replace(N2, annotations=notes)], capacities=[samples.record("n2")]).node == "n2"
+    retiring = replace(N2, annotations=notes | {names.DRAIN_INTENT: "retire"})
+    assert only(idle(), nodes=[retiring], capacities=[samples.record("n2")]).node == ""
+
+
 TAINTED = replace(N2, taints=(samples.taint("dedicated", "db"),))
 LABELLED = replace(N2, labels={**N2.labels, "disk": "nvme"})
 WANTS_NVME = (Term((Requirement("disk", "In", ("nvme",)),)),)
