@@ -139,7 +139,7 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.NO_CAPACITY: Meaning(
             "no other node has enough free space for the volume",
-            "add a node or free space on another one; the report says how many bytes are missing",
+            "add a node or free space on another one; the report says how many bytes are missing in all",
         ),
         Reason.NO_NODE_FITS: Meaning(
             "no other node can take the volume and run its pod",

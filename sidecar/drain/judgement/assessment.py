@@ -89,7 +89,8 @@ class Place:
     node: str
     """Empty: no node fits."""
     shortfall: int
-    """Bytes missing on the node that comes closest; 0 if it fits, or if no node comes into question."""
+    """Bytes missing on the node that comes closest, for these and all like them that fit nowhere; 0 if they fit, or if no node comes into
+    question."""
     excluded: tuple[tuple[str, str], ...]
     """If it fits nowhere, at most ten of: (node, why it does not come into question), or (volume, why it keeps these here)."""
 

@@ -205,7 +205,7 @@ def _about_item(held: LocalItem) -> str:
 def _about_place(place: Place | None, reason: Reason) -> str:
     match reason:
         case Reason.NO_CAPACITY if place:
-            return f"{place.shortfall} bytes are missing on the node that comes closest"
+            return f"{place.shortfall} bytes are missing on the node that comes closest, for all that fits nowhere"
         case Reason.NO_NODE_FITS if place:
             return "; ".join(f"{node}: {why}" for node, why in place.excluded[:_SHOWN]) or "there is no other node"
         case Reason.NOT_AVAILABLE_YET:

@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.acknowledged import is_acknowledged
-from sidecar.drain.judgement.placement import may_go
+from sidecar.drain.judgement.groups import may_go
 from sidecar.drain.judgement.volumes import ACKNOWLEDGED, LocalItem
 from sidecar.drain.vocabulary import Policy, VolumeClass
 from sidecar.drain.wording import first_few, quoted

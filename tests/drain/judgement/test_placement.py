@@ -214,6 +214,25 @@ def test_what_is_missing_is_counted_after_all_that_fits_has_been_placed() -> Non
     assert [(place.node, place.shortfall) for place in placed] == [("", 90 * GIB), ("n2", 0)]
 
 
+def test_what_is_missing_is_counted_for_all_that_fits_nowhere() -> None:
+    """With as many bytes more on the node that comes closest all of it fits; what is missing for the nearest miss alone would not do."""
+    volumes = [idle(number, 60) for number in range(3)]
+    placed = found(*volumes, nodes=[N2], capacities=[samples.record("n2", 100)])
+    assert [(place.node, place.shortfall) for place in placed] == [("n2", 0), ("", 80 * GIB), ("", 80 * GIB)]
+    assert all(place.node for place in found(*volumes, nodes=[N2], capacities=[samples.record("n2", 180)]))
+
+
+def test_what_is_missing_is_counted_once_for_classes_that_draw_on_one_pool() -> None:
+    volumes = [idle(number, 60, class_name=class_) for number, class_ in enumerate(("local", "slow"))]
+    one = [samples.record("n2", 50, of=of) for of in ("local", "slow")]
+    assert [place.shortfall for place in found(*volumes, nodes=[N2], capacities=one)] == [10 * GIB, 60 * GIB]
+
+
+def test_a_volume_that_is_too_large_adds_nothing_to_what_the_others_miss() -> None:
+    placed = found(idle(0, 500), idle(1, 60), nodes=[N2], capacities=[samples.record("n2", 50, maximum=100 * GIB)])
+    assert [place.shortfall for place in placed] == [0, 10 * GIB]
+
+
 def test_a_volume_too_large_for_any_is_missing_no_bytes_and_each_node_says_so() -> None:
     place = only(idle(gib=50), capacities=[samples.record("n2", 100, maximum=GIB), samples.record("n3", 100, maximum=2 * GIB)])
     assert (place.node, place.shortfall, [name for name, _ in place.excluded]) == ("", 0, ["n2", "n3"])
@@ -288,8 +307,9 @@ def test_nothing_is_promised_that_is_not_there_and_nothing_is_refused_that_would
             left[place.node] -= size_of[place.volumes[0]]
     assert all(free >= 0 for free in left.values())
     most_of = {f"m{number}": most for number, (_, most) in enumerate(figures)}
-    for place in (place for place in placed if not place.node):
-        size = size_of[place.volumes[0]]
-        eligible = [node for node, most in most_of.items() if most is None or size <= most]
-        assert place.shortfall == min((size - left[node] for node in eligible), default=0) * GIB
-        assert place.shortfall > 0 or not eligible
+    unplaced = {place: size_of[place.volumes[0]] for place in placed if not place.node}
+    possible = [size for size in unplaced.values() if any(most is None or size <= most for most in most_of.values())]
+    for place, size in unplaced.items():
+        eligible = [node for node, most in most_of.items() if most is None or max(possible, default=0) <= most]
+        assert place.shortfall == (min(sum(possible) - left[node] for node in eligible) * GIB if size in possible else 0)
+        assert (place.shortfall > 0) is (size in possible)
