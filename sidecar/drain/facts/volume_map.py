@@ -12,8 +12,9 @@ from sidecar.model.topology import Term
 class IndexedLocator(VolumeLocator):
     """The same rules, where it is known already which nodes reach a volume."""
 
-    def __init__(self, node: Node, others: Iterable[Node], *, reached_by: Callable[[Volume], Sequence[str]], staying: Set[str]) -> None:
-        super().__init__(node, others)
+    def __init__(self, node: Node, nodes: "VolumeMap", *, reached_by: Callable[[Volume], Sequence[str]], staying: Set[str]) -> None:
+        super().__init__(node, nodes.others(node.name))
+        self._living = nodes.living  # one for all locators: they are as many as its names
         self._name = node.name
         self._reached_by = reached_by
         self._staying = staying
@@ -30,11 +31,13 @@ class VolumeMap:
 
     def __init__(self, nodes: Iterable[Node], volumes: Iterable[Volume]) -> None:
         self._nodes = {node.name: node for node in nodes}
+        self.living = set(self._nodes)
         self._staying = frozenset(node.name for node in self._nodes.values() if stays(node))
         self._by_affinity: dict[tuple[Term, ...] | None, tuple[str, ...]] = {None: ()}
         self._reached: dict[str, tuple[str, ...]] = {}
         self._locators: dict[str, IndexedLocator] = {}
-        self._doubted: dict[str, frozenset[str]] = {}
+        self._doubted: dict[str, tuple[Volume, ...]] = {}
+        self._doubts: frozenset[str] | None = None
         self._alone: dict[str, list[Volume]] = defaultdict(list)
         self._several: list[Volume] = []
         """Several nodes reach them."""
@@ -61,8 +64,7 @@ class VolumeMap:
     def locator(self, name: str) -> VolumeLocator:
         """Of a node that is in the lists."""
         if name not in self._locators:
-            node, others = self._nodes[name], self.others(name)
-            self._locators[name] = IndexedLocator(node, others, reached_by=self.reached_by, staying=self._staying)
+            self._locators[name] = IndexedLocator(self._nodes[name], self, reached_by=self.reached_by, staying=self._staying)
         return self._locators[name]
 
     def others(self, name: str) -> tuple[Node, ...]:
@@ -74,25 +76,27 @@ class VolumeMap:
         return tuple(volume for volume in (*self._alone.get(name, ()), *self._several) if locator.holds(volume))
 
     def doubtful(self, name: str) -> tuple[Volume, ...]:
-        return tuple(volume for volume in self._nobodys if name in self._doubted_by(volume))
+        if name not in self._doubted:
+            locator = self.locator(name)
+            self._doubted[name] = tuple(volume for volume in self._nobodys if locator.is_doubtful(volume))
+        return self._doubted[name]
 
     def unlocated(self, name: str) -> Iterable[Volume]:
         """On which node they are is not known at all."""
-        locator = self.locator(name)
+        locator, doubted = self.locator(name), {volume.name for volume in self.doubtful(name)}
         yield from (volume for volume in self._several if locator.may_hold(volume))
-        yield from (volume for volume in self._nobodys if name not in self._doubted_by(volume))
+        yield from (volume for volume in self._nobodys if volume.name not in doubted)
 
     def is_orphan(self, volume: Volume) -> bool:
         """No living node reaches it, none made it, and none is in doubt about it."""
         unreached = volume.affinity is not None and not self.reached_by(volume)
-        return unreached and maker_of(volume) not in self._nodes and not self._doubted_by(volume)
+        return unreached and maker_of(volume) not in self._nodes and volume.name not in self._in_doubt()
 
-    def _doubted_by(self, volume: Volume) -> frozenset[str]:
-        if volume.name not in self._doubted:
-            placed = volume.affinity is None or bool(maker_of(volume))
-            found = () if placed else (name for name in self._nodes if self.locator(name).is_doubtful(volume))
-            self._doubted[volume.name] = frozenset(found)
-        return self._doubted[volume.name]
+    def _in_doubt(self) -> Set[str]:
+        """Anywhere."""
+        if self._doubts is None:
+            self._doubts = frozenset(volume.name for name in self._nodes for volume in self.doubtful(name))
+        return self._doubts
 
     def _allowed(self, affinity: tuple[Term, ...] | None) -> tuple[str, ...]:
         if affinity not in self._by_affinity:
