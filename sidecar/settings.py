@@ -9,6 +9,7 @@ from sidecar.config.table import IGNORE, RANKED
 from sidecar.engine.backoff import Backoff
 from sidecar.local.here import Options
 from sidecar.model import names
+from sidecar.model.selectors import parse_selector
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         gate_assumes=Intent(config.drain_gate_assumes),
         protects=config.drain_autoscaler_annotations,
         untracked_blocks=config.drain_untracked_blocks,
+        tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,
     )
 

@@ -59,6 +59,7 @@ class Config:
     drain_gate_assumes: str  # "retire" or "reboot"
     drain_autoscaler_annotations: bool
     drain_untracked_blocks: bool
+    drain_tenant_policies: str  # a label selector; empty: all namespaces
     http_endpoint: str
     metrics_address: str
     metrics_path: str

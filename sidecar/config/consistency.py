@@ -133,6 +133,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--drain-autoscaler-annotations needs --drain-report: without an assessment nobody knows which copies are the last; add it"
     if config.drain_untracked_blocks and not config.drain_report:
         yield "--drain-untracked-blocks needs --drain-report: without an assessment nothing is blocked; add it"
+    if config.drain_tenant_policies and not config.drain_report:
+        yield "--drain-tenant-policies needs --drain-report: without an assessment no policy is asked for; add it"
     if config.drain_gate and not config.drain_gate_image:
         yield "--drain-gate-image is not set: --drain-gate needs it, because the gate is a pod; name an image such as pause"
     if config.namespace:

@@ -9,7 +9,7 @@ from typing import Any
 from sidecar.config.checks import Check, more_than_zero, not_negative, prefix_fault, socket_fault, uuid_length_fault
 from sidecar.config.errors import UsageError
 from sidecar.config.gates import GATES, STAGES, read_gates, show_gates
-from sidecar.config.kinds import ADDRESS, BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, TEXT, UINT, Kind, one_of, show_bool
+from sidecar.config.kinds import ADDRESS, BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, SELECTOR, TEXT, UINT, Kind, one_of, show_bool
 from sidecar.config.words import quoted
 
 RANDOM, RANKED = "random", "ranked"
@@ -169,6 +169,8 @@ TABLE: tuple[Row, ...] = (
              "Keep autoscalers from removing this node while it has the only copy of a volume. Needs --drain-report."),
     _setting(DRAIN, "drain-untracked-blocks", BOOL, False,
              "Volumes of the driver that have no PersistentVolume block retiring the node. Needs --drain-report."),
+    _setting(DRAIN, "drain-tenant-policies", SELECTOR, "",
+             "Label selector of the namespaces whose own word for Block, and that of their claims, is heeded; by default all."),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "", "host:port of /metrics, /healthz, /readyz and /debug/...; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
     _setting(OBSERVABILITY, "metrics-path", TEXT, "/metrics", "HTTP path of the metrics; one that ends in '/' stands for all below it."),

@@ -104,6 +104,7 @@ def test_flags_of_our_own_are_few():
         "drain-gate-assumes",
         "drain-autoscaler-annotations",
         "drain-untracked-blocks",
+        "drain-tenant-policies",
     }
 
 
@@ -132,11 +133,13 @@ SPECIAL = {
     "drain-default-policy": "AllowIdle",
     "evacuation-expiry": "Override",
     "drain-gate-assumes": "reboot",
+    "drain-tenant-policies": "team=data",
 }
 NEEDS = {
     "drain-gate": ["--drain-report", "--drain-gate-image=pause"],
     "drain-autoscaler-annotations": ["--drain-report"],
     "drain-untracked-blocks": ["--drain-report"],
+    "drain-tenant-policies": ["--drain-report"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }
@@ -179,4 +182,5 @@ def test_no_file_can_touch_the_world(file):
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     pure = {"collections.abc", "dataclasses", "difflib", "itertools", "re", "textwrap", "types", "typing", "sidecar.errors"}
+    pure |= {"sidecar.model.selectors"}
     assert {name for name in imported if not name.startswith("sidecar.config.")} <= pure

@@ -16,6 +16,7 @@ from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Claim, Volume
+from sidecar.model.topology import Requirement
 from tests.harness.drain.listed_cluster import claim, meta, node, volume
 
 Json = dict[str, Any]
@@ -46,7 +47,12 @@ class Kube:
 
 
 def asker(
-    kube: Kube, *, volumes: tuple[Json, ...] = (), claims: tuple[Json, ...] = (), contents_absent: bool = False
+    kube: Kube,
+    *,
+    volumes: tuple[Json, ...] = (),
+    claims: tuple[Json, ...] = (),
+    contents_absent: bool = False,
+    tenants: tuple[Requirement, ...] = (),
 ) -> tuple[Lookups, list[float]]:
     held: Store[Volume] = Store()
     for obj in volumes:
@@ -57,7 +63,8 @@ def asker(
     nothing: Store[Any] = Store()
     watched = Watched(nothing, nothing, nothing, nothing, known, held, nothing, lambda: (), lambda: contents_absent)
     now = [0.0]
-    return Lookups(kube, Settings("n1", "d", "ns", "1"), watched, clock=lambda: now[0]), now  # type: ignore[arg-type]
+    settings = Settings("n1", "d", "ns", "1", tenant_policies=tenants)
+    return Lookups(kube, settings, watched, clock=lambda: now[0]), now  # type: ignore[arg-type]
 
 
 def test_a_claim_that_the_watch_dropped_is_read_once_a_minute() -> None:
@@ -173,3 +180,22 @@ def test_an_empty_policy_of_a_namespace_is_not_the_same_as_none() -> None:
     said = {"metadata": meta("default", annotations={names.DRAIN_POLICY: ""})}
     room, _ = asker(Kube(said), volumes=(volume("pv-1", "n1", claim="a"),), claims=(claim("a", volume_name="pv-1"),))
     assert asyncio.run(room.facts(HERE)).namespace_policies == {"default": ((names.DRAIN_POLICY, ""),)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "unheeded"),
+    [
+        ({"metadata": meta("default", labels={"team": "data"})}, set()),
+        ({"metadata": meta("default", labels={"team": "web"})}, {"default"}),
+        ({"metadata": meta("default")}, {"default"}),
+        (Forbidden("no", status=403), set()),
+    ],
+    ids=["fits", "another", "none", "cannot be read"],
+)
+def test_of_which_namespaces_the_own_word_for_block_counts(answer: Any, unheeded: set[str]) -> None:
+    """Of one that cannot be read it does: that is the stricter."""
+    held = {"volumes": (volume("pv-1", "n1", claim="a"),), "claims": (claim("a", volume_name="pv-1"),)}
+    room, _ = asker(Kube(answer), **held, tenants=(Requirement("team", "In", ("data",)),))
+    assert asyncio.run(room.facts(HERE)).unheeded_namespaces == unheeded
+    room, _ = asker(Kube(answer), **held)
+    assert asyncio.run(room.facts(HERE)).unheeded_namespaces == set()
