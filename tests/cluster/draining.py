@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from hack.lib.control_plane import REPOSITORY, until
+from sidecar.drain.facts.recent_use import LATELY
 from sidecar.model import names
 from tests.cluster.scenes import DAEMON_SET, DRIVER, EXAMPLE, NAMESPACE, SIDECAR, STATEFUL_SET, Installation, Json, container
 
@@ -27,6 +28,8 @@ STATE, STARTED, CLOSED = (names.of_driver(DRIVER, name) for name in (names.EVACU
 # As kubectl words the answer 429 to an eviction, which it then repeats every five seconds.
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget"
 MAY_BE = 30.0
+# A volume counts as used for a while after its pod has left it.
+AFTER_USE = LATELY + MAY_BE
 # The label of nodes that have a sidecar: the kubelet puts its own labels back within seconds.
 RUNS = "scenario.example.com/runs"
 

@@ -13,6 +13,7 @@ import pytest
 from hack.lib.control_plane import until
 from sidecar.model import names
 from tests.cluster.draining import (
+    AFTER_USE,
     CLOSED,
     MAY_BE,
     STARTED,
@@ -108,9 +109,9 @@ def ask(drained: Drained, node: str, *words: str) -> Json:
 def test_d1_claims_without_pods_keep_a_node_from_retiring_and_not_from_rebooting(drained: Drained, writers: Writers) -> None:
     node = writers.pods()["writer-0"]["spec"]["nodeName"]
     writers.scale(0)
+    until(lambda: drained.condition(node) == ("False", "LastCopy"), "its claims are the last copies", seconds=AFTER_USE)
     drained.kubectl("cordon", node)
     drained.kubectl("wait", f"--for=condition={names.condition(DRIVER, names.DRAIN_READY)}", f"node/{node}", "--timeout=30s")
-    until(lambda: drained.condition(node) == ("False", "LastCopy"), "its claims are the last copies", seconds=MAY_BE)
     kept = f"--for=condition={names.condition(DRIVER, names.RETIRE_READY)}=False"
     drained.kubectl("wait", kept, f"node/{node}", "--timeout=10s")
     report = f"nodedrainreport/{names.drain_report(node, DRIVER)}"

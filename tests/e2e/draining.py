@@ -14,6 +14,7 @@ import yaml
 
 from hack.lib.control_plane import REPOSITORY, ApiError, until
 from hack.lib.programs import LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
+from sidecar.drain.facts.recent_use import LATELY
 from sidecar.model import names
 from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, NODES, PODS, VOLUMES, Cluster
 
@@ -28,6 +29,8 @@ BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 STRATEGIC = "application/strategic-merge-patch+json"
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
+AFTER_USE = LATELY + 30.0
+"""Seconds until a volume counts as idle at the latest, whose pod has left it."""
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
 
 

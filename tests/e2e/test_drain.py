@@ -17,6 +17,7 @@ from hack.lib.programs import IMMEDIATE, Json, OurDriver, Sidecar, all_of, claim
 from sidecar.model import names
 from tests.e2e.conftest import CLAIMS, CLASSES, DEPLOYMENTS, NODES, PODS, VOLUMES, Cluster
 from tests.e2e.draining import (
+    AFTER_USE,
     BUDGETS,
     LEASES,
     NAMESPACE,
@@ -121,7 +122,11 @@ class Pair:
 
     def await_verdict(self, driver: OurDriver, status: str, reason: str) -> None:
         wanted = (status, reason)
-        until(lambda: self.ground.condition(driver.node, driver) == wanted, f"{driver.driver} says {wanted} of {driver.node}", seconds=20)
+        until(
+            lambda: self.ground.condition(driver.node, driver) == wanted,
+            f"{driver.driver} says {wanted} of {driver.node}",
+            seconds=AFTER_USE,
+        )
 
     def marks(self, driver: OurDriver) -> dict[str, str]:
         return {**of_drivers(self.ground.labels("n1"), driver), **of_drivers(self.ground.notes("n1"), driver)}
@@ -140,6 +145,7 @@ def pair(ground: Ground) -> Iterator[Pair]:
         for name, of in (("a", ALPHA), ("b", BETA)):
             ground.use(name, drivers[of, "n1"])
             ground.leave(name)
+        for of in (ALPHA, BETA):
             found.await_verdict(drivers[of, "n1"], "False", "LastCopy")
             found.await_verdict(drivers[of, "n2"], "True", "NoVolumes")
         yield found
@@ -239,7 +245,7 @@ def test_G4_what_others_write_stays_byte_for_byte_while_the_node_is_marked(groun
         sidecar.until_ready()
         ground.use("a", driver)
         ground.leave("a")
-        until(lambda: ground.condition("n1", driver) == ("False", "LastCopy"), "the volume blocks", seconds=20)
+        until(lambda: ground.condition("n1", driver) == ("False", "LastCopy"), "the volume blocks", seconds=AFTER_USE)
         theirs = {
             "metadata": {"labels": {"example.com/odd": "A-b_c.1", "alpha.example.com/x": "y"}, "annotations": {"example.com/odd": ODD}},
             "spec": {"taints": [{"key": "example.com/kept", "effect": "PreferNoSchedule"}]},
