@@ -18,6 +18,7 @@ from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.free_space import Figure, Figures, FreeSpace, FreeSpaceTree
 from sidecar.drain.judgement.groups import EXCLUDED_SHOWN, Group, GroupKind, PodDemand, groups_of, joined
 from sidecar.drain.judgement.volumes import LocalItem
+from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import quoted
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node
