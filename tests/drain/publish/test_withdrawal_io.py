@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.drain.publish import on_node, report
+from sidecar.drain.publish import on_node, report, validity
 from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import (
@@ -26,12 +26,13 @@ from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER as WORLD_DRIVER
+from sidecar.simulation.world.node import EPOCH
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.doors import tools
 from tests.harness.drain.judgements import DRIVER, NODE, NOW, ready
 from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, play, report_of, wait
 
-KEY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+KEY, WORLD_KEY = (names.of_driver(driver, names.DRAIN_SUMMARY) for driver in (DRIVER, WORLD_DRIVER))
 Refuse = Callable[[Call], ApiError | None]
 
 
@@ -162,3 +163,17 @@ async def statuses(bench: NotebookWorld) -> set[str]:
     """Of the conditions and the report."""
     told: list[Json] = [item for item in (await node_of(bench))["status"]["conditions"] if item["type"].startswith(WORLD_DRIVER)]
     return {item["status"] for item in (*told, *(await report_of(bench))["verdicts"].values())}
+
+
+def test_what_is_stored_is_renewed_long_before_its_time_is_over() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 20)
+        for _ in range(60):
+            await wait(bench, 60)
+            now, node = EPOCH + bench.clock(), await node_of(bench)
+            ends = [validity.of_report(await report_of(bench)), validity.of_summary(node["metadata"]["annotations"][WORLD_KEY])]
+            ends += [validity.of_condition(item) for item in validity.ours(node["status"]["conditions"], WORLD_DRIVER)]
+            assert len(ends) == 4
+            assert all(end is not None and end - now >= validity.VALID_FOR / 3 for end in ends), ends
+
+    play(story, nodes=("n0",))
