@@ -22,6 +22,8 @@ VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
   explain pvc NS/NAME      show what this program would do with a claim, and why; writes nothing
   explain node NAME        show whether a node may be drained or retired, and what blocks that; writes nothing
+  explain nodes            the same of all nodes that have volumes, in one line each; --exit-code tells scripts
+  explain volumes          show each volume, where it is, its policies and who said them, and what no node has any more
   node reboot NAME         announce that a drain of the node is for a reboot; also node retire, and node release to take it back; asks
   uninstall --driver NAME  remove what that driver's sidecars have put on nodes; run it after its DaemonSet is deleted
   simulate race [flags]    let many nodes compete for claims in virtual time; --help shows its flags; not in the container image

@@ -13,7 +13,7 @@ from sidecar.commands.explain.question import Question, read_question
 from sidecar.drain.vocabulary import Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, cluster, look_at_all, meta, pod, ready
+from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, claim, cluster, look_at_all, meta, pod, ready
 
 KINDS = (names.DRAIN_READY, names.RETIRE_READY)
 HEARTBEAT = "1970-01-01T00:00:05Z"
@@ -195,3 +195,18 @@ def test_what_its_own_sidecar_knows_better_counts() -> None:
 )
 def test_not_ready_is_worse_than_not_known(statuses: tuple[Status, ...], code: int) -> None:
     assert exit_code(statuses) == code
+
+
+def test_a_creation_that_may_not_have_begun_counts_for_ten_minutes_and_that_is_told() -> None:
+    kube = small()
+    waits = claim("waits", selected="n2")
+    waits["metadata"]["creationTimestamp"] = "1970-01-01T00:00:03Z"
+    kube.objects["persistentvolumeclaims"].append(waits)
+    (_, second) = judged(kube)
+    assert [str(end) for end in second.ends] == ["default/waits: ProvisioningInFlight, if nothing has begun: until 1970-01-01T00:10:03Z"]
+
+
+def test_what_is_over_has_no_end() -> None:
+    kube = reported(marked(small()), valid_until="1970-01-01T00:00:05Z")
+    kube.objects["nodedrainreports"][0]["status"]["evacuation"]["deadline"] = "1970-01-01T00:00:06Z"
+    assert [one.ends for one in judged(kube)] == [(), ()]

@@ -3,9 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sidecar.drain.facts.assembly import LONGEST_WAIT
+from sidecar.drain.judgement.assessment import Blocker
+from sidecar.drain.publish.as_json import named
 from sidecar.drain.publish.own_word import OwnWord
+from sidecar.drain.vocabulary import Reason
 from sidecar.model import timestamps
-from sidecar.model.objects import Json
+from sidecar.model.objects import Claim, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,19 @@ class End:
         return f"{self.what}: until {timestamps.to_text(self.at)}"
 
 
-def ends(word: OwnWord | None, now: float) -> tuple[End, ...]:
-    """Those that are still to come."""
-    return tuple(sorted((end for end in _of_word(word) if end.at > now), key=lambda end: end.at))
+def ends(word: OwnWord | None, blockers: Iterable[Blocker], claims: Iterable[Claim], now: float) -> tuple[End, ...]:
+    """Those that are still to come, the first one first. `claims` are those that wait for a volume."""
+    found = (*_of_word(word), *_of_creations(blockers, claims))
+    return tuple(sorted((end for end in found if end.at > now), key=lambda end: (end.at, end.what)))
+
+
+def _of_creations(blockers: Iterable[Blocker], claims: Iterable[Claim]) -> Iterable[End]:
+    """From outside nothing is known to have begun, so a creation counts for so long and no longer."""
+    made = {claim.uid: timestamps.to_seconds(claim.created) for claim in claims}
+    for blocker in blockers:
+        at = made.get(blocker.uid) if blocker.reason is Reason.PROVISIONING_IN_FLIGHT else None
+        if at is not None:
+            yield End(f"{named(blocker)}: {blocker.reason}, if nothing has begun", at + LONGEST_WAIT)
 
 
 def _of_word(word: OwnWord | None) -> Iterable[End]:

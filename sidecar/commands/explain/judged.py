@@ -30,15 +30,13 @@ class Judged:
     """None: its own sidecar says nothing."""
     signals: Signals | None
     """What stands on the Node; None: there is no such Node."""
+    ends: tuple[End, ...] = ()
+    """Until when what is under way goes on at the latest."""
 
     def statuses(self, intent: Intent) -> tuple[Status, ...]:
         """All that is said of it: the stricter counts, because each of the two views may see what the other does not."""
         own = (self.word.status(intent, self.assessment.at),) if self.word else ()
         return self.assessment.verdict(intent).status, *own
-
-    @property
-    def ends(self) -> tuple[End, ...]:
-        return ends(self.word, self.assessment.at)
 
 
 def judge(listed: ListedNode, driver: str, *, default_policy: Policy | None) -> tuple[Judged, ...]:
@@ -55,7 +53,8 @@ def _judged(listed: ListedNode, driver: str, default_policy: Policy | None) -> J
     noted = replace(one, notes=(*one.notes, *_unlocated(listed, driver), *_driverless(listed), _FROM_OUTSIDE))
     report = listed.reports.get(names.drain_report(listed.node_name, driver), {})
     word = own_word(report, listed.conditions, driver=driver, node_uid=one.node_uid)
-    return Judged(noted, word, node_marks.read(listed.node, driver, now=listed.at) if listed.node else None)
+    signals = node_marks.read(listed.node, driver, now=listed.at) if listed.node else None
+    return Judged(noted, word, signals, ends(word, one.blockers, listed.claims, listed.at))
 
 
 def _is_known(listed: ListedNode, driver: str) -> bool:

@@ -18,7 +18,7 @@ from sidecar.model.objects import Claim, Class, Json, Notes, Volume, notes_of
 from sidecar.model.topology import Requirement
 
 # Seconds for which a claim counts for which nothing was begun. What could be made is begun within seconds, or given to another node.
-_LONGEST_WAIT: Final = 600.0
+LONGEST_WAIT: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _in_flight(facts: Facts, now: float) -> Iterable[InFlight]:
         if claim.volume_name or claim.selected_node != facts.node_name or claim.provisioner != facts.driver:
             continue
         begun = claim.uid in (facts.begun or ())
-        if begun or (could_succeed(claim, classes.get(claim.class_name)) and _has_waited(claim, facts, now) < _LONGEST_WAIT):
+        if begun or (could_succeed(claim, classes.get(claim.class_name)) and _has_waited(claim, facts, now) < LONGEST_WAIT):
             yield InFlight(claim.uid, claim.namespace, claim.name, claim.class_name, claim.requested or 0, begun=begun)
 
 

@@ -1,0 +1,72 @@
+"""`explain` as people call it, against an API server over HTTP: output, exit codes, requests; nothing is written."""
+
+import json
+
+import pytest
+import yaml
+
+from sidecar.cli import main
+from tests.commands.test_node import Scene
+from tests.commands.test_node import scene as scene
+from tests.harness.drain.listed_cluster import DRIVER, OTHER
+
+
+def explain(scene: Scene, *words: str) -> int:
+    before = scene.versions()
+    code = main(["explain", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000"])
+    assert scene.versions() == before
+    return code
+
+
+def test_all_nodes_in_one_line_each(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, "nodes") == 0
+    out, err = capsys.readouterr()
+    head, *lines = out.splitlines()
+    assert (head.split()[:4], err) == (["NODE", "DRIVER", "DRAIN", "RETIRE"], "")
+    assert [line.split()[:4] for line in lines] == [["n1", DRIVER, "True", "False"], ["n1", OTHER, "True", "False"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["nodes"], 0),
+        (["nodes", "--exit-code"], 3),
+        (["nodes", "--exit-code", "--intent=reboot"], 0),
+        (["node", "n1", "--exit-code"], 3),
+        (["node", "n1", "--exit-code", "--intent", "reboot"], 0),
+        (["node", "n2", "--exit-code"], 0),
+        (["node", "n1", "--exit-code", "--driver=nobody.example"], 4),
+        (["node", "n1", "--exit-code=false"], 0),
+        (["node", "n9", "--exit-code"], 1),
+        (["volumes", "--exit-code"], 2),
+        (["nodes", "n1"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_the_exit_code_tells_whether_it_is_ready(scene: Scene, words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, *words) == code
+    assert bool(capsys.readouterr().err) is (code in (1, 2))
+
+
+def test_each_volume_and_programs_read_the_same(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, "volumes") == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [["pv-1", "n1"], ["pv-other", "n1"]]
+    read = {"json": json.loads, "yaml": yaml.safe_load}
+    said = {}
+    for form, reader in read.items():
+        assert explain(scene, "volumes", "-o", form) == 0
+        said[form] = reader(capsys.readouterr().out)
+        said[form].pop("observedAt")
+    assert said["json"] == said["yaml"]
+    assert [item["nodes"] for item in said["json"]["volumes"]] == [["n1"], ["n1"]]
+
+
+def test_a_node_that_is_not_there_is_named(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, "volumes", "--node=n9") == 1
+    assert "there is no node n9; check the name" in capsys.readouterr().err
+
+
+def test_one_node_says_what_is_under_way_beside_its_verdicts(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, "node", "n1", "-o", "yaml") == 0
+    ours, other = yaml.safe_load(capsys.readouterr().out)
+    assert (ours["driver"], other["driver"], ours["verdicts"]["retire"]["status"]) == (DRIVER, OTHER, "False")
