@@ -1,6 +1,7 @@
 """`explain nodes`: one line for each node and driver, to the letter, and the exit code that scripts go by."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from sidecar.kube.errors import Forbidden
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, claim, cluster, look_at_all, meta, pod, ready
 
+README = Path(__file__).resolve().parents[2] / "deploy" / "components" / "drain" / "ask" / "README.md"
 KINDS = (names.DRAIN_READY, names.RETIRE_READY)
 HEARTBEAT = "1970-01-01T00:00:05Z"
 
@@ -210,3 +212,9 @@ def test_what_is_over_has_no_end() -> None:
     kube = reported(marked(small()), valid_until="1970-01-01T00:00:05Z")
     kube.objects["nodedrainreports"][0]["status"]["evacuation"]["deadline"] = "1970-01-01T00:00:06Z"
     assert [one.ends for one in judged(kube)] == [(), ()]
+
+
+def test_the_page_for_operators_shows_what_is_printed() -> None:
+    page = README.read_text().splitlines()
+    assert set(shown(reported(marked(small()))).splitlines()) <= set(page)
+    assert exit_code([Status.FALSE]) == 3 and any(line.startswith("| 3 | at least one is not ready") for line in page)

@@ -1,6 +1,7 @@
 """`explain volumes`: where each volume is, who said its policy, who uses it; and what is on no node, once, at the end."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from sidecar.commands.explain.question import Question, read_question
 from sidecar.commands.explain.volumes import ORPHAN, ORPHAN_REMEDY, Row, rows, told
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, look_at_all, pod, ready, volume
+
+README = Path(__file__).resolve().parents[2] / "deploy" / "components" / "drain" / "ask" / "README.md"
 
 
 def asked(*words: str) -> Question:
@@ -96,3 +99,9 @@ def test_a_cluster_without_such_volumes_says_so() -> None:
     kube = world()
     kube.objects["persistentvolumes"] = []
     assert shown(kube) == "no volume of a driver with topology is on any node that was asked about"
+
+
+def test_the_page_for_operators_shows_what_is_printed() -> None:
+    page = README.read_text().splitlines()
+    assert set(shown(world()).splitlines()) - set(page) == {f"  {ORPHAN_REMEDY}"}
+    assert names.VOLUME_FINALIZER in README.read_text()
