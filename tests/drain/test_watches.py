@@ -1,0 +1,94 @@
+"""What the room sees of pods and attachments between two looks, and what each change wakes."""
+
+from dataclasses import replace
+from typing import Any
+
+from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
+from sidecar.drain.watches import DrainWatches
+from sidecar.kube import reflector
+from sidecar.kube.api import ATTACHMENTS, PODS, Change, Resource
+from sidecar.local.caches import Caches
+from sidecar.local.here import Here, Options
+from sidecar.local.watch import Watch
+from sidecar.model.nodes import Pod
+from sidecar.model.objects import Attachment
+from tests.harness import samples
+from tests.harness.drain.listed_cluster import meta
+
+ATTACHING = samples.info(controller=(PUBLISH_UNPUBLISH_VOLUME,))
+
+
+class Scene:
+    def __init__(self, *, state: Any = None, judges: bool = True, info: Any = ATTACHING) -> None:
+        self.now, self.woken, self.caches = 1000.0, 0, Caches.empty()
+        here = Here("n1", info, Options(), "me")
+        self.watches = DrainWatches(here, self.caches, judges=judges, state=lambda _: state or reflector.Synced(), clock=lambda: self.now)
+        self.watches.on_change = self.wake
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def watch(self, resource: Resource) -> Watch[Any] | None:
+        return next((watch for watch in self.watches.watches() if watch.resource == resource), None)
+
+    def change(self, resource: Resource, old: Any, new: Any) -> None:
+        watch = self.watch(resource)
+        assert watch is not None
+        watch.wakes(Change("key", old, new))
+
+    def lately(self) -> frozenset[str]:
+        return self.watches.recent.among(["default/a"], observed=False)
+
+
+def pod(phase: str = "Running") -> Pod:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}]
+    return Pod.of({"metadata": meta("p", namespace="default"), "spec": {"nodeName": "n1", "volumes": volumes}, "status": {"phase": phase}})
+
+
+def test_a_pod_that_leaves_or_ends_has_used_its_claims_until_now() -> None:
+    for new in (None, pod("Succeeded")):
+        scene = Scene()
+        scene.change(PODS, None, pod())
+        scene.now += 5000
+        assert not scene.lately()
+        scene.change(PODS, pod(), new)
+        assert scene.lately() == {"default/a"}
+
+
+def test_a_pod_that_has_ended_long_ago_uses_nothing_when_it_is_deleted() -> None:
+    scene = Scene()
+    scene.change(PODS, pod("Failed"), None)
+    assert not scene.lately()
+
+
+def test_from_the_first_list_of_pods_on_it_is_known_who_leaves() -> None:
+    scene = Scene()
+    watch = scene.watch(PODS)
+    assert watch is not None
+    watch.on_list()
+    assert scene.watches.recent.among(["default/a"], observed=True) == {"default/a"}
+    scene.now += 60
+    watch.on_list()
+    assert not scene.watches.recent.among(["default/a"], observed=True)
+
+
+def test_attachments_to_this_node_count_and_wake() -> None:
+    scene = Scene()
+    ours, theirs = Attachment("x", "pv-1", "n1"), Attachment("y", "pv-2", "n2")
+    for item in (ours, theirs):
+        scene.caches.attachments.apply(Change(item.name, None, item))
+    assert scene.watches.watched().attached() == {"pv-1"}
+    for old, new, wakes in ((None, ours, 1), (ours, None, 1), (None, theirs, 0), (theirs, replace(theirs, volume="pv-3"), 0)):
+        before = scene.woken
+        scene.change(ATTACHMENTS, old, new)
+        assert scene.woken - before == wakes
+
+
+def test_attachments_are_watched_for_a_driver_that_attaches_and_not_for_others() -> None:
+    assert Scene(info=samples.info()).watch(ATTACHMENTS) is None
+    assert Scene(judges=False).watch(ATTACHMENTS) is None
+
+
+def test_attachments_that_cannot_be_read_are_unknown() -> None:
+    assert f"{ATTACHMENTS}: no right" in Scene(state=reflector.Denied("no right")).watches.ignorance()
+    assert f"{ATTACHMENTS}: no right" not in Scene(state=reflector.Denied("no right"), info=samples.info()).watches.ignorance()
