@@ -1,7 +1,8 @@
 """Decides which sidecar looks after the gate of a node whose own sidecar has stopped, and when that gate is opened.
 
-Another node's sidecar opens a gate only if it needs no fact that the stopped one alone could know: because people have said so, or
-because all that can be read proves that nothing there would be lost. Otherwise the gate stays. It never builds one.
+Another node's sidecar opens a gate only if it needs no fact that the stopped one alone could know: because people have said so, because
+the deadline of the node's evacuation is over, or because all that can be read proves, twice, that nothing there would be lost. Otherwise
+the gate stays. It never builds one.
 """
 
 from collections.abc import Iterable
