@@ -1,5 +1,5 @@
-"""The lease of a node that has a gate: the node's own sidecar renews it for as long as the gate stands, as its sign of life, and while it is
-open on a node with volumes, because only a sidecar that looks makes that safe.
+"""The lease of a node that has a gate: its own sidecar renews it, as its sign of life, for as long as the gate stands, and while it is open
+on a node with volumes, because only a sidecar that looks makes that safe.
 
 It is made before the gate and deleted after it, so that no gate is ever without one. When it runs out, the sidecar of another node may
 take it, and looks after the gate from then on (`takeover`); the node's own one takes it back as soon as it runs again.
