@@ -22,6 +22,7 @@ SERVERS = {
     "tests/cluster/test_scenario_aging": "a token grows old",
     "tests/cluster/test_scenario_tokens": "a token grows old",
     "tests/cluster/test_scenario_disturbed": "the first cluster",
+    "tests/cluster/test_scenario_drain_policies": "the first cluster",
     "tests/cluster/test_scenario_install": "the first cluster",
     "tests/cluster/test_scenario_limits": "the first cluster",
     "tests/cluster/": "the second cluster",

@@ -14,6 +14,7 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY
 from tests.cluster.aging import Aging, grow_old
+from tests.cluster.draining import Drained
 from tests.cluster.scenes import IMAGES, Installation, image_archives
 from tests.e2e.conftest import from_hack
 
@@ -90,6 +91,20 @@ def installed(loaded: Installation) -> Iterator[Installation]:
     loaded.install()
     yield loaded
     loaded.delete_claims("")  # of a test that failed half-way: the next ones are about something else
+    loaded.check_books()
+
+
+@pytest.fixture(scope="module")
+def drained(loaded: Installation) -> Iterator[Drained]:
+    """The overlay with the gate runs on all nodes; base is back afterwards."""
+    found = Drained(loaded)
+    found.install()
+    yield found
+    found.let_be()
+    found.remove_daemon_set()
+    found.uninstall()
+    found.remove_component()
+    loaded.install()
     loaded.check_books()
 
 

@@ -36,19 +36,6 @@ AFFINITY = re.compile("volume node affinity conflict|didn't match PersistentVolu
 
 
 @pytest.fixture(scope="module")
-def drained(loaded: Installation) -> Iterator[Drained]:
-    found = Drained(loaded)
-    found.install()
-    yield found
-    found.let_be()
-    found.remove_daemon_set()
-    found.uninstall()
-    found.remove_component()
-    loaded.install()
-    loaded.check_books()
-
-
-@pytest.fixture(scope="module")
 def writers(drained: Drained) -> Iterator[Writers]:
     found = Writers(drained.installation)
     found.start(2)
