@@ -7,13 +7,12 @@ nor evicts. The text and the patch are made in `node_intent`.
 import asyncio
 import logging
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from sidecar.commands import node_intent
-from sidecar.commands.explain.judged import Judged, judge
+from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET, Judged, judge, listing
 from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.rows import about_own_word
 from sidecar.commands.line import CommandParser
@@ -22,7 +21,6 @@ from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.publish.as_text import render
@@ -59,7 +57,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     `ask` returns whether somebody agrees, None: there is nobody to ask.
     """
     order = _read(words)
-    parsed = order and parse(["--node-deployment", *order.flags], {**environ, "NODE_NAME": "-"})
+    parsed = order and parse([*AS_IN_A_DAEMON_SET, *order.flags], {**environ, "NODE_NAME": "-"})
     if order is None or not isinstance(parsed, Parsed):
         print(USAGE)
         return 0
@@ -118,19 +116,19 @@ async def _show(kube: KubeApi, order: Order, config: Config) -> list[Node]:
     """Prints what would happen. Raises before anything is asked or written if a node does not exist."""
     nodes = [Node.of(await kube.get(NODES, name)) for name in order.nodes]
     if order.verb is not Verb.RELEASE:
-        for listed in await _look(kube, order.nodes):
+        for listed in await _look(kube, config, order.nodes):
             print(_judged(listed, order, config), end="\n\n")
     print("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
     return nodes
 
 
-async def _look(kube: KubeApi, names: Sequence[str]) -> list[ListedNode]:
+async def _look(kube: KubeApi, config: Config, names: Sequence[str]) -> list[ListedNode]:
     """Of several nodes with one set of lists, as far as nodes may be listed."""
     if len(names) == 1:
-        return [await ClusterListing(kube, names[0], now=time.time()).look()]
-    cluster = await ClusterListing(kube, now=time.time()).look_at_all()
+        return [await listing(kube, config, names[0]).look()]
+    cluster = await listing(kube, config).look_at_all()
     picker, listed = NodePicker(cluster), {node.name for node in cluster.nodes}
-    return [picker.node(name) if name in listed else await ClusterListing(kube, name, now=time.time()).look() for name in names]
+    return [picker.node(name) if name in listed else await listing(kube, config, name).look() for name in names]
 
 
 def _judged(listed: ListedNode, order: Order, config: Config) -> str:

@@ -6,6 +6,8 @@ import pytest
 import yaml
 
 from sidecar.cli import main
+from sidecar.kube.api import MERGE_PATCH, NAMESPACES
+from sidecar.model import names
 from tests.commands.test_node import Scene
 from tests.commands.test_node import scene as scene
 from tests.harness.drain.listed_cluster import DRIVER, OTHER
@@ -70,3 +72,15 @@ def test_one_node_says_what_is_under_way_beside_its_verdicts(scene: Scene, capsy
     assert explain(scene, "node", "n1", "-o", "yaml") == 0
     ours, other = yaml.safe_load(capsys.readouterr().out)
     assert (ours["driver"], other["driver"], ours["verdicts"]["retire"]["status"]) == (DRIVER, OTHER, "False")
+
+
+def test_the_flags_of_the_sidecars_on_which_the_judgement_depends_are_taken(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, "nodes", "--exit-code", "--drain-default-policy=Ignore") == 0
+    says = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block"}}}
+    scene.act(lambda: scene.cluster.patch(NAMESPACES, "default", says, content_type=MERGE_PATCH))
+    capsys.readouterr()
+    words = ("volumes", "--drain-default-policy=Ignore", f"--driver={DRIVER}")
+    assert explain(scene, *words) == 0
+    assert "Block (Namespace default)" in capsys.readouterr().out
+    assert explain(scene, *words, "--drain-tenant-policies=heeded=yes") == 0
+    assert "Block (Namespace default)" not in capsys.readouterr().out

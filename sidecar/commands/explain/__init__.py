@@ -11,6 +11,7 @@ from typing import Final
 
 from sidecar.commands.explain import claim, node, nodes, volumes
 from sidecar.commands.explain.answer import exit_code
+from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
 from sidecar.commands.explain.question import CLAIM, NODE, NODES, USAGE, VOLUMES, read_question
 from sidecar.config.parse import Parsed, parse
 from sidecar.errors import SidecarError
@@ -26,7 +27,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     With --exit-code: 0 ready, 3 not ready, 4 not known; of several answers the worst, and 3 is worse than 4.
     """
     question = read_question(words, environ)
-    parsed = question and parse(["--node-deployment", *question.flags], {**environ, "NODE_NAME": question.node or "-"})
+    parsed = question and parse([*AS_IN_A_DAEMON_SET, *question.flags], {**environ, "NODE_NAME": question.node or "-"})
     if question is None or not isinstance(parsed, Parsed):
         print(USAGE)
         return 0

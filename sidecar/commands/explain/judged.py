@@ -1,11 +1,14 @@
 """The judgement of one node for one driver as `explain` shows it: made from outside, beside what the node's own sidecar says."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.commands.explain.ends import End, ends
+from sidecar.config.config import Config
 from sidecar.drain.facts import node_marks
+from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.judgement.assessment import Assessment
@@ -13,8 +16,12 @@ from sidecar.drain.publish.from_outside import judged
 from sidecar.drain.publish.own_word import OwnWord, own_word
 from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
+from sidecar.kube.api import KubeApi
 from sidecar.model import names
+from sidecar.model.selectors import parse_selector
 
+AS_IN_A_DAEMON_SET: Final = ("--node-deployment", "--drain-report")
+"""Flags without which others are refused that the judgement depends on."""
 _FROM_OUTSIDE: Final = (
     "not visible from outside the node: creations that only its own sidecar knows of, and volumes that its driver has without a "
     "PersistentVolume"
@@ -37,6 +44,11 @@ class Judged:
         """All that is said of it: the stricter counts, because each of the two views may see what the other does not."""
         own = (self.word.status(intent, self.assessment.at),) if self.word else ()
         return self.assessment.verdict(intent).status, *own
+
+
+def listing(kube: KubeApi, config: Config, node: str = "") -> ClusterListing:
+    """A look at that node, or at all, now, for the flags that are given."""
+    return ClusterListing(kube, node, now=time.time(), tenants=parse_selector(config.drain_tenant_policies))
 
 
 def judge(listed: ListedNode, driver: str, *, default_policy: Policy | None) -> tuple[Judged, ...]:

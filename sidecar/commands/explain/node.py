@@ -4,16 +4,14 @@ The judgement is that of the drain room, on lists that are fetched now. What onl
 begun, and volumes that its driver has without a PersistentVolume) is not visible from here, and the answer says so.
 """
 
-import time
 from collections.abc import Sequence
 
 from sidecar.commands.explain.answer import Answer, structured
-from sidecar.commands.explain.judged import Judged, judge
+from sidecar.commands.explain.judged import Judged, judge, listing
 from sidecar.commands.explain.question import Question
 from sidecar.commands.explain.rows import about_own_word, as_json
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.publish.as_text import render
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.errors import Fatal
@@ -23,7 +21,7 @@ async def answer(config: Config, question: Question) -> Answer:
     """The judgement for each driver of the node, or for the one that was named."""
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        listed = await ClusterListing(doors.kube, question.name, now=time.time()).look()
+        listed = await listing(doors.kube, config, question.name).look()
     finally:
         await doors.close()
     judged = judge(listed, question.driver, default_policy=default_policy(config))

@@ -1,17 +1,15 @@
 """`explain nodes`: each node that has volumes of a driver, or its registration, in one line. The cluster is listed once for all."""
 
-import time
 from collections.abc import Iterable, Sequence
 
 from sidecar.commands.explain.answer import Answer, structured
-from sidecar.commands.explain.judged import Judged, judge
+from sidecar.commands.explain.judged import Judged, judge, listing
 from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.question import WIDE, Question
 from sidecar.commands.explain.rows import NARROW, row, summary
 from sidecar.commands.explain.rows import WIDE as WIDE_HEADS
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.publish.as_text import aligned
 from sidecar.drain.vocabulary import Intent, Policy
@@ -29,7 +27,7 @@ async def listed(config: Config) -> ListedCluster:
     """The whole cluster, now."""
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        cluster = await ClusterListing(doors.kube, now=time.time()).look_at_all()
+        cluster = await listing(doors.kube, config).look_at_all()
     finally:
         await doors.close()
     if not cluster.nodes and cluster.ignorance:
