@@ -1,4 +1,4 @@
-"""Whether what people have acknowledged as dispensable still is. An acknowledgement counts for the use of the volume it was given for.
+"""Whether what people have acknowledged as dispensable still is. Once a pod runs with the volume an acknowledgement is void.
 
 Who remembers acknowledgements from one judgement to the next: `publish/stored`.
 """
@@ -31,7 +31,9 @@ class Acknowledgement:
     claim: str
     """Uid of the claim that the volume is bound to; empty for none."""
     void: bool = False
-    """The volume was used again since."""
+    """A pod ran with the volume when it was found, or later."""
+    rested: bool = False
+    """Nobody used the volume at some moment since. Before that, what shows a use may be what is left of an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,10 @@ class Acknowledged:
     """An acknowledgement as a judgement has found it."""
 
     given: Acknowledgement
+    runs: bool
+    """A pod of this node uses the volume."""
     used: bool
-    """Somebody was seen to use the volume: whatever was acknowledged before is void."""
+    """Somebody was seen to use it, be it a pod that waits or one that is gone."""
     at_rest: bool
     """Nobody uses it. Neither is true as long as it is not known."""
 
@@ -66,15 +70,16 @@ def void_now(remembered: Iterable[Acknowledgement], volumes: Iterable[Volume]) -
 
 
 def remember(before: Iterable[Acknowledgement], found: Iterable[Acknowledged], *, complete: bool) -> tuple[Acknowledgement, ...]:
-    """What is to be remembered now. One that is seen for the first time while the volume is in use counts once it is not."""
+    """What is to be remembered now."""
     known = _by_identity(before)
     after = {} if complete else dict(known)
     for item in found:
         given = item.given
         prior = known.get((given.uid, given.digest))
-        void = given.void or _is_void(given, prior) or (prior is not None and item.used)
-        if void or item.at_rest or prior:
-            after[given.uid, given.digest] = replace(given, claim=given.claim or (prior.claim if prior else ""), void=void)
+        rested = prior is not None and prior.rested
+        void = given.void or _is_void(given, prior) or item.runs or (rested and item.used)
+        claim = given.claim or (prior.claim if prior else "")
+        after[given.uid, given.digest] = replace(given, claim=claim, void=void, rested=rested or item.at_rest)
     return tuple(sorted(after.values(), key=lambda item: (not item.void, item.uid, item.digest))[: 2 * MOST])
 
 

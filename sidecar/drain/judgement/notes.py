@@ -15,6 +15,7 @@ from sidecar.model.objects import Volume
 
 _DISPENSABLE: Final = (VolumeClass.IN_USE, VolumeClass.IDLE, VolumeClass.RETAINED, VolumeClass.RELEASING, VolumeClass.RENAMED)
 
+_SPENT: Final = "the volume was used when it was written, or since; to renew it, change its text (WHO, DATE) while no pod uses the volume"
 NOT_LISTED: Final = "whether the driver has volumes without a PersistentVolume is not known: "
 
 
@@ -54,7 +55,7 @@ def _about(item: LocalItem) -> Iterable[str]:
     if item.excuse:
         yield item.excuse
     if item.acknowledged and item.acknowledged.given.void:
-        yield f"the annotation {names.ACKNOWLEDGED} is void, because the volume was used again; to renew it, change its text (WHO, DATE)"
+        yield f"the annotation {names.ACKNOWLEDGED} is void, because {_SPENT}"
     for resolved in filter(None, (item.reboot, item.retire)):
         yield from filter(None, (resolved.problem, resolved.unheeded))
     retire = item.retire

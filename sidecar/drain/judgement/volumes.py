@@ -218,5 +218,7 @@ def _inline(pod: Pod, driver: str) -> Iterable[LocalItem]:
 def _acknowledged(volume: Volume, use: Use, snapshot: Snapshot) -> Acknowledged | None:
     given = acknowledgement_of(volume)
     return (
-        Acknowledged(replace(given, void=volume.uid in snapshot.void_acknowledgements), used=use.seen, at_rest=not use) if given else None
+        Acknowledged(replace(given, void=volume.uid in snapshot.void_acknowledgements), runs=bool(use.pods), used=use.seen, at_rest=not use)
+        if given
+        else None
     )

@@ -52,7 +52,7 @@ def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, 
 
 
 def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, node_uid: str) -> frozenset[str]:
-    """For `Snapshot.void_acknowledgements`, from the stored report alone: `volumes` were used again since they were acknowledged."""
+    """For `Snapshot.void_acknowledgements`, from the stored report alone: which of `volumes` were used since they were acknowledged."""
     return void_now(_acknowledgements(of_this_node(status_of(report), node_uid)), volumes)
 
 
@@ -64,8 +64,9 @@ def acknowledgements(before: Json, assessment: Assessment) -> list[Json]:
 
 def _acknowledgements(status: Json) -> Iterable[Acknowledgement]:
     for entry in entries(status, "acknowledgements"):
-        # Whatever is not plainly false counts as void: a report that was edited must not make data dispensable.
-        yield Acknowledgement(text(entry, "uid"), text(entry, "digest"), text(entry, "claim"), entry.get("void") is not False)
+        # Whatever is not plainly false counts against it: a report that was edited must not make data dispensable.
+        void, rested = entry.get("void") is not False, entry.get("rested") is not False
+        yield Acknowledgement(text(entry, "uid"), text(entry, "digest"), text(entry, "claim"), void, rested)
 
 
 def dated(said: Json, before: Json, *, at: float) -> Json:

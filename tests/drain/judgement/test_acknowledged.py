@@ -52,7 +52,8 @@ def test_an_acknowledgement_is_believed_until_the_volume_is_used_again() -> None
     found = looks.at(idle())
     assert (found.retire.status, found.retire.reason) == (Status.FALSE, Reason.LAST_COPY)
     assert [note for note in found.notes if "void" in note] == [
-        "the annotation csi-node-sidecar.io/ack is void, because the volume was used again; to renew it, change its text (WHO, DATE): pv-0"
+        "the annotation csi-node-sidecar.io/ack is void, because the volume was used when it was written, or since; "
+        "to renew it, change its text (WHO, DATE) while no pod uses the volume: pv-0"
     ]
     assert looks.at(idle()).retire.reason is Reason.LAST_COPY
 
@@ -91,11 +92,30 @@ def test_a_new_process_that_does_not_know_who_used_the_volume_ends_nothing() -> 
     assert looks.at(idle()).retire.reason is Reason.LAST_COPY
 
 
-def test_one_that_is_given_while_the_volume_is_in_use_counts_for_that_use() -> None:
+def test_one_that_is_written_while_a_pod_runs_with_the_volume_never_counts() -> None:
     looks = Looks()
-    assert looks.at(idle(pods=(POD,))).retire.reason is Reason.VOLUME_IN_USE
-    assert looks.at(idle(lately_used=frozenset({"apps/data-0"}))).retire.reason is Reason.VOLUME_IN_USE
+    for snapshot in (idle(pods=(POD,)), idle()):
+        found = looks.at(snapshot)
+    assert found.retire.reason is Reason.LAST_COPY
+
+
+LINGERS: list[dict[str, Any]] = [
+    {"lately_used": frozenset({"apps/data-0"}), "lately_named": frozenset({"apps/data-0"})},
+    {"attached": frozenset({"pv-0"})},
+    {"claimants": (replace(POD, node="", phase="Pending"),)},
+]
+
+
+@pytest.mark.parametrize("lingers", LINGERS)
+def test_one_that_is_written_when_the_pod_has_just_gone_counts_until_the_next_one_runs(lingers: dict[str, Any]) -> None:
+    looks = Looks()
+    for _ in range(2):
+        assert looks.at(idle(**lingers)).retire.reason is Reason.VOLUME_IN_USE
     assert looks.at(idle()).retire.status is Status.TRUE
+    back = Looks()
+    for snapshot in (idle(**lingers), idle(pods=(POD,)), idle()):
+        found = back.at(snapshot)
+    assert found.retire.reason is Reason.LAST_COPY
 
 
 def test_another_claim_is_another_use_even_if_nobody_saw_its_pods() -> None:
@@ -159,20 +179,18 @@ def test_a_volume_without_the_annotation_has_none() -> None:
         assert acknowledgement_of(samples.volume(notes=samples.notes(ack=ack))) is None
 
 
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["ann", "bob"]), st.sampled_from(["", "a", "b"])), max_size=8))
-def test_no_history_makes_a_void_one_count_again(history: list[tuple[bool, str, str]]) -> None:
-    """Each look: (somebody uses it, text, claim). Believed is only what was not followed by a use, nor given before one."""
+@given(st.lists(st.tuples(st.sampled_from(["runs", "lingers", "rests", "unknown"]), st.sampled_from(["ann", "bob"])), max_size=8))
+def test_no_history_makes_a_text_count_that_was_there_while_a_pod_ran(history: list[tuple[str, str]]) -> None:
+    """Nor after it: the same text counts again only if another one stood there in between."""
     memory: tuple[Acknowledgement, ...] = ()
-    spent: set[str] = set()
-    at_rest: dict[str, str] = {}
-    for used, text, claim in history:
-        volume = replace(PV, notes=samples.notes(ack=text), claim=ClaimRef(claim, "apps", "data-0") if claim else None)
-        void = bool(void_now(memory, (volume,)))
+    standing, spent = "", False
+    for use, text in history:
+        volume = replace(PV, notes=samples.notes(ack=text))
         given = acknowledgement_of(volume)
         assert given
-        if text in at_rest and (used or (claim and claim != at_rest[text])):
-            spent.add(text)
-        assert void or text not in spent or used
-        memory = remember(memory, (Acknowledged(replace(given, void=void), used, not used),), complete=True)
-        at_rest = {text: claim or at_rest.get(text, "")} if not used or text in spent else {}
-        spent &= {text}
+        void = bool(void_now(memory, (volume,)))
+        standing, spent = text, spent and text == standing
+        assert void or not spent
+        found = Acknowledged(replace(given, void=void), runs=use == "runs", used=use in ("runs", "lingers"), at_rest=use == "rests")
+        memory = remember(memory, (found,), complete=True)
+        spent = spent or use == "runs"
