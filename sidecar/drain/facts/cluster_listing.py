@@ -69,7 +69,14 @@ class ClusterListing:
         others = await self._lister.all(NODES, lambda obj: Node.of(obj) if obj["metadata"]["name"] != self._name else None)
         there = await self._lister.all(PODS, Pod.of, field_selector=f"spec.nodeName={self._name}")
         contents = await self._lister.all(SNAPSHOT_CONTENTS, self._content)
-        sorting = VolumeSorting(node, others, mounted=mounted_claims(there), sources=unplaced_sources(contents))
+        attachments = await self._lister.all(ATTACHMENTS, self._attachment)
+        sorting = VolumeSorting(
+            node,
+            others,
+            mounted=mounted_claims(there),
+            attached=frozenset(one.volume for one in attachments),
+            sources=unplaced_sources(contents),
+        )
         volumes = await self._lister.all(VOLUMES, sorting.keep)
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
         listed = None if VOLUMES in self._lister.failed else sorting.names
@@ -81,7 +88,15 @@ class ClusterListing:
         drivers = chain(_with_topology((registered,)).get(self._name, ()), (volume.driver for volume in held))
         reports = await self._reports_of(drivers)
         cluster = await self._cluster(
-            (node, *others), volumes, claims, pods, contents, namespaces=namespaces, csi_nodes=(registered,), reports=reports
+            (node, *others),
+            volumes,
+            claims,
+            pods,
+            contents,
+            attachments=attachments,
+            namespaces=namespaces,
+            csi_nodes=(registered,),
+            reports=reports,
         )
         return NodePicker(cluster).node(self._name)
 
@@ -95,7 +110,17 @@ class ClusterListing:
         namespaces = await self._lister.all(NAMESPACES, self._said)
         contents = await self._lister.all(SNAPSHOT_CONTENTS, self._content)
         pods, reports = await self._lister.all(PODS, Pod.of), await self._reports()
-        return await self._cluster(nodes, volumes, claims, pods, contents, namespaces=namespaces, csi_nodes=csi_nodes, reports=reports)
+        return await self._cluster(
+            nodes,
+            volumes,
+            claims,
+            pods,
+            contents,
+            attachments=await self._lister.all(ATTACHMENTS, self._attachment),
+            namespaces=namespaces,
+            csi_nodes=csi_nodes,
+            reports=reports,
+        )
 
     async def _cluster(
         self,
@@ -105,6 +130,7 @@ class ClusterListing:
         pods: tuple[Pod, ...],
         contents: tuple[SnapshotContent, ...],
         *,
+        attachments: Iterable[Attachment],
         namespaces: Iterable[ListedNamespace],
         csi_nodes: Iterable[Json | None],
         reports: ListedReports,
@@ -125,7 +151,7 @@ class ClusterListing:
             capacities=capacities,
             capacity_drivers={record.uid: provisioners.get(record.class_name, "") for record in capacities or ()},
             budgets=await self._lister.all_or_none(BUDGETS, Budget.of),
-            attached=await self._attached(volumes),
+            attached=await self._attached(volumes, attachments),
             reports=reports,
             conditions=MappingProxyType(self._conditions),
             namespaces=MappingProxyType({namespace.name: namespace for namespace in namespaces}),
@@ -187,16 +213,14 @@ class ClusterListing:
                 unread.add(name)
         return ListedReports(MappingProxyType(found), frozenset(unread))
 
-    async def _attached(self, volumes: Iterable[Volume]) -> Mapping[str, frozenset[str]]:
+    def _attachment(self, obj: Json) -> Attachment | None:
+        attachment = Attachment.of(obj)
+        return attachment if self._name in ("", attachment.node) else None
+
+    async def _attached(self, volumes: Iterable[Volume], attachments: Iterable[Attachment]) -> Mapping[str, frozenset[str]]:
         """By node, what is attached to it. Where the driver asks for no attachments, one that is left says nothing."""
         drivers = {volume.name: volume.driver for volume in volumes}
-        of_ours = {volume.name for volume in volumes}
-
-        def keep(obj: Json) -> Attachment | None:
-            attachment = Attachment.of(obj)
-            return attachment if attachment.volume in of_ours and self._name in ("", attachment.node) else None
-
-        found = await self._lister.all(ATTACHMENTS, keep)
+        found = [one for one in attachments if one.volume in drivers]
         attaching = {name: await self._attaches(name) for name in sorted({drivers[one.volume] for one in found})}
         attached: dict[str, set[str]] = defaultdict(set)
         for one in found:

@@ -99,7 +99,8 @@ class NodePicker:
         cluster, node = self._cluster, self._nodes[name]
         locator, found = self.map.locator(name), self.map.held(name)
         pods = tuple(self._pods.get(name, ()))
-        mounted = {volume.name: volume for volume in self._mounted(pods)}
+        attached = cluster.attached.get(name, frozenset())
+        mounted = {volume.name: volume for volume in self._mounted(pods, attached)}
         volumes = tuple(volume for volume in found if volume.driver)
         all_here = tuple({volume.name: volume for volume in (*volumes, *mounted.values())}.values())
         doubtful = tuple(volume for volume in self.map.doubtful(name) if volume.name not in mounted)
@@ -119,7 +120,7 @@ class NodePicker:
             claimants=tuple(self._claimants(name, all_here, pods)),
             mounted=tuple(mounted.values()),
             shared_with=MappingProxyType({volume: staying for volume, staying in shared.items() if staying}),
-            attached=cluster.attached.get(name, frozenset()),
+            attached=attached,
             reports=cluster.reports.by_name,
             unread_reports=self._unread_reports(name, {volume.driver for volume in all_here}),
             conditions=cluster.conditions.get(name, ()),
@@ -192,9 +193,10 @@ class NodePicker:
         users = (pod for claim in sorted(claims) for pod in self._users.get(claim, ()))
         return {pod.uid: pod for pod in users if pod.node != name}.values()
 
-    def _mounted(self, pods: Iterable[Pod]) -> Iterable[Volume]:
+    def _mounted(self, pods: Iterable[Pod], attached: Iterable[str]) -> Iterable[Volume]:
         named = (self._claims.get(claim) for claim in sorted(mounted_claims(pods)))
-        return (self._volumes[claim.volume_name] for claim in named if claim is not None and claim.volume_name in self._volumes)
+        names = (claim.volume_name for claim in named if claim is not None)
+        return (self._volumes[name] for name in dict.fromkeys((*names, *sorted(attached))) if name in self._volumes)
 
     def _unknown_mounts(self, pods: Iterable[Pod]) -> Iterable[str]:
         """A pod that runs mounts something, wherever that is. One that waits for a claim that nobody makes has mounted nothing."""

@@ -34,7 +34,7 @@ class ListedNode:
     claimants: tuple[Pod, ...]
     """Pods without a node, or of other nodes, that name a claim of those volumes."""
     mounted: tuple[Volume, ...]
-    """Volumes of all drivers that pods of the node mount."""
+    """Volumes of all drivers that pods of the node mount, or that are attached to it."""
     shared_with: Mapping[str, tuple[str, ...]]
     """By PersistentVolume: other nodes that reach it too, and stay."""
     attached: frozenset[str]
@@ -91,7 +91,7 @@ class ListedNode:
         )
 
     def _volumes_of(self, driver: str) -> tuple[Volume, ...]:
-        """What a pod of the node mounts is on the node, whatever its labels say."""
+        """What a pod of the node mounts is on the node, whatever its labels say; so is what is attached."""
         named = {volume.name: volume for volume in (*self.volumes, *self.mounted) if volume.driver == driver}
         return tuple(named.values())
 

@@ -29,11 +29,10 @@ def unplaced_sources(contents: Iterable[SnapshotContent]) -> frozenset[tuple[str
 class VolumeSorting:
     """Keeps the volumes of one node, and of the others no more than what has to be said about them."""
 
-    def __init__(self, node: Node, others: Iterable[Node], *, mounted: Set[str], sources: Set[tuple[str, str]]) -> None:
-        """`mounted` are claims that pods of the node name; `sources` as `unplaced_sources` says."""
-        self._sources = sources
+    def __init__(self, node: Node, others: Iterable[Node], *, mounted: Set[str], attached: Set[str], sources: Set[tuple[str, str]]) -> None:
+        """`mounted` are claims that pods of the node name, `attached` volumes; `sources` as `unplaced_sources` says."""
         self._locator = VolumeLocator(node, others)
-        self._mounted = mounted
+        self._mounted, self._attached, self._sources = mounted, attached, sources
         self._told: dict[tuple[str, bool], int] = {}
         self.names: set[str] = set()
 
@@ -44,8 +43,8 @@ class VolumeSorting:
         return volume if kept else None
 
     def counts(self, volume: Volume) -> bool:
-        """It lies here, or a pod of the node mounts it."""
-        return self._locator.holds(volume) or claim_of(volume) in self._mounted
+        """It lies here, or a pod of the node mounts it, or it is attached to the node."""
+        return volume.name in self._attached or claim_of(volume) in self._mounted or self._locator.holds(volume)
 
     def _is_told(self, volume: Volume) -> bool:
         if not self._locator.may_hold(volume):

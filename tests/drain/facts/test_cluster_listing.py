@@ -221,3 +221,35 @@ def test_a_pod_anywhere_that_names_a_claim_of_a_volume_here_is_known() -> None:
     kube.objects["pods"] += [pod("pending", "a"), pod("elsewhere", "a", node="n2"), pod("over", "a", phase="Failed"), pod("other", "b")]
     assert {found.name for found in look(kube).claimants} == {"pending", "elsewhere"}
     assert {found.name for found in NodePicker(look_at_all(kube)).node("n1").claimants} == {"pending", "elsewhere"}
+
+
+@pytest.mark.parametrize(("required", "here"), [(None, True), (True, True), (False, False)])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_what_is_attached_to_the_node_is_here_unless_its_driver_attaches_nothing(
+    required: bool | None, here: bool, everywhere: bool
+) -> None:
+    kube = cluster()
+    for other in kube.objects["nodes"]:
+        other["status"] = ready().objects["nodes"][0]["status"]
+    spec = {"source": {"persistentVolumeName": "pv-both"}, "nodeName": "n1", "attacher": DRIVER}
+    kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
+    kube.objects["csidrivers"] = [] if required is None else [{"metadata": meta(DRIVER), "spec": {"attachRequired": required}}]
+    facts = looked(kube, everywhere).facts_of(DRIVER)
+    assert (facts.attached == {"pv-both"}) is here
+    assert ("pv-both" in {found.name for found in facts.volumes}) is here
+
+
+def test_a_driver_of_which_nobody_may_read_whether_it_attaches_counts_as_one_that_does() -> None:
+    kube = cluster()
+    spec = {"source": {"persistentVolumeName": "pv-1"}, "nodeName": "n1", "attacher": DRIVER}
+    kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
+    kube.broken["csidrivers"] = Forbidden("not allowed", status=403)
+    listed = look(kube)
+    assert (listed.attached, listed.ignorance) == ({"pv-1"}, ())
+
+
+def test_attachments_that_could_not_be_read_leave_something_unknown() -> None:
+    kube = cluster()
+    kube.broken["volumeattachments"] = Forbidden("not allowed", status=403)
+    for listed in (looked(kube, False), looked(kube, True)):
+        assert any("volumeattachments" in sentence for sentence in listed.ignorance)
