@@ -16,6 +16,7 @@ from sidecar.drain.facts.listed_cluster import ListedCluster, ListedNamespace, L
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims, unplaced_sources
 from sidecar.drain.facts.listing_io import Lister
+from sidecar.drain.facts.slim_records import registration, stored, verdict_conditions, with_topology
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.kube.api import (
     ATTACHMENTS,
@@ -40,11 +41,6 @@ from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json
 from sidecar.model.topology import Requirement
 
 _WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
-
-_OUR_CONDITIONS: Final = (f"/{names.DRAIN_READY}", f"/{names.RETIRE_READY}")
-_LONG: Final = ("pods", "placement", "budgets", "notes", "announced", "conditions")
-"""Lists in a report that nobody asks for here."""
-_OF_BLOCKERS: Final = ("kind", "namespace", "name", "uid", "reason", "since")
 
 
 class ClusterListing:
@@ -85,7 +81,7 @@ class ClusterListing:
         registered = await self._lister.one(CSI_NODES, self._name, what=str(CSI_NODES))
         pods = await self._pods(there, held)
         namespaces = [await self._namespace(name) for name in policy_namespaces(held)]
-        drivers = chain(_with_topology((registered,)).get(self._name, ()), (volume.driver for volume in held))
+        drivers = chain(with_topology((registered,)).get(self._name, ()), (volume.driver for volume in held))
         reports = await self._reports_of(drivers)
         cluster = await self._cluster(
             (node, *others),
@@ -106,7 +102,7 @@ class ClusterListing:
         # Claims before volumes: what a claim of this list is bound to is in a later list, or it is gone.
         claims = await self._lister.all(CLAIMS, Claim.of)
         volumes = await self._lister.all(VOLUMES, Volume.of)
-        csi_nodes = await self._lister.all(CSI_NODES, _registration)
+        csi_nodes = await self._lister.all(CSI_NODES, registration)
         namespaces = await self._lister.all(NAMESPACES, self._said)
         contents = await self._lister.all(SNAPSHOT_CONTENTS, self._content)
         pods, reports = await self._lister.all(PODS, Pod.of), await self._reports()
@@ -142,7 +138,7 @@ class ClusterListing:
         return ListedCluster(
             at=self._now,
             nodes=nodes,
-            registered=_with_topology(csi_nodes),
+            registered=with_topology(csi_nodes),
             volumes=volumes,
             claims=claims,
             pods=pods,
@@ -190,14 +186,13 @@ class ClusterListing:
         return tuple({pod.uid: pod for pod in chain(there, *found)}.values())
 
     def _node(self, obj: Json) -> Node:
-        found = (obj.get("status") or {}).get("conditions") or ()
-        ours = tuple(one for one in found if str(one.get("type", "")).endswith(_OUR_CONDITIONS))
+        ours = verdict_conditions(obj)
         self._conditions |= {obj["metadata"]["name"]: ours} if ours else {}
         return Node.of(obj)
 
     async def _reports(self) -> ListedReports:
         """What the nodes' own sidecars have stored. Hardly a verdict depends on it, so it is no ignorance if that cannot be read."""
-        found = await self._lister.all_or_none(DRAIN_REPORTS, _stored)
+        found = await self._lister.all_or_none(DRAIN_REPORTS, stored)
         if found is None:
             self._lister.ignorance.pop()
         return ListedReports(MappingProxyType(dict(found or ())), None if found is None else frozenset())
@@ -206,7 +201,7 @@ class ClusterListing:
         found, unread = dict[str, Json](), set[str]()
         for name in sorted({names.drain_report(self._name, driver) for driver in drivers if driver}):
             try:
-                found |= dict((_stored(await self._kube.get(DRAIN_REPORTS, name)),))
+                found |= dict((stored(await self._kube.get(DRAIN_REPORTS, name)),))
             except NotFound:
                 continue
             except ApiError:
@@ -253,27 +248,3 @@ class ClusterListing:
         if found is None:
             self._lister.ignorance.pop()  # no verdict depends on it: only where volumes could move to is not known then
         return found
-
-
-def _registration(obj: Json) -> Json:
-    """As much of a CSINode as is needed."""
-    return {"metadata": {"name": obj["metadata"]["name"]}, "spec": {"drivers": (obj.get("spec") or {}).get("drivers") or ()}}
-
-
-def _stored(obj: Json) -> tuple[str, Json]:
-    """What anybody may have edited is read with distrust later on, and only made shorter here."""
-    status = obj.get("status")
-    slim = {key: value for key, value in status.items() if key not in _LONG} if isinstance(status, dict) else {}
-    if isinstance(blockers := slim.get("blockers"), list):
-        entries = (entry for entry in blockers if isinstance(entry, dict))
-        slim["blockers"] = [{key: entry[key] for key in _OF_BLOCKERS if key in entry} for entry in entries]
-    return obj["metadata"]["name"], slim
-
-
-def _with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, tuple[str, ...]]:
-    """By node, its drivers with a topology: a driver whose volumes every node reaches has nothing that a drain could strand."""
-    found = {}
-    for csi_node in filter(None, csi_nodes):
-        drivers = (csi_node.get("spec") or {}).get("drivers") or ()
-        found[csi_node["metadata"]["name"]] = tuple(sorted(item["name"] for item in drivers if item.get("topologyKeys")))
-    return MappingProxyType(found)
