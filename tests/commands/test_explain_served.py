@@ -8,9 +8,8 @@ import yaml
 from sidecar.cli import main
 from sidecar.kube.api import MERGE_PATCH, NAMESPACES
 from sidecar.model import names
-from tests.commands.test_node import Scene
-from tests.commands.test_node import scene as scene
 from tests.harness.drain.listed_cluster import DRIVER, OTHER
+from tests.harness.drain.served import Scene
 
 
 def explain(scene: Scene, *words: str) -> int:

@@ -28,6 +28,8 @@ QUESTIONS = (
     "How do I add a metric?",
     "How do I add a drain reason?",
 )
+OF_OTHERS = {"real", "keep", "driver", "node", "intent", "help", "yes", "exit-code", "annotate-nodes", "disable-eviction"}
+"""Flags of our other commands, and of programs that pages tell of."""
 ACCEPTED = "Accepted because external-provisioner takes them"
 
 
@@ -90,9 +92,7 @@ def test_every_flag_that_a_page_names_is_one_of_the_program_or_of_a_tool(told: s
     known = set(defaults(told))
     for page in [REPOSITORY / "README.md", *DEPLOY.rglob("*.md")]:
         for name in re.findall(r"`--([\w-]+)[=`]", page.read_text()):
-            assert name in known | {"real", "keep", "driver", "node", "intent", "help", "yes", "annotate-nodes", "disable-eviction"}, (
-                f"{page}: --{name}"
-            )
+            assert name in known | OF_OTHERS, f"{page}: --{name}"
 
 
 # --- the installation -------------------------------------------------------------------------------------------------

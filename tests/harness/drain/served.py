@@ -1,0 +1,105 @@
+"""A cluster behind HTTP, for commands as people call them: three nodes, and somebody at the terminal."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from sidecar.commands.node import run
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, VOLUMES
+from sidecar.simulation.cluster import Cluster
+from sidecar.simulation.cluster.http.api_faults import ApiFaults
+from sidecar.simulation.cluster.serve import serving_cluster
+from tests.harness.drain.listed_cluster import OTHER, claim, node, volume
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Scene:
+    """A served cluster: n1 has a volume of each of two drivers, n2 and n3 have nothing. Somebody is at the terminal, and agrees."""
+
+    cluster: Cluster
+    kubeconfig: Path
+    faults: ApiFaults
+    loop: asyncio.AbstractEventLoop
+    asked: list[str] = field(default_factory=list)
+    answer: bool = True
+    meanwhile: Callable[[], None] = lambda: None
+    """What others do while that person thinks."""
+
+    def act(self, what: Callable[[], Any]) -> Any:
+        """In the server's own thread."""
+
+        async def there() -> Any:
+            return what()
+
+        return asyncio.run_coroutine_threadsafe(there(), self.loop).result(10)
+
+    def patch(self, name: str, body: Json) -> None:
+        self.act(lambda: self.cluster.patch(NODES, name, body, content_type=MERGE_PATCH))
+
+    def annotate(self, name: str, notes: dict[str, str | None]) -> None:
+        self.patch(name, {"metadata": {"annotations": notes}})
+
+    def node(self, name: str) -> Json:
+        found: Json = self.act(lambda: self.cluster.get(NODES, name).obj)
+        return found
+
+    def notes(self, name: str) -> Json:
+        return dict(self.node(name)["metadata"].get("annotations") or {})
+
+    def versions(self) -> list[str]:
+        return [self.node(name)["metadata"]["resourceVersion"] for name in ("n1", "n2", "n3")]
+
+    def run(self, *words: str, terminal: bool = True) -> int:
+        def ask(question: str) -> bool:
+            self.asked.append(question)
+            self.meanwhile()
+            return self.answer
+
+        line = [*words, f"--kubeconfig={self.kubeconfig}", "--kube-api-qps=1000"]
+        return run(line, {}, ask=ask) if terminal else run(line, {})
+
+
+@contextmanager
+def served_scene(folder: Path) -> Iterator[Scene]:
+    ready: Queue[tuple[Scene, asyncio.Event]] = Queue()
+
+    async def serve() -> None:
+        cluster, faults, stop = Cluster(clock=time.time, rng=random.random), ApiFaults(), asyncio.Event()
+        fill(cluster)
+        async with serving_cluster(cluster, faults=faults) as served:
+            ready.put((Scene(cluster, served.kubeconfig(folder / "kubeconfig"), faults, asyncio.get_running_loop()), stop))
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    found, stop = ready.get(timeout=10)
+    yield found
+    found.loop.call_soon_threadsafe(stop.set)
+    thread.join(10)
+
+
+def fill(cluster: Cluster) -> None:
+    for name in ("n1", "n2", "n3"):
+        cluster.create(NODES, bare(node(name), "v1", "Node"))
+        status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        cluster.patch(NODES, name, status, content_type=MERGE_PATCH, subresource="status")
+    for made in (volume("pv-1", "n1", claim="a"), volume("pv-other", "n1", driver=OTHER)):
+        more = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "persistentVolumeReclaimPolicy": "Delete"}
+        cluster.create(VOLUMES, bare(made, "v1", "PersistentVolume", **more))
+    more = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
+    cluster.create(CLAIMS, bare(claim("a", selected="n1", volume_name="pv-1"), "v1", "PersistentVolumeClaim", **more), namespace="default")
+
+
+def bare(obj: Json, api_version: str, kind: str, **spec: Any) -> Json:
+    """As somebody creates it: the server says its uid and version."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in ("uid", "resourceVersion")}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": {**obj["spec"], **spec}}
