@@ -42,6 +42,7 @@ NOT_GIVEN_UP: Final = "not given up"
 _CONTENTS: Final = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 _SAMPLE: Final = 2.0
 _TO_STOP: Final = 60.0
+_LINGERS: Final = 300.0
 _DEFAULT_TOLERATION: Final = 300.0
 
 
@@ -130,8 +131,8 @@ class DrainWorld:
         return self.cluster.store.find(NODES, node) is not None
 
     def sees(self, node: str) -> bool:
-        """The sidecar runs, reaches the API server, and may read everything."""
-        return self.nodes[node].sidecar is not None and self.network.up(node) and not self.network.restricts(node)
+        """The sidecar runs and reaches the API server. What it may not read it must not answer."""
+        return self.nodes[node].sidecar is not None and self.network.up(node)
 
     def is_let_go(self, node: str) -> bool:
         """It is being drained for good, and no guard of ours holds that up."""
@@ -251,7 +252,8 @@ class DrainWorld:
             await carry_out(self, item)
 
     async def _come_to_rest(self) -> None:
-        """Ends all trouble, and has the owners give everything up."""
+        """Ends all trouble, and has the owners give everything up. Before that the last drains have time to do harm."""
+        await asyncio.sleep(_LINGERS)
         self.transcript.tell("world", "comes to rest")
         self.network.weather = Weather()
         for name, node in self.nodes.items():

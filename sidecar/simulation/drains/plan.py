@@ -133,8 +133,10 @@ def _leaving(dice: random.Random, draft: Draft) -> None:
 
 
 def _shared(dice: random.Random, draft: Draft) -> None:
-    """A volume that two nodes reach, and both may be drained."""
+    """A volume that two nodes reach, and both may be drained. Often it is the only thing that holds them."""
     pair = dice.sample(draft.nodes, 2)
+    if dice.random() < 0.5:
+        draft.events = [item for item in draft.events if item.what != "app"]
     draft.add(dice.uniform(3.0, 30.0), "shared volume", "shared-0", dice.uniform(0.0, 5.0), detail=" ".join(pair))
     if dice.random() < 0.7:
         at, apart = dice.uniform(*DRAINING), dice.choice((0.0, 1.0, 20.0, 60.0))
@@ -168,6 +170,22 @@ def _deaths(dice: random.Random, draft: Draft) -> None:
         at = dice.uniform(70.0, 400.0)
         draft.add(at, "sidecar dies", node)
         draft.add(at + dice.choice((120.0, 600.0, 3000.0)), "sidecar lives", node)
+        if dice.random() < 0.6:
+            _second_thoughts(dice, draft, at)
+            _drained_only(draft, node, at + dice.uniform(100.0, 200.0))
+
+
+def _second_thoughts(dice: random.Random, draft: Draft, at: float) -> None:
+    """What could be lost when nobody saw it any more, must not be lost any longer."""
+    for name in apps(draft):
+        if dice.random() < 0.7:
+            draft.add(63.0, "word", name, detail=f"{names.DRAIN_POLICY}=Ignore")
+            draft.add(at + 30.0, "word", name, detail=f"{names.DRAIN_POLICY}=Block")
+
+
+def _drained_only(draft: Draft, node: str, at: float) -> None:
+    draft.events = [item for item in draft.events if not item.what.startswith("drain") or item.whom != node]
+    draft.add(at, "drain for good", node)
 
 
 def _silence(dice: random.Random, draft: Draft) -> None:
@@ -175,6 +193,8 @@ def _silence(dice: random.Random, draft: Draft) -> None:
     node, at = dice.choice(draft.nodes), dice.uniform(80.0, 300.0)
     draft.add(at, "node silent", node)
     draft.add(at + dice.choice((100.0, 500.0, 900.0)), "node answers", node)
+    if dice.random() < 0.5:
+        _drained_only(draft, node, at + dice.uniform(20.0, 400.0))
 
 
 def _lying_owners(dice: random.Random, draft: Draft) -> None:
@@ -212,6 +232,8 @@ def _refusals(dice: random.Random, draft: Draft) -> None:
     draft.add(at, "forbid", node, detail=dice.choice(("persistentvolumeclaims", "persistentvolumes", "pods")))
     draft.add(at + 1.0, "kill", node)
     draft.add(at + dice.uniform(100.0, 500.0), "allow", node)
+    if dice.random() < 0.6:
+        _second_thoughts(dice, draft, at)
 
 
 _SHARED: Final = (

@@ -75,7 +75,9 @@ class DrainReferee:
         begun = self._dangers.get((node, RETIRE), {})
         for what in sorted(gone - self._world.truth.snapshots.keys()):
             at = begun.get(what, now)
-            if now - at > self._lag and eyes.had_a_chance(at, now, seconds=self._stand):
+            # A gate stands for volumes that were seen, also if nobody looks any more and somebody still needed them only later.
+            seen_from = self._world.truth.first_used.get(what.partition(" ")[0], at)
+            if now - at > self._lag and eyes.had_a_chance(seen_from, now, seconds=self._stand):
                 self._found(DATA_LOST, node, f"{what} goes with {node}, and nobody gave it up; known for {now - at:.0f} s")
 
     # --- looking ------------------------------------------------------------------------------------------------------

@@ -93,6 +93,8 @@ class Truth:
         self._clock = clock
         self._used: dict[str, float] = {}
         """By handle: when a pod last began to run with it."""
+        self.first_used: dict[str, float] = {}
+        """By name of a PersistentVolume: when a pod first ran with it."""
         self._running: dict[str, None] = {}
         self._acks: dict[str, tuple[str, float]] = {}
         self.snapshots: dict[str, str] = {}
@@ -107,6 +109,7 @@ class Truth:
                 for claim in claims_of(pod):
                     if volume := scene.bound_to(claim):
                         self._used[volume["spec"]["csi"]["volumeHandle"]] = self._clock()
+                        self.first_used.setdefault(volume["metadata"]["name"], self._clock())
         self._running = dict.fromkeys(running)
         for item in (*scene.volumes, *scene.contents):
             self._note_ack(item["metadata"])
