@@ -60,7 +60,7 @@ class JudgementDuty:
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,
             never_used=self._never_used.names(),
-            void_acknowledgements=stored.void_acknowledgements(self._reports.previous, facts.volumes, node_uid=node.uid),
+            void_acknowledgements=stored.void_acknowledgements(self._reports.previous, facts.volumes, node_uid=node.uid, now=now),
             since=self._reports.since(now=now),
             node_policy=self._settings.policy,
         )

@@ -2,7 +2,7 @@
 read counts as not there."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sidecar.drain.judgement.acknowledged import Acknowledgement, remember, void_now
@@ -11,6 +11,8 @@ from sidecar.drain.vocabulary import Reason
 from sidecar.model import timestamps
 from sidecar.model.objects import Json, Volume
 
+UNWATCHED: Final = 600.0
+"""Seconds without a sign of life, of which one is due every five minutes. Who used the volumes meanwhile nobody has seen."""
 LONGEST: Final = 1024
 """Characters of a text in a report or condition."""
 
@@ -51,9 +53,12 @@ def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, 
     return {(key, reason): at for key, reason, at in noted if reason is not None and at is not None and at <= now}
 
 
-def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, node_uid: str) -> frozenset[str]:
+def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, node_uid: str, now: float | None = None) -> frozenset[str]:
     """For `Snapshot.void_acknowledgements`, from the stored report alone: which of `volumes` were used since they were acknowledged."""
-    return void_now(_acknowledgements(of_this_node(status_of(report), node_uid)), volumes)
+    status = of_this_node(status_of(report), node_uid)
+    seen = seconds(status, "observedAt")
+    watched = now is None or (seen is not None and now - seen <= UNWATCHED)
+    return void_now((replace(item, void=item.void or not watched) for item in _acknowledgements(status)), volumes)
 
 
 def acknowledgements(before: Json, assessment: Assessment) -> list[Json]:

@@ -143,6 +143,14 @@ def test_the_stored_report_alone_is_the_memory() -> None:
     assert stored.void_acknowledgements(None, (PV,), node_uid="uid-n1") == frozenset()
 
 
+@pytest.mark.parametrize(("away", "void"), [(590.0, False), (610.0, True)])
+def test_after_a_long_absence_of_the_sidecar_nobody_knows_who_used_the_volume(away: float, void: bool) -> None:
+    looks = Looks()
+    looks.at(idle())
+    found = stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-n1", now=samples.NOW + away)
+    assert bool(found) is void
+
+
 def test_what_is_not_seen_is_remembered_until_all_is_seen() -> None:
     looks = Looks()
     for snapshot in (idle(), idle(pods=(POD,)), idle(volumes=(), claims=(), ignorance=("the volumes could not be listed",))):
