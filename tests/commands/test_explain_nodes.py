@@ -218,3 +218,14 @@ def test_the_page_for_operators_shows_what_is_printed() -> None:
     page = README.read_text().splitlines()
     assert set(shown(reported(marked(small()))).splitlines()) <= set(page)
     assert exit_code([Status.FALSE]) == 3 and any(line.startswith("| 3 | at least one is not ready") for line in page)
+
+
+def test_no_line_at_all_is_no_yes_unless_everything_was_read_and_the_driver_is_known() -> None:
+    kube = small()
+    for plural in ("persistentvolumes", "csinodes", "persistentvolumeclaims", "pods"):
+        kube.objects[plural] = []
+    assert exit_code(told((), look_at_all(kube), asked("--exit-code")).statuses) == 0
+    assert exit_code(told((), look_at_all(kube), asked("--exit-code", f"--driver={DRIVER}")).statuses) == 0
+    assert exit_code(told((), look_at_all(kube), asked("--exit-code", "--driver=local.exampel")).statuses) == 4
+    kube.broken["csinodes"] = Forbidden("not allowed", status=403)
+    assert exit_code(told((), look_at_all(kube), asked("--exit-code")).statuses) == 4

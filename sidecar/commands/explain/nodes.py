@@ -12,7 +12,7 @@ from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.publish.as_text import aligned
-from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.errors import Fatal
 from sidecar.model import timestamps
 
@@ -51,11 +51,17 @@ def _judged(picker: NodePicker, driver: str, default_policy: Policy | None) -> I
 
 def told(judged: Sequence[Judged], cluster: ListedCluster, question: Question) -> Answer:
     intent = Intent(question.intent) if question.intent else None
-    statuses = tuple(status for one in judged for status in one.statuses(intent or Intent.RETIRE))
+    statuses = tuple(status for one in judged for status in one.statuses(intent or Intent.RETIRE)) or _of_nothing(cluster, question.driver)
     if question.is_structured:
         said = {"observedAt": timestamps.to_text(cluster.at), "nodes": [summary(one, intent) for one in judged]}
         return Answer(structured({**said, "unknown": list(cluster.ignorance)}, question.form), statuses)
     return Answer("\n".join(_lines(judged, cluster, question, intent)), statuses)
+
+
+def _of_nothing(cluster: ListedCluster, driver: str) -> tuple[Status, ...]:
+    """Where no node has anything, that is ready if all could be read, and if the driver's name is one that is known."""
+    known = not driver or any(class_.provisioner == driver for class_ in cluster.classes)
+    return () if known and not cluster.ignorance else (Status.UNKNOWN,)
 
 
 def _lines(judged: Sequence[Judged], cluster: ListedCluster, question: Question, intent: Intent | None) -> Iterable[str]:
