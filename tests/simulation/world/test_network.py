@@ -95,3 +95,13 @@ def test_a_share_of_requests():
     assert not any(net.falls_on(0.0) for _ in range(100))
     assert all(net.falls_on(1.0) for _ in range(100))
     assert 300 < sum(net.falls_on(0.4) for _ in range(1000)) < 500
+
+
+def test_a_right_is_taken_from_one_node_and_one_kind_of_object():
+    one = network()
+    one.forbid("n0", "pods")
+    assert one.is_forbidden("n0", "list pods")
+    assert not one.is_forbidden("n0", "list nodes")
+    assert not one.is_forbidden("n1", "list pods")
+    one.allow("n0")
+    assert not one.is_forbidden("n0", "list pods")
