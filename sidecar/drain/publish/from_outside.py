@@ -25,7 +25,7 @@ def snapshot_of(listed: ListedNode, driver: str, *, default_policy: Policy | Non
     return replace(
         assembled,
         ignorance=(*assembled.ignorance, *_forgotten(name in listed.unread_reports, facts.volumes)),
-        void_acknowledgements=stored.void_acknowledgements(report, facts.volumes, node_uid=uid),
+        void_acknowledgements=stored.void_acknowledgements(report, facts.volumes, node_uid=uid, now=listed.at),
         since=stored.since(report, node_uid=uid, now=listed.at),
     )
 

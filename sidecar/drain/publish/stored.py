@@ -11,7 +11,7 @@ from sidecar.drain.vocabulary import Reason
 from sidecar.model import timestamps
 from sidecar.model.objects import Json, Volume
 
-UNWATCHED: Final = 600.0
+UNWATCHED: Final = 420.0
 """Seconds without a sign of life, of which one is due every five minutes. Who used the volumes meanwhile nobody has seen."""
 LONGEST: Final = 1024
 """Characters of a text in a report or condition."""

@@ -143,7 +143,7 @@ def test_the_stored_report_alone_is_the_memory() -> None:
     assert stored.void_acknowledgements(None, (PV,), node_uid="uid-n1") == frozenset()
 
 
-@pytest.mark.parametrize(("away", "void"), [(590.0, False), (610.0, True)])
+@pytest.mark.parametrize(("away", "void"), [(410.0, False), (430.0, True)])
 def test_after_a_long_absence_of_the_sidecar_nobody_knows_who_used_the_volume(away: float, void: bool) -> None:
     looks = Looks()
     looks.at(idle())

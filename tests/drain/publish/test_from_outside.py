@@ -9,7 +9,7 @@ from sidecar.drain.judgement.assess import assess
 from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.vocabulary import Status
 from sidecar.kube.errors import Forbidden, NotFound
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Volume
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, look, look_at_all, meta, ready
 
@@ -25,11 +25,11 @@ def acknowledged() -> Lists:
     return kube
 
 
-def remembered(kube: Lists, *, void: bool, node_uid: str = "uid-n1") -> Lists:
+def remembered(kube: Lists, *, void: bool, node_uid: str = "uid-n1", at: float = 0.0) -> Lists:
     given = acknowledgement_of(Volume.of(kube.objects["persistentvolumes"][0]))
     assert given is not None
     entry: Json = {"uid": given.uid, "digest": given.digest, "claim": given.claim, "void": void}
-    status = {"nodeUID": node_uid, "acknowledgements": [entry]}
+    status = {"nodeUID": node_uid, "observedAt": timestamps.to_text(at), "acknowledgements": [entry]}
     kube.objects["nodedrainreports"] = [{"metadata": {"name": names.drain_report("n1", DRIVER)}, "status": status}]
     return kube
 
@@ -47,6 +47,10 @@ def test_what_was_acknowledged_counts_until_it_was_used_again() -> None:
     assert statuses(acknowledged()) == {Status.TRUE}
     assert statuses(remembered(acknowledged(), void=False)) == {Status.TRUE}
     assert statuses(remembered(acknowledged(), void=True)) == {Status.FALSE}
+
+
+def test_what_a_sidecar_remembered_that_was_silent_for_long_counts_no_more() -> None:
+    assert statuses(remembered(acknowledged(), void=False, at=-1000.0)) == {Status.FALSE}
 
 
 def test_the_memory_of_a_former_node_of_that_name_is_none() -> None:
