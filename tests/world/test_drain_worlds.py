@@ -53,10 +53,12 @@ def test_the_referee_sees_what_is_lost_where_no_gate_holds():
     assert str(report).startswith("hack/fire --worlds drains --seed 1\n")
 
 
-def test_a_lie_about_a_reboot_is_no_drain_for_good():
-    """Whoever announces a reboot, and then switches off for good, is told apart: nobody could know."""
-    events = (QUIET[0], PlannedEvent(100.0, "drain for good", "n0", detail=names.DRAIN_INTENT))
-    assert play(Plan(1, ("n0",), events=events, args=("--node-drain-policy=NoSchedule", *GATED), settle=300.0)).ok
+def test_nobody_is_blamed_where_a_reboot_was_announced_and_the_node_went_for_good():
+    announced = PlannedEvent(90.0, "announce", "n0", detail=names.DRAIN_INTENT)
+    args = ("--node-drain-policy=NoSchedule", *GATED)
+    report = play(Plan(1, ("n0",), events=(QUIET[0], announced, QUIET[1]), args=args, settle=300.0))
+    assert report.ok, str(report)
+    assert report.transcript.index("n0 is switched off for good") < report.transcript.index("comes to rest")
 
 
 def test_the_same_seed_is_the_same_world():

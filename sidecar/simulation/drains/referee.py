@@ -70,6 +70,8 @@ class DrainReferee:
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
         now, eyes = self._world.clock(), self.eyes.setdefault(node, Eyes())
+        if self._world.may_be_taken_for_a_reboot(node):
+            return  # nobody could know better
         scene = self._world.truth.look()
         gone = set(self._world.truth.losses(scene, node, gone=lambda other: False))
         begun = self._dangers.get((node, RETIRE), {})
