@@ -4,6 +4,7 @@ report = play(plan_of(seed=7))
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -20,10 +21,11 @@ from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, TABLE
 from sidecar.simulation.drains import people, plan
 from sidecar.simulation.drains.actions import carry_out
 from sidecar.simulation.drains.drainer import Drain
-from sidecar.simulation.drains.plan import plan_of
+from sidecar.simulation.drains.plan import plan_of, slack_of
 from sidecar.simulation.drains.referee import DrainReferee
 from sidecar.simulation.drains.truth import Truth
 from sidecar.simulation.drains.workloads import Apps, Disruptions, Guards
+from sidecar.simulation.driver.local_driver import LocalDriver
 from sidecar.simulation.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from sidecar.simulation.world.network import Network, Weather
 from sidecar.simulation.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
@@ -69,7 +71,7 @@ class DrainWorld:
         self.report = Report(plan, worlds="drains")
         rng = random.Random(f"server {plan.seed}").random
         self.cluster = Cluster(clock=self.wall, rng=rng, kinds=(*TABLE, _CONTENTS))
-        self.referee = DrainReferee(self, slack=_slack(plan))
+        self.referee = DrainReferee(self, slack=slack_of(plan))
         self.api: KubeApi = InProcessApi(self.cluster, after=self.referee.after)
         self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
@@ -80,7 +82,7 @@ class DrainWorld:
         self.delays: dict[str, float] = {}
         """By workload: how long it takes to make a pod again."""
         self.nodes = {name: Node(self, name) for name in plan.nodes}
-        self.truth = Truth(self.cluster, lambda: {name: node.driver for name, node in self.nodes.items()}, clock=self.clock)
+        self.truth = Truth(self.cluster, self._drivers, clock=self.clock, seen=self.referee.saw_use_after)
         self._announced: dict[str, float] = {}
         self._uncordoned: dict[str, float] = {}
         self._spawned: dict[str, asyncio.Task[None]] = {}
@@ -134,6 +136,9 @@ class DrainWorld:
         """The sidecar runs and reaches the API server. What it may not read it must not answer."""
         return self.nodes[node].sidecar is not None and self.network.up(node)
 
+    def _drivers(self) -> dict[str, LocalDriver]:
+        return {name: node.driver for name, node in self.nodes.items()}
+
     def is_let_go(self, node: str) -> bool:
         """It is being drained for good, and no guard of ours holds that up."""
         order = self.drains.get(node)
@@ -142,13 +147,13 @@ class DrainWorld:
         guards = (pod for pod in self.cluster.store.all_of(PODS) if names.GUARDED_NODE in (pod["metadata"].get("labels") or {}))
         return not any(pod["spec"].get("nodeName") == node for pod in guards)
 
-    def announced(self, node: str, reboots: bool) -> None:
+    def announced(self, node: str, reboots: bool, *, for_all_cordons: bool = False) -> None:
         self._announced.pop(node, None)
         if reboots:
-            self._announced[node] = self.clock()
+            self._announced[node] = math.inf if for_all_cordons else self.clock()
 
     def cordoned(self, node: str) -> None:
-        """What was announced before the last uncordon is over, if the sidecar could see that."""
+        """What people announced before the last uncordon is over, if the sidecar could see that. What kured wrote kured takes away."""
         at, eyes = self._uncordoned.get(node), self.referee.eyes.get(node)
         if at is not None and eyes is not None and self._announced.get(node, at) < at and eyes.had_a_chance(at, self.clock(), seconds=30.0):
             self._announced.pop(node, None)
@@ -288,11 +293,3 @@ class DrainWorld:
         for order in self.drains.values():
             if not order.done:
                 self.found(HELD, f"{order.node} is still being drained, and everything was given up: {', '.join(order.left)}")
-
-
-def _slack(plan: Plan) -> float:
-    """What late requests and watches of this plan add to the time that a verdict may be behind."""
-    lags = [item.number for item in plan.events if item.what == "lag"]
-    # Where requests fail again and again, a look is tried again within five minutes.
-    late = 300.0 if plan.weather.straying or plan.weather.lost_requests or plan.weather.refused else 0.0
-    return max(lags, default=0.0) + 3.0 * plan.weather.watch.p99 + late

@@ -64,7 +64,7 @@ async def cordon(world: "DrainWorld", node: str, *, cordoned: bool) -> None:
 async def annotate(world: "DrainWorld", node: str, key: str, text: str | None) -> None:
     await change(world, node, {"metadata": {"annotations": {key: text}}})
     if key in (KURED, names.DRAIN_INTENT):
-        world.announced(node, text in ("reboot", "yes"))
+        world.announced(node, text is not None and text != "retire", for_all_cordons=key == KURED)
 
 
 async def change(world: "DrainWorld", node: str, patch: Json) -> None:

@@ -37,7 +37,7 @@ class Eyes:
     def had_a_chance(self, begun: float, now: float, *, seconds: float) -> bool:
         """It saw, for so long without a break, what was the case from `begun` on."""
         spans = [*self.spans, *([(self.since, now)] if self.since is not None else [])]
-        return any(end - max(start, begun) >= seconds for start, end in spans)
+        return any(min(end, now) - max(start, begun) >= seconds for start, end in spans)
 
     def sees_for(self, now: float, *, seconds: float) -> bool:
         return self.since is not None and now - self.since >= seconds

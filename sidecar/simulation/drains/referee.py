@@ -67,6 +67,11 @@ class DrainReferee:
         now = self._world.clock()
         return [what for what, at in self._dangers.get((node, intent), {}).items() if now - at > older_than]
 
+    def saw_use_after(self, node: str, acknowledged: float, used: float, until: float) -> bool:
+        """Whether its sidecar had the time to see an acknowledgement first and the new use then: of pods that are gone nothing tells."""
+        eyes = self.eyes.get(node)
+        return eyes is not None and eyes.had_a_chance(acknowledged, used, seconds=LAG) and eyes.had_a_chance(used, until, seconds=LAG)
+
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
         now, eyes = self._world.clock(), self.eyes.setdefault(node, Eyes())

@@ -87,7 +87,16 @@ class Scene:
 class Truth:
     """Remembers what no object says: which volumes were written and when, and since when somebody has acknowledged what."""
 
-    def __init__(self, cluster: Cluster, drivers: Callable[[], Mapping[str, LocalDriver]], *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        drivers: Callable[[], Mapping[str, LocalDriver]],
+        *,
+        clock: Callable[[], float],
+        seen: Callable[[str, float, float, float], bool] = lambda node, acknowledged, used, until: True,
+    ) -> None:
+        """`seen`: whether anybody on that node could know that a volume was acknowledged and then used again, from when until when."""
+        self._seen = seen
         self._cluster = cluster
         self._drivers = drivers
         self._clock = clock
@@ -95,6 +104,8 @@ class Truth:
         """By handle: when a pod last began to run with it."""
         self.first_used: dict[str, float] = {}
         """By name of a PersistentVolume: when a pod first ran with it."""
+        self._until: dict[str, float] = {}
+        """By handle: when a pod last ran with it."""
         self._running: dict[str, None] = {}
         self._acks: dict[str, tuple[str, float]] = {}
         self.snapshots: dict[str, str] = {}
@@ -105,11 +116,12 @@ class Truth:
         scene = Scene.of(self._cluster)
         running = {pod["metadata"]["uid"]: pod for pod in scene.pods if (pod.get("status") or {}).get("phase") == "Running"}
         for uid, pod in running.items():
-            if uid not in self._running:
-                for claim in claims_of(pod):
-                    if volume := scene.bound_to(claim):
-                        self._used[volume["spec"]["csi"]["volumeHandle"]] = self._clock()
-                        self.first_used.setdefault(volume["metadata"]["name"], self._clock())
+            for volume in filter(None, map(scene.bound_to, claims_of(pod))):
+                handle = volume["spec"]["csi"]["volumeHandle"]
+                self._until[handle] = self._clock()
+                if uid not in self._running:
+                    self._used[handle] = self._clock()
+                    self.first_used.setdefault(volume["metadata"]["name"], self._clock())
         self._running = dict.fromkeys(running)
         for item in (*scene.volumes, *scene.contents):
             self._note_ack(item["metadata"])
@@ -125,10 +137,10 @@ class Truth:
             if any(name in scene.nodes and not gone(name) for name in others):
                 continue
             for volume in scene.volumes:
-                if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and not self._given_up(scene, volume):
+                if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and not self._given_up(scene, volume, node):
                     yield f"{volume['metadata']['name']} ({held.id})"
         for content in scene.contents:
-            if self.snapshots.get(content["metadata"]["name"]) == node and not self._acknowledged(content["metadata"], used=0.0):
+            if self.snapshots.get(content["metadata"]["name"]) == node and content["metadata"]["uid"] not in self._acks:
                 yield content["metadata"]["name"]
 
     def strandings(self, scene: Scene, node: str) -> Iterator[str]:
@@ -145,7 +157,7 @@ class Truth:
 
     # --- who gave up what ---------------------------------------------------------------------------------------------
 
-    def _given_up(self, scene: Scene, volume: Json) -> bool:
+    def _given_up(self, scene: Scene, volume: Json, node: str) -> bool:
         claim, spec = scene.claim_of(volume), volume["spec"]
         deleted = claim is None or claim["metadata"].get("deletionTimestamp")
         if deleted and spec.get("persistentVolumeReclaimPolicy") == "Delete" and spec.get("claimRef"):
@@ -159,12 +171,10 @@ class Truth:
             return False
         if word.policy == "AllowIdle" and word.by_name and claim:
             return True
-        return self._acknowledged(volume["metadata"], used=self._used.get(volume["spec"]["csi"]["volumeHandle"], 0.0))
-
-    def _acknowledged(self, meta: Json, *, used: float) -> bool:
-        """A use that began after the acknowledgement voids it."""
-        known = self._acks.get(meta["uid"])
-        return known is not None and known[1] >= used
+        known, handle = self._acks.get(volume["metadata"]["uid"]), spec["csi"]["volumeHandle"]
+        # A use that began after the acknowledgement voids it, if anybody could see that.
+        used = self._used.get(handle, 0.0)
+        return known is not None and (known[1] >= used or not self._seen(node, known[1], used, self._until.get(handle, used)))
 
     def _note_ack(self, meta: Json) -> None:
         text = (meta.get("annotations") or {}).get(names.ACKNOWLEDGED, "").strip()
