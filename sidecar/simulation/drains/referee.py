@@ -41,6 +41,8 @@ class DrainReferee:
         """By node: since when nothing holds its drainers, and something should."""
         self._told: set[tuple[str, str, str]] = set()
         self.eyes: dict[str, Eyes] = {}
+        self._readers: dict[str, Eyes] = {}
+        """The same for sidecars that may read everything besides."""
 
     async def after(self, call: Call) -> None:
         """The hook of the API server: the change has happened, and nobody has acted on it yet."""
@@ -59,7 +61,10 @@ class DrainReferee:
         now = self._world.clock()
         self._look()
         for name, node in self._world.nodes.items():
-            self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=self._world.sees(name))
+            sees = self._world.sees(name)
+            self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=sees)
+            reads = sees and not self._world.network.restricts(name)
+            self._readers.setdefault(name, Eyes()).sample(now, life=node.lives, sees=reads)
             if self._world.exists(name):
                 self._check_standing(name)
 
@@ -69,7 +74,7 @@ class DrainReferee:
 
     def saw_use_after(self, node: str, acknowledged: float, used: float, until: float) -> bool:
         """Whether its sidecar had the time to see an acknowledgement first and the new use then: of pods that are gone nothing tells."""
-        eyes = self.eyes.get(node)
+        eyes = self._readers.get(node)
         return eyes is not None and eyes.had_a_chance(acknowledged, used, seconds=LAG) and eyes.had_a_chance(used, until, seconds=LAG)
 
     def ended(self, node: str) -> None:

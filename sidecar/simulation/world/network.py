@@ -143,6 +143,9 @@ class Network:
     def allow(self, node: str) -> None:
         self._forbidden.pop(node, None)
 
+    def restricts(self, node: str) -> bool:
+        return node in self._forbidden
+
     def is_forbidden(self, node: str, what: str) -> bool:
         """Whether the server refuses this request of that node, such as `list pods`."""
         resource = self._forbidden.get(node)
