@@ -9,7 +9,7 @@ from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
 from sidecar.simulation.drains.actions import acknowledge, merge
-from sidecar.simulation.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY
+from sidecar.simulation.world.node import DRIVER, NAMESPACE
 
 if TYPE_CHECKING:
     from sidecar.simulation.drains.drain_world import DrainWorld
@@ -46,12 +46,19 @@ async def give_up(world: "DrainWorld", ways: dict[str, str]) -> None:
     claims = {claim["metadata"]["name"] for claim in await _all(world, CLAIMS)}
     for volume in await _all(world, VOLUMES):
         claim = (volume["spec"].get("claimRef") or {}).get("name", "")
-        placed = TOPOLOGY_KEY in str(volume["spec"].get("nodeAffinity")) and any(node in str(volume["spec"]) for node in world.nodes)
+        places = _places(volume)
+        placed = bool(places) and places <= world.nodes.keys()
         enough = claim in claims and (ways.get(claim) == "ignore" or (ways.get(claim) == "idle by name" and placed))
         if volume["spec"]["csi"]["driver"] == DRIVER and not enough:
             await _try_acknowledge(world, VOLUMES, volume["metadata"]["name"])
     for content in await _all(world, SNAPSHOT_CONTENTS):
         await _try_acknowledge(world, SNAPSHOT_CONTENTS, content["metadata"]["name"])
+
+
+def _places(volume: Json) -> set[str]:
+    """The nodes that its affinity names."""
+    terms = ((volume["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    return {value for term in terms for item in term.get("matchExpressions", ()) for value in item.get("values", ())}
 
 
 async def _word(world: "DrainWorld", claim: str, notes: Json) -> None:
