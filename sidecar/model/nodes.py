@@ -135,6 +135,11 @@ class Pod:
         """Of Kubernetes' own DaemonSet: other groups have kinds of that name, whose pods are evicted by whoever drains a node."""
         return self.owner is not None and self.owner.kind == names.DAEMON_SET and self.owner.api_version.startswith(f"{names.APPS_GROUP}/")
 
+    @property
+    def stays(self) -> bool:
+        """No drain evicts it: kubectl and autoscalers leave static pods and those of DaemonSets where they are."""
+        return self.static or self.of_daemon_set
+
     def tolerates(self, taints: Iterable[Taint]) -> bool:
         """No taint among these keeps it out."""
         keeping_out = (taint for taint in taints if taint.effect in (names.NO_SCHEDULE, names.NO_EXECUTE))

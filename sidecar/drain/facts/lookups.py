@@ -19,13 +19,15 @@ from sidecar.drain.facts.other_nodes_io import OtherNodes
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
 from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
 from sidecar.drain.facts.waiting_claims import WaitingClaims
-from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, other_nodes_needed, unused_claims, with_driver_labels
+from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, open_claims, other_nodes_needed, with_driver_labels
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, every
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
 
+# Seconds until more is asked, where one look may ask for some only.
+_ASK_ON: Final = 5.0
 _LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
 
 
@@ -78,11 +80,15 @@ class Lookups:
         await self.unseen_volumes()
         await self.snapshots()
         unplaced = await self._unplaced(node, (*held, *doubtful))
-        unused = unused_claims(held, watched.pods.values())
-        claimants = self._elsewhere = await self._claimants.of(unused, observed=observed)
+        found = open_claims(held, watched.pods.values())
+        # Only a reboot depends on those that pods keep, and it is asked about when somebody empties the node.
+        asked = (*found.unused, *found.kept) if observed else found.unused
+        claimants = self._elsewhere = await self._claimants.of(asked, observed=observed)
         # No await from here on, so that pods, claims and budgets are of one moment.
-        unused = unused_claims(held, watched.pods.values())
-        self.changes_in = self._until(unused, observed=observed)
+        found = open_claims(held, watched.pods.values())
+        unused, recent = found.unused, watched.recent
+        until = self._until((*unused, *found.kept), observed=observed)
+        self.changes_in = until if mounts.complete else _ASK_ON
         return Facts(
             driver=self._settings.driver,
             node_name=node.name,
@@ -93,8 +99,8 @@ class Lookups:
             pods=tuple(watched.pods.values()),
             claimants=claimants,
             attached=watched.attached(),
-            lately_used=watched.recent.among(unused, observed=observed),
-            lately_named=watched.recent.named_among(unused),
+            lately_used=recent.among(unused, observed=observed) | recent.evicted_among(found.kept, observed=observed),
+            lately_named=recent.named_among(unused),
             shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
             renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),
             foreign=mounts.foreign,

@@ -26,6 +26,8 @@ class Mounts:
     """Of this driver."""
     foreign: tuple[Volume, ...]
     """Of other drivers."""
+    complete: bool = True
+    """False: some have not been asked for yet, and the next look asks for more."""
 
 
 class MountedVolumes:
@@ -74,7 +76,7 @@ class MountedVolumes:
         foreign = {volume.name: volume for volume in self._others.values() if volume.driver}
         here = {**mounted, **await self._left_here(mounted.keys() | watched_names, elsewhere)}
         self._without_place = {name: volume for name, volume in here.items() if volume.affinity is None and name not in watched_names}
-        return Mounts(tuple(here.values()), tuple(foreign.values()))
+        return Mounts(tuple(here.values()), tuple(foreign.values()), complete=not unasked)
 
     async def _left_here(self, known: Container[str], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:
         """Of a volume that says nothing of nodes its last pod alone tells where it is. It is here until a pod runs with it elsewhere."""

@@ -22,6 +22,8 @@ class RecentUse:
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._named_at: dict[str, float] = {}
+        self._evictable_at: dict[str, float] = {}
+        """When a pod that drains evict named the claim last."""
         self._began: float | None = None
 
     def began(self) -> None:
@@ -33,15 +35,24 @@ class RecentUse:
         now = self._clock()
         if len(self._named_at) > _MANY:
             self._forget(now)
-        self._named_at |= {f"{pod.namespace}/{claim}": now for claim in pod.claims}
+        named = {f"{pod.namespace}/{claim}": now for claim in pod.claims}
+        self._named_at |= named
+        self._evictable_at |= {} if pod.stays else named
 
     def among(self, claims: Iterable[str], *, observed: bool) -> frozenset[str]:
         """Those of these claims (`namespace/name`) that count as used. `observed`: somebody empties the node."""
+        return self._counted(claims, self._named_at, observed=observed)
+
+    def evicted_among(self, claims: Iterable[str], *, observed: bool) -> frozenset[str]:
+        """The same, by pods that drains evict. The claims are named by pods that stay, and these say nothing of the others."""
+        return self._counted(claims, self._evictable_at, observed=observed)
+
+    def _counted(self, claims: Iterable[str], at: dict[str, float], *, observed: bool) -> frozenset[str]:
         now, claims = self._clock(), tuple(claims)
         self._forget(now)
         if observed and self._is_new(now):
             return frozenset(claims)
-        return self.named_among(claims)
+        return frozenset(claim for claim in claims if claim in at and now - at[claim] < LATELY)
 
     def named_among(self, claims: Iterable[str]) -> frozenset[str]:
         """Those that a pod was really seen to name, whatever this process has not seen yet."""
@@ -68,3 +79,4 @@ class RecentUse:
     def _forget(self, now: float) -> None:
         """Twice as long as it counts: until then `settled_at` has to know it."""
         self._named_at = {claim: at for claim, at in self._named_at.items() if now - at < 2 * LATELY}
+        self._evictable_at = {claim: at for claim, at in self._evictable_at.items() if now - at < 2 * LATELY}

@@ -65,11 +65,23 @@ def bound_volumes(watched: Watched) -> dict[str, Volume]:
     return {f"{volume.claim.namespace}/{volume.claim.name}": volume for volume in found if volume.claim is not None}
 
 
-def unused_claims(held: Iterable[Volume], pods: Iterable[Pod]) -> tuple[str, ...]:
-    """Full names of the claims of these volumes that none of these pods names."""
-    named = {f"{pod.namespace}/{claim}" for pod in pods if not pod.ended for claim in pod.claims}
+@dataclass(frozen=True, slots=True)
+class OpenClaims:
+    """Full names of claims of volumes here, of which the pods of this node do not tell whether they are in use."""
+
+    unused: tuple[str, ...]
+    """No pod of this node names them."""
+    kept: tuple[str, ...]
+    """Only pods that no drain evicts name them: another pod, which was evicted, may be about to come again."""
+
+
+def open_claims(held: Iterable[Volume], pods: Iterable[Pod]) -> OpenClaims:
+    present = [pod for pod in pods if not pod.ended]
+    named = {f"{pod.namespace}/{claim}" for pod in present for claim in pod.claims}
+    # The ephemeral volume of a pod is no other pod's.
+    settled = {f"{pod.namespace}/{claim}" for pod in present for claim in (pod.ephemeral if pod.stays else pod.claims)}
     bound = {f"{volume.claim.namespace}/{volume.claim.name}" for volume in held if volume.claim is not None and volume.phase == "Bound"}
-    return tuple(sorted(bound - named))
+    return OpenClaims(tuple(sorted(bound - named)), tuple(sorted(bound & named - settled)))
 
 
 def with_driver_labels(watched: Watched, node: Node) -> Node:

@@ -11,7 +11,7 @@ from sidecar.drain.judgement.assessment import Assessment, Blocker, Place, PodFa
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.drain.judgement.notes import NOT_LISTED, about_the_rest, about_volumes, where_is
 from sidecar.drain.judgement.placement import places
-from sidecar.drain.judgement.pod_fates import Fates, counts_as_gone, fates_of, stays
+from sidecar.drain.judgement.pod_fates import Fates, counts_as_gone, fates_of
 from sidecar.drain.judgement.volumes import LocalItem, classify
 from sidecar.drain.vocabulary import Intent, Reason, Status
 from sidecar.drain.wording import first_few
@@ -156,7 +156,7 @@ def _about_other_pods(driver: str, users: _VolumeUsers) -> Iterable[str]:
     others = sum(not users.held(pod) for pod in users.pods)
     if others:
         yield f"pods without a volume of {driver}: {others}"
-    foreign = [pod for pod in users.pods if pod.local and not stays(pod)]
+    foreign = [pod for pod in users.pods if pod.local and not pod.stays]
     if foreign:
         kinds = [kind for pod in foreign for kind in pod.local]
         counted = " and ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))

@@ -9,7 +9,7 @@ from typing import Final
 from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
 from sidecar.drain.judgement.assessment import Blocker, Place
 from sidecar.drain.judgement.budgets import BudgetFindings
-from sidecar.drain.judgement.pod_fates import is_bare, overdue_seconds, stays
+from sidecar.drain.judgement.pod_fates import is_bare, overdue_seconds
 from sidecar.drain.judgement.policy import STRICTNESS, Resolved, strictest
 from sidecar.drain.judgement.use import Use
 from sidecar.drain.judgement.volumes import LocalItem, ObjectName
@@ -148,7 +148,7 @@ def of_pod(pod: Pod, held: Sequence[LocalItem], snapshot: Snapshot, *, findings:
     """`held` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge."""
     # A claim that could not be read may be a generic ephemeral volume's, which goes with its pod and keeps it nowhere.
     in_use = tuple(item for item in held if item.in_use and unread_key(CLAIM, item.claim) not in snapshot.unread)
-    if not in_use or stays(pod):
+    if not in_use or pod.stays:
         return
     resolved = strictest(tuple(item.reboot for item in in_use if item.reboot))
     for row in OF_PODS:
@@ -187,7 +187,7 @@ def _in_table(held: LocalItem, intent: Intent, *, policy: Policy | None, place: 
 
 def _evicts_nobody(use: Use) -> bool:
     """A pod that was evicted a moment ago is none that stays, and it is not known who that was."""
-    return bool(use.everybody) and not use.lately and all(stays(pod) for pod in use.everybody)
+    return bool(use.everybody) and not use.lately and all(pod.stays for pod in use.everybody)
 
 
 def _elsewhere(place: Place | None) -> Elsewhere:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import chain
 
 from sidecar.drain.judgement.assessment import ExhaustedBudget
-from sidecar.drain.judgement.pod_fates import stays
 from sidecar.model.nodes import Budget, Pod
 
 _LabelKey = tuple[str, str, str]
@@ -40,7 +39,7 @@ def check_budgets(budgets: Iterable[Budget], pods: Iterable[Pod], *, stranded: S
         found = index.of(pod)
         if found:
             selecting[pod.full_name] = tuple(budget.full_name for budget in found)
-        if len(found) == 1 and is_counted(pod) and not stays(pod) and not _needs_no_budget(pod, found[0]):
+        if len(found) == 1 and is_counted(pod) and not pod.stays and not _needs_no_budget(pod, found[0]):
             selected[found[0].full_name].append(pod)
     blocked: dict[str, str] = {}
     outdated: dict[str, str] = {}

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Final
 
 from sidecar.drain.judgement.free_space import FreeSpace
-from sidecar.drain.judgement.pod_fates import stays
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import Intent, Policy, VolumeClass
 from sidecar.model.nodes import Pod, Toleration
@@ -71,7 +70,7 @@ def groups_of(held: Sequence[LocalItem]) -> list[Group]:
     bound: dict[str, dict[str, str]] = defaultdict(dict)
     for item in filter(_keeps_pods, held):
         # A pod that no drain evicts moves nowhere, so it keeps no volume from moving.
-        for pod in (pod for pod in item.use.everybody if pod.full_name in first and not stays(pod)):
+        for pod in (pod for pod in item.use.everybody if pod.full_name in first and not pod.stays):
             why = f"its policy {_policies(item)} keeps it here, and pod {pod.full_name} with it"
             bound[_root(parent, first[pod.full_name])].setdefault(item.name, why)
     groups = [_group(members, bound.get(root, {})) for root, members in together.items()]

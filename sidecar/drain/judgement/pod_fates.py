@@ -31,7 +31,7 @@ class Fates:
 
 def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None) -> Fates:
     """`held` are the volumes of this driver that it uses; `place` is where they could move to, if that was checked."""
-    if stays(pod):
+    if pod.stays:
         kind = "a static pod" if pod.static else "a DaemonSet's pod"
         return Fates(Fate.STAYS, Fate.STAYS, f"{kind}: no drain evicts it")
     in_use = tuple(item for item in held if item.in_use)
@@ -44,11 +44,6 @@ def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None) -> Fates:
         return kept
     reboot, retire = (_moves(in_use, place, intent) or kept for intent in Intent)
     return Fates(reboot.reboot, retire.retire, "; ".join(dict.fromkeys((reboot.why, retire.why))))
-
-
-def stays(pod: Pod) -> bool:
-    """No drain evicts it: kubectl and autoscalers leave static pods and those of DaemonSets where they are."""
-    return pod.static or pod.of_daemon_set
 
 
 def overdue_seconds(pod: Pod, now: float) -> float:
@@ -65,7 +60,7 @@ def counts_as_gone(pod: Pod, snapshot: Snapshot) -> bool:
 
 def is_bare(pod: Pod) -> bool:
     """Nothing creates it again after an eviction, and nobody has asked it to end yet."""
-    return pod.owner is None and not stays(pod) and not pod.deleting_since
+    return pod.owner is None and not pod.stays and not pod.deleting_since
 
 
 def _moves(in_use: tuple[LocalItem, ...], place: Place, intent: Intent) -> Fates | None:

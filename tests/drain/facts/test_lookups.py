@@ -14,10 +14,10 @@ from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, NODES, SNAPSHOT_CONTEN
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model import names
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Claim, Volume
 from sidecar.model.topology import Requirement
-from tests.harness.drain.listed_cluster import claim, meta, node, volume
+from tests.harness.drain.listed_cluster import claim, meta, node, pod, volume
 
 Json = dict[str, Any]
 
@@ -199,3 +199,16 @@ def test_of_which_namespaces_the_own_word_for_block_counts(answer: Any, unheeded
     assert asyncio.run(room.facts(HERE)).unheeded_namespaces == unheeded
     room, _ = asker(Kube(answer), **held)
     assert asyncio.run(room.facts(HERE)).unheeded_namespaces == set()
+
+
+def test_what_one_look_may_not_ask_the_next_one_asks_soon() -> None:
+    """A process that starts on a full node must not stay in doubt for as many minutes as there are claims of other drivers."""
+    room, _ = asker(Kube(claim("many", volume_name="pv-of-other")))
+    names_of_claims = [f"c{number}" for number in range(30)]
+    mounting = Pod.of(pod("p", *names_of_claims, node="n1", phase="Running"))
+    pods: Store[Pod] = Store()
+    pods.apply(Change("p", None, mounting))
+    room._watched = replace(room._watched, pods=pods)
+    asyncio.run(room.facts(Node.of(node("n1"))))
+    assert any("not asked yet" in sentence for sentence in room.ignorance)
+    assert room.changes_in == 5.0

@@ -1,7 +1,11 @@
 """Whose pod was here a moment ago counts as used for a minute, and nothing is remembered for longer than it has to be."""
 
+from dataclasses import replace
+
 from sidecar.drain.facts.recent_use import RecentUse
+from sidecar.model import names
 from sidecar.model.nodes import Pod
+from sidecar.model.objects import Owner
 from tests.harness.drain.listed_cluster import meta
 
 
@@ -45,6 +49,17 @@ def test_a_process_that_has_just_begun_takes_claims_for_used_while_somebody_empt
     assert scene.recent.ends_at(["default/a"], observed=False) is None
     assert scene.at(1060.0, "default/a", observed=True) == set()
     assert scene.recent.settled_at("default/a") == 1060.0
+
+
+def test_what_a_pod_names_that_no_drain_evicts_tells_of_no_eviction() -> None:
+    scene, of_daemon_set = Scene(), replace(pod("a", "b"), owner=Owner("apps/v1", names.DAEMON_SET, "agent", "u"))
+    scene.recent.named(pod("a"))
+    scene.now += 30.0
+    scene.recent.named(of_daemon_set)
+    assert scene.recent.evicted_among(["default/a", "default/b"], observed=True) == {"default/a"}
+    scene.now += 30.0
+    assert scene.recent.evicted_among(["default/a"], observed=True) == set()
+    assert scene.at(1060.0, "default/a", "default/b") == {"default/a", "default/b"}
 
 
 def test_old_names_are_forgotten() -> None:

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from sidecar.drain.facts.watched import OpenClaims, open_claims
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
-from sidecar.model.objects import Source
+from sidecar.model.nodes import Pod
+from sidecar.model.objects import Owner, Source, Volume
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
 from sidecar.simulation.world.node import TOPOLOGY_KEY as KEY
 from tests.harness import samples
+from tests.harness.drain.listed_cluster import pod, volume
 from tests.harness.drain.simulated import change, play, report_of, wait
 
 Json = dict[str, Any]
@@ -35,6 +38,16 @@ async def premade(bench: NotebookWorld, name: str, *terms: Json, policy: str = "
     if released:
         obj = await bench.you.get(VOLUMES, name)
         await bench.you.replace(VOLUMES, {**obj, "status": {"phase": "Released"}}, name=name, subresource="status")
+
+
+def test_claims_that_only_pods_of_daemon_sets_name_are_open_as_well() -> None:
+    agent = replace(Pod.of(pod("agent", "shared", "alone", "own", node="n1")), ephemeral=("own",))
+    agent = replace(agent, owner=Owner("apps/v1", names.DAEMON_SET, "agent", "u"))
+    other = Pod.of(pod("db", "shared", node="n1"))
+    bound = {"status": {"phase": "Bound"}}
+    held = [Volume.of(volume(f"pv-{name}", "n1", claim=name) | bound) for name in ("shared", "alone", "own", "idle")]
+    assert open_claims(held, [agent, other]) == OpenClaims(unused=("default/idle",), kept=("default/alone",))
+    assert open_claims(held, [agent]) == OpenClaims(unused=("default/idle",), kept=("default/alone", "default/shared"))
 
 
 async def told(bench: NotebookWorld, node: str) -> tuple[str, str]:

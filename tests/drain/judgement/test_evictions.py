@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
-from sidecar.drain.judgement.pod_fates import stays
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.model.nodes import Pod
 from tests.harness.drain import worlds
@@ -35,7 +34,7 @@ def evicted(snapshot: Snapshot, pod: Pod) -> Snapshot:
 def may_be_evicted(snapshot: Snapshot) -> list[Pod]:
     """Those that a controller makes again, and that nothing keeps from being evicted now."""
     blocked = {blocker.name for blocker in assess(snapshot).blockers if blocker.kind == "Pod"}
-    return [pod for pod in snapshot.pods if pod.owner and not pod.ended and not stays(pod) and pod.name not in blocked]
+    return [pod for pod in snapshot.pods if pod.owner and not pod.ended and not pod.stays and pod.name not in blocked]
 
 
 @pytest.mark.parametrize("afterwards", [made_again, about_to_be_made_again])
