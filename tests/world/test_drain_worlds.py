@@ -53,6 +53,16 @@ def test_the_referee_sees_what_is_lost_where_no_gate_holds():
     assert str(report).startswith("hack/fire --worlds drains --seed 1\n")
 
 
+def test_a_new_use_voids_an_acknowledgement_that_was_given_a_moment_after_the_last_one():
+    """All within the minute for which a volume still counts as used after its last pod."""
+    scale, ack = ("scale", "app-0"), ("ack", "app-0")
+    moments = ((100.0, *scale, 0.0), (137.0, *ack, 0.0), (155.0, *scale, 1.0), (195.0, *scale, 0.0))
+    events = (QUIET[0], *(PlannedEvent(*moment) for moment in moments), PlannedEvent(300.0, "drain for good", "n0"))
+    report = play(Plan(1, ("n0",), events=events, args=("--node-drain-policy=NoSchedule", *GATED), settle=300.0))
+    assert report.ok, str(report)
+    assert report.transcript.index("comes to rest") < report.transcript.index("n0 is switched off for good")
+
+
 def test_nobody_is_blamed_where_a_reboot_was_announced_and_the_node_went_for_good():
     announced = PlannedEvent(90.0, "announce", "n0", detail=names.DRAIN_INTENT)
     args = ("--node-drain-policy=NoSchedule", *GATED)
