@@ -59,6 +59,8 @@ MEANS_SOMETHING_ELSE = {
     ("request.py", "Namespace"): "part of a field's name",
     ("secrets.py", "Secret"): "part of a field's name",
     ("recorder.py", "Event"): "a log line",
+    ("as_json.py", "policy"): "a field of the report",
+    ("volumes.py", "policy"): "a field of what explain prints",
     ("kube", "/var/run/secrets/kubernetes.io/serviceaccount"): "a folder",
 }
 
