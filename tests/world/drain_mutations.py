@@ -90,6 +90,13 @@ def _named_is_in_flight(patch: Patch) -> None:
     patch.setattr(assembly, "_has_waited", lambda claim, facts, now: 0.0)
 
 
+def _orphans_accuse_everybody(patch: Patch) -> None:
+    def may_be_meant(self: Any, term: Any) -> bool:
+        return self._node is not None and bool(term.may_match(self._node.name, self._node.labels))
+
+    patch.setattr(VolumeLocator, "_may_be_meant", may_be_meant)
+
+
 DRAIN_MUTATIONS = (
     Mutation("only pods with a node are seen", _only_pods_here, LOSING),
     Mutation("what a pod mounts here is taken to lie elsewhere", _mounts_do_not_count, LOSING),
@@ -104,4 +111,5 @@ DRAIN_MUTATIONS = (
     Mutation("a claim that a pod owns is taken for an ephemeral volume", _owned_by_a_pod_is_ephemeral, LOSING),
     Mutation("an acknowledgement is never void", _acknowledged_for_ever, LOSING),
     Mutation("whatever names this node is a creation under way", _named_is_in_flight, WAITING),
+    Mutation("a label that no node has accuses all of them", _orphans_accuse_everybody, WAITING),
 )

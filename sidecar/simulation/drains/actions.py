@@ -89,7 +89,8 @@ async def _unplaced_volume(world: "DrainWorld", item: PlannedEvent) -> None:
 
 
 async def _orphan(world: "DrainWorld", item: PlannedEvent) -> None:
-    await world.api.create(VOLUMES, _volume(item.whom, _affinity([item.detail]), claim=None))
+    key, _, value = item.detail.rpartition("=")
+    await world.api.create(VOLUMES, _volume(item.whom, _affinity([value], key=key or TOPOLOGY_KEY), claim=None))
 
 
 async def _by_hand(world: "DrainWorld", item: PlannedEvent, nodes: list[str], affinity: Json, *, runs_on: str = "") -> None:
@@ -251,6 +252,6 @@ def _volume(name: str, affinity: Json, *, claim: Json | None) -> Json:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def _affinity(nodes: list[str]) -> Json:
-    expression = {"key": TOPOLOGY_KEY, "operator": "In", "values": nodes}
+def _affinity(nodes: list[str], *, key: str = TOPOLOGY_KEY) -> Json:
+    expression = {"key": key, "operator": "In", "values": nodes}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}

@@ -219,7 +219,9 @@ def _lying_selections(dice: random.Random, draft: Draft) -> None:
 
 
 def _orphans(dice: random.Random, draft: Draft) -> None:
-    draft.add(dice.uniform(1.0, 300.0), "orphan", "orphan-0", detail="n-that-never-was")
+    """A PersistentVolume of a node that is not there, or that asks for a label which no node has any more."""
+    at = dice.uniform(1.0, 300.0)
+    draft.add(at, "orphan", "orphan-0", detail=dice.choice(("n-that-never-was", "example.com/rack=r-9")))
 
 
 def _forgotten(dice: random.Random, draft: Draft) -> None:
