@@ -29,7 +29,7 @@ class Caches:
         return cls(
             claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,), "source": cloned_from}),
             classes=Store(),
-            volumes=Store({"claim": lambda volume: (f"{volume.claim.namespace}/{volume.claim.name}",) if volume.claim else ()}),
+            volumes=Store({"claim": lambda volume: (volume.claim.full_name,) if volume.claim else ()}),
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
         )
 

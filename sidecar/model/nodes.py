@@ -127,6 +127,11 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def claim_names(self) -> tuple[str, ...]:
+        """The full names of `claims`."""
+        return tuple(f"{self.namespace}/{claim}" for claim in self.claims)
+
+    @property
     def ended(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 

@@ -157,6 +157,10 @@ class ClaimRef:
     namespace: str
     name: str
 
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Volume:
@@ -183,6 +187,11 @@ class Volume:
     size: int
     """Whole bytes; 0 if there is none that can be read."""
     notes: Notes = ()
+
+    @property
+    def claim_name(self) -> str:
+        """The full name of its claim; empty if it names none."""
+        return self.claim.full_name if self.claim else ""
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Volume":

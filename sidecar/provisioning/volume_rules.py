@@ -131,4 +131,4 @@ def _leave(progress: RemovalStep, volume: Volume) -> Remove | Unfinalize | Rest:
 
 
 def _claim_of(volume: Volume) -> str:
-    return f"claim {volume.claim.namespace}/{volume.claim.name}" if volume.claim else "its claim"
+    return f"claim {volume.claim_name}" if volume.claim else "its claim"

@@ -132,7 +132,7 @@ def _of_volumes(facts: Facts) -> Iterable[Claim]:
     A claim whose volume may yet be created here counts from the moment on that the volume names it.
     """
     refs = [volume.claim for volume in facts.volumes if volume.claim is not None]
-    uids, full_names = {ref.uid for ref in refs}, {f"{ref.namespace}/{ref.name}" for ref in refs}
+    uids, full_names = {ref.uid for ref in refs}, {ref.full_name for ref in refs}
     named = (claim for claim in facts.claims if claim.full_name in full_names)
     return (claim for claim in named if claim.uid in uids or not _may_be_created_here(claim, facts))
 

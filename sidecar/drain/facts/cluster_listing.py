@@ -14,7 +14,7 @@ from sidecar.drain.facts import unseen_volumes
 from sidecar.drain.facts.assembly import is_unseen, namespace_is_heeded, namespace_notes, policy_namespaces
 from sidecar.drain.facts.listed_cluster import ListedCluster, ListedNamespace, ListedReports, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.listed_volumes import VolumeSorting, claim_of, mounted_claims, unplaced_sources
+from sidecar.drain.facts.listed_volumes import VolumeSorting, mounted_claims, unplaced_sources
 from sidecar.drain.facts.listing_io import Lister
 from sidecar.drain.facts.slim_records import registration, stored, verdict_conditions, with_topology
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
@@ -77,7 +77,7 @@ class ClusterListing:
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
         listed = None if VOLUMES in self._lister.failed else sorting.names
         held = tuple(volume for volume in volumes if sorting.counts(volume))
-        claims = await self._claims({claim_of(volume) for volume in held} | mounted_claims(there), listed)
+        claims = await self._claims({volume.claim_name for volume in held} | mounted_claims(there), listed)
         registered = await self._lister.one(CSI_NODES, self._name, what=str(CSI_NODES))
         pods = await self._pods(there, held)
         namespaces = [await self._namespace(name) for name in policy_namespaces(held)]
@@ -175,7 +175,7 @@ class ClusterListing:
     async def _pods(self, there: tuple[Pod, ...], held: Iterable[Volume]) -> tuple[Pod, ...]:
         """Those of the node, and those anywhere that name a claim of these volumes. Asked are only the namespaces of claims that no pod
         of the node names."""
-        wanted = {claim_of(volume) for volume in held} - mounted_claims(there) - {""}
+        wanted = {volume.claim_name for volume in held} - mounted_claims(there) - {""}
 
         def keep(obj: Json) -> Pod | None:
             pod = Pod.of(obj)

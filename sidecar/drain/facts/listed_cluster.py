@@ -8,7 +8,7 @@ from typing import Final
 
 from sidecar.drain.facts.assembly import content_lies_here, policy_namespaces
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.listed_volumes import SOME, claim_of, mounted_claims
+from sidecar.drain.facts.listed_volumes import SOME, mounted_claims
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.facts.volume_map import VolumeMap
@@ -182,14 +182,14 @@ class NodePicker:
         return frozenset(driver for drivers in self._cluster.registered.values() for driver in drivers)
 
     def _claims_of(self, name: str, volumes: Iterable[Volume]) -> Iterable[Claim]:
-        named = [self._claims.get(claim_of(volume)) for volume in volumes]
+        named = [self._claims.get(volume.claim_name) for volume in volumes]
         of_volumes = {claim.full_name: claim for claim in named if claim is not None}
         waiting = {claim.full_name: claim for claim in self._waiting.get(name, ())}
         return (of_volumes | waiting).values()
 
     def _claimants(self, name: str, volumes: Iterable[Volume], pods: Iterable[Pod]) -> Iterable[Pod]:
         """Where a pod of this node names the claim, nobody else's has to be known."""
-        claims = {claim_of(volume) for volume in volumes} - mounted_claims(pods)
+        claims = {volume.claim_name for volume in volumes} - mounted_claims(pods)
         users = (pod for claim in sorted(claims) for pod in self._users.get(claim, ()))
         return {pod.uid: pod for pod in users if pod.node != name}.values()
 
@@ -242,7 +242,7 @@ class NodePicker:
     def _unlisted(self, volumes: Sequence[Volume]) -> Iterable[str]:
         """What of these volumes' claims, classes and namespaces could have said a policy, and was in a list that failed."""
         named = {
-            CLAIM: (claim_of(volume) for volume in volumes),
+            CLAIM: (volume.claim_name for volume in volumes),
             CLASS: (volume.class_name for volume in volumes),
             NAMESPACE: iter(policy_namespaces(volumes)),
         }

@@ -11,14 +11,9 @@ SOME: Final = 20
 """Names that are kept: volumes that every node reaches, as those of network storage, may be thousands."""
 
 
-def claim_of(volume: Volume) -> str:
-    """`namespace/name`; empty if it names none."""
-    return f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
-
-
 def mounted_claims(pods: Iterable[Pod]) -> frozenset[str]:
     """`namespace/name` of all claims that pods name which have not ended."""
-    return frozenset(f"{pod.namespace}/{claim}" for pod in pods if not pod.ended for claim in pod.claims)
+    return frozenset(claim for pod in pods if not pod.ended for claim in pod.claim_names)
 
 
 def unplaced_sources(contents: Iterable[SnapshotContent]) -> frozenset[tuple[str, str]]:
@@ -44,7 +39,7 @@ class VolumeSorting:
 
     def counts(self, volume: Volume) -> bool:
         """It lies here, or a pod of the node mounts it, or it is attached to the node."""
-        return volume.name in self._attached or claim_of(volume) in self._mounted or self._locator.holds(volume)
+        return volume.name in self._attached or volume.claim_name in self._mounted or self._locator.holds(volume)
 
     def _is_told(self, volume: Volume) -> bool:
         if not self._locator.may_hold(volume):

@@ -53,7 +53,7 @@ class MountedVolumes:
     ) -> Mounts:
         """`watched`: by full names of claims, volumes of this driver that are bound. `attached`: PersistentVolumes that are attached here.
         `elsewhere`: pods of other nodes, as far as they are known. `observed`: somebody empties the node."""
-        named = {(pod.uid, f"{pod.namespace}/{claim}"): pod for pod in pods if not pod.ended for claim in pod.claims}
+        named = {(pod.uid, claim): pod for pod in pods if not pod.ended for claim in pod.claim_names}
         watched_names = {volume.name for volume in watched.values()}
         unseen = {("", name) for name in attached if name not in watched_names}
         self._others = {key: volume for key, volume in self._others.items() if key in named or key in unseen}
@@ -80,11 +80,10 @@ class MountedVolumes:
 
     async def _left_here(self, known: Container[str], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:
         """Of a volume that says nothing of nodes its last pod alone tells where it is. It is here until a pod runs with it elsewhere."""
-        running = {f"{pod.namespace}/{claim}" for pod in elsewhere if pod.node and pod.phase == "Running" for claim in pod.claims}
+        running = {claim for pod in elsewhere if pod.node and pod.phase == "Running" for claim in pod.claim_names}
         left: dict[str, Volume] = {}
         for name, volume in self._without_place.items():
-            claim = f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
-            if name not in known and claim not in running:
+            if name not in known and volume.claim_name not in running:
                 found = await self._volume(name)
                 left |= {name: found or volume} if found is not None or f"volume {name}" in self._asking.unread else {}
         return left

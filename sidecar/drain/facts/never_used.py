@@ -25,7 +25,7 @@ class NeverUsed:
     def made(self, volume: Volume) -> None:
         if volume.claim is None or len(self._known) >= _MOST:
             return
-        claim = f"{volume.claim.namespace}/{volume.claim.name}"
+        claim = volume.claim.full_name
         if volume.name not in self._known and claim not in self._known:
             self._fresh[volume.name] = claim
         self._known.add(volume.name)
@@ -34,7 +34,7 @@ class NeverUsed:
         self._fresh.pop(volume, None)
 
     def seen(self, pod: Pod) -> None:
-        mounted = {f"{pod.namespace}/{claim}" for claim in pod.claims}
+        mounted = set(pod.claim_names)
         if len(self._known) < _MOST:
             self._known |= mounted
         self._fresh = {volume: claim for volume, claim in self._fresh.items() if claim not in mounted}

@@ -35,7 +35,7 @@ class RecentUse:
         now = self._clock()
         if len(self._named_at) > _MANY:
             self._forget(now)
-        named = {f"{pod.namespace}/{claim}": now for claim in pod.claims}
+        named = dict.fromkeys(pod.claim_names, now)
         self._named_at |= named
         self._evictable_at |= {} if pod.stays else named
 

@@ -61,8 +61,7 @@ def other_nodes_needed(watched: Watched, node: Node, volumes: Iterable[Volume], 
 
 def bound_volumes(watched: Watched) -> dict[str, Volume]:
     """By the full names of their claims."""
-    found = (volume for volume in watched.volumes.values() if volume.phase == "Bound" and volume.claim is not None)
-    return {f"{volume.claim.namespace}/{volume.claim.name}": volume for volume in found if volume.claim is not None}
+    return {volume.claim_name: volume for volume in watched.volumes.values() if _is_bound(volume)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,10 @@ class OpenClaims:
 
 def open_claims(held: Iterable[Volume], pods: Iterable[Pod]) -> OpenClaims:
     present = [pod for pod in pods if not pod.ended]
-    named = {f"{pod.namespace}/{claim}" for pod in present for claim in pod.claims}
+    named = {claim for pod in present for claim in pod.claim_names}
     # The ephemeral volume of a pod is no other pod's.
     settled = {f"{pod.namespace}/{claim}" for pod in present for claim in (pod.ephemeral if pod.stays else pod.claims)}
-    bound = {f"{volume.claim.namespace}/{volume.claim.name}" for volume in held if volume.claim is not None and volume.phase == "Bound"}
+    bound = {volume.claim_name for volume in held if _is_bound(volume)}
     return OpenClaims(tuple(sorted(bound - named)), tuple(sorted(bound & named - settled)))
 
 
@@ -92,5 +91,9 @@ def with_driver_labels(watched: Watched, node: Node) -> Node:
 def missing_claims(watched: Watched, held: Iterable[Volume]) -> tuple[tuple[str, str], ...]:
     """(namespace, name) of claims whose volume is here and that the watch dropped: it saw them before it knew of the volume."""
     known = {claim.full_name for claim in watched.claims.values()}
-    refs = (volume.claim for volume in held if volume.phase == "Bound" and volume.claim is not None)
-    return tuple(sorted((ref.namespace, ref.name) for ref in refs if f"{ref.namespace}/{ref.name}" not in known))
+    refs = (volume.claim for volume in held if _is_bound(volume))
+    return tuple(sorted((ref.namespace, ref.name) for ref in refs if ref is not None and ref.full_name not in known))
+
+
+def _is_bound(volume: Volume) -> bool:
+    return volume.phase == "Bound" and volume.claim is not None

@@ -129,7 +129,7 @@ def _fallback(default: Policy | None, intent: Intent, *, at_least: bool) -> tupl
 def _is_certain(volume: Volume | None, unread: Set[str], *, own: bool, shared: bool) -> bool:
     """All objects that come before the one that counted have been read, and the claim, which may be stricter than the volume."""
     ref = volume.claim if volume else None
-    if ref and unread_key(CLAIM, f"{ref.namespace}/{ref.name}") in unread:
+    if ref and unread_key(CLAIM, ref.full_name) in unread:
         return False
     if own:
         return True

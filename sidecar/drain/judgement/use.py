@@ -84,6 +84,6 @@ class Users:
 def _by_claim(pods: Iterable[Pod]) -> Mapping[str, list[Pod]]:
     found: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        for claim in dict.fromkeys(pod.claims):
-            found[f"{pod.namespace}/{claim}"].append(pod)
+        for claim in dict.fromkeys(pod.claim_names):
+            found[claim].append(pod)
     return found

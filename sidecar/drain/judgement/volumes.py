@@ -105,7 +105,7 @@ def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
 
 
 def _of_volume(volume: Volume, snapshot: Snapshot, users: Users, believed: Set[str]) -> LocalItem:
-    claim_name = f"{volume.claim.namespace}/{volume.claim.name}" if volume.claim else ""
+    claim_name = volume.claim_name
     found = snapshot.claims.get(claim_name)
     # A claim of this name that was made later has nothing to do with this volume, nor have its pods.
     ours = found is None or volume.claim is None or (volume.claim.uid in ("", found.uid) and found.volume_name in ("", volume.name))
