@@ -70,7 +70,7 @@ def _judged(listed: ListedNode, driver: str, default_policy: Policy | None) -> J
 
 
 def _is_known(listed: ListedNode, driver: str) -> bool:
-    if driver in listed.all_drivers() or driver in listed.unlocated or driver in listed.doubtful:
+    if driver in listed.all_drivers() or any(driver in some for some in (listed.unlocated, listed.doubtful, listed.orphans)):
         return True
     return any(class_.provisioner == driver for class_ in listed.classes)
 

@@ -24,6 +24,8 @@ class ListedNode:
     """Those that are on the node and on no other."""
     unlocated: Mapping[str, tuple[str, ...]]
     """By driver, some volumes that may be on any node: no node reaches them, or several do, and they do not say who made them."""
+    orphans: Mapping[str, tuple[str, ...]]
+    """By driver, some volumes that no living node reaches, and that do not say who made them."""
     doubtful: Mapping[str, tuple[str, ...]]
     """By driver, some volumes that may be on the node, which lacks labels that they ask for."""
     driverless: int

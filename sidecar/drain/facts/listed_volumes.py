@@ -28,7 +28,7 @@ class VolumeSorting:
         """`mounted` are claims that pods of the node name, `attached` volumes; `sources` as `unplaced_sources` says."""
         self._locator = VolumeLocator(node, others)
         self._mounted, self._attached, self._sources = mounted, attached, sources
-        self._told: dict[tuple[str, bool], int] = {}
+        self._told: dict[tuple[str, bool, bool], int] = {}
         self.names: set[str] = set()
 
     def keep(self, obj: Json) -> Volume | None:
@@ -44,6 +44,6 @@ class VolumeSorting:
     def _is_told(self, volume: Volume) -> bool:
         if not self._locator.may_hold(volume):
             return False
-        kind = volume.driver, self._locator.is_doubtful(volume)
+        kind = volume.driver, self._locator.is_doubtful(volume), self._locator.is_orphan(volume)
         self._told[kind] = self._told.get(kind, 0) + 1
         return self._told[kind] <= SOME

@@ -82,10 +82,15 @@ class VolumeMap:
         return self._doubted[name]
 
     def unlocated(self, name: str) -> Iterable[Volume]:
-        """On which node they are is not known at all."""
+        """On which node they are is not known at all. An orphan accuses no node."""
         locator, doubted = self.locator(name), {volume.name for volume in self.doubtful(name)}
         yield from (volume for volume in self._several if locator.may_hold(volume))
-        yield from (volume for volume in self._nobodys if volume.name not in doubted)
+        yield from (volume for volume in self._nobodys if volume.name not in doubted and not locator.is_orphan(volume))
+
+    def orphans(self, name: str) -> Iterable[Volume]:
+        """As far as they may be told from what that node has; those that say who made them are not among them."""
+        locator = self.locator(name)
+        return (volume for volume in self._nobodys if locator.is_orphan(volume))
 
     def is_orphan(self, volume: Volume) -> bool:
         """No living node reaches it, none made it, and none is in doubt about it."""

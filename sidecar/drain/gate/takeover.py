@@ -103,6 +103,12 @@ class GateFacts:
     """Anything of the driver is on the node; None: not known."""
     strays: tuple[str, ...]
     """Volumes of the driver of which it is not known whether they lie on this node."""
+    orphans: tuple[str, ...] = ()
+    """Volumes of the driver that no living node reaches. The driver of this node may have them under a former name of the node."""
+    known: int | None = None
+    """Volumes that the node's own sidecar counted when it last judged; None: it did not say."""
+    seen: int = 0
+    """Those that this judgement counts."""
     proven_for: float = 0.0
     """How many seconds ago this process first saw proven what this look proves too; no judgement has denied it since."""
 
@@ -179,6 +185,17 @@ def unproven(facts: GateFacts) -> str:
         return f"{retire.reason}: {retire.message}"
     if facts.strays:
         return f"{Reason.NOT_KNOWN}: these volumes may lie on the node, and node labels do not say where: {first_few(facts.strays)}"
+    return _hidden(facts)
+
+
+def _hidden(facts: GateFacts) -> str:
+    """What the node's own sidecar may know of and nobody else does. An orphan accuses no node whose sidecar has counted its volumes."""
+    if facts.known is None and facts.orphans:
+        nobody = "no living node reaches these volumes, and the node's own sidecar left no report that says whether they are there"
+        return f"{Reason.NOT_KNOWN}: {nobody}: {first_few(facts.orphans)}"
+    if facts.known is not None and facts.known > facts.seen:
+        counted = f"volumes that the node's own sidecar counted there: {facts.known}; that can be seen from another node: {facts.seen}"
+        return f"{Reason.NOT_KNOWN}: {counted}"
     return ""
 
 

@@ -149,6 +149,8 @@ def test_without_a_gate_nobody_needs_the_lease() -> None:
         ({"retire": None}, "NotKnown: the node has not been judged from here yet"),
         ({"retire": Verdict(Status.UNKNOWN, Reason.SOURCE_OFFLINE, "silent")}, "SourceOffline: silent"),
         ({"retire": Verdict(Status.FALSE, Reason.LAST_COPY, "claim a")}, "LastCopy: claim a"),
+        ({"orphans": ("pv-0",)}, "NotKnown: no living node reaches these volumes, and the node's own sidecar left no report"),
+        ({"known": 2, "seen": 1}, "NotKnown: volumes that the node's own sidecar counted there: 2; that can be seen from another node: 1"),
         ({"strays": ("pv-0", "pv-1")}, "NotKnown: these volumes may lie on the node, and node labels do not say where: pv-0"),
     ],
 )

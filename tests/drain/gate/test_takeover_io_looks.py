@@ -88,6 +88,46 @@ def test_a_volume_that_another_node_made_is_not_in_the_way() -> None:
     play(story)
 
 
+def test_an_orphan_keeps_no_gate_shut_for_ever() -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.reported(node)
+        await scene.volume("pv-orphan", "a-node-that-is-gone")
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
+def test_an_orphan_may_lie_on_a_node_that_left_no_report() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.guarded("n0")
+        await scene.volume("pv-orphan", "a-node-that-is-gone")
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [1, 1, 1]
+        ((*_, why),) = scene.told.events
+        assert "pv-orphan" in why and "no report" in why
+
+    play(story)
+
+
+@pytest.mark.parametrize("maker", ["n9", ""])
+@pytest.mark.parametrize("class_", ["Renamed", "InUse"])
+def test_what_only_the_stopped_sidecar_saw_keeps_its_gate_shut(class_: str, maker: str) -> None:
+    """Its driver listed the volume under the former name of the node, or a pod that is gone mounted it there."""
+
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.reported(node, **{class_: 1})
+        await scene.volume("pv-a", "n9", maker=maker)
+        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
+        assert await scene.left() == [1, 1, 1]
+        ((*_, why),) = scene.told.events
+        assert "counted there: 1; that can be seen from another node: 0" in why
+
+    play(story)
+
+
 def test_one_lease_that_cannot_be_taken_keeps_no_other_waiting() -> None:
     async def story(scene: Scene) -> None:
         both = [await scene.guarded(name) for name in ("n0", "n2")]

@@ -18,7 +18,18 @@ from sidecar.drain.leases import identity
 from sidecar.drain.publish import on_node
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Status
-from sidecar.kube.api import BUDGETS, CSI_NODES, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, VOLUMES, Resource
+from sidecar.kube.api import (
+    BUDGETS,
+    CSI_NODES,
+    DEPLOYMENTS,
+    DRAIN_REPORTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    STRATEGIC_MERGE_PATCH,
+    VOLUMES,
+    Resource,
+)
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.standing import OPEN
@@ -118,6 +129,14 @@ class Scene:
         """Of this driver's conditions; of an Unknown its reason too."""
         found = [item for item in (await self.you.get(NODES, node))["status"]["conditions"] if item["type"].startswith(f"{DRIVER}/")]
         return [item["status"] + (f"/{item['reason']}" if item["status"] == "Unknown" else "") for item in found]
+
+    async def reported(self, node: Node, **classes: int) -> None:
+        """The report that the node's own sidecar left behind: so many volumes of each class."""
+        name = names.drain_report(node.name, DRIVER)
+        verdict = {"status": "False" if classes else "True", "reason": "LastCopy" if classes else "NoVolumes"}
+        said = {"nodeUID": node.uid, "verdicts": {"drain": verdict, "retire": verdict}, "counts": {"classes": classes}}
+        await self.you.create(DRAIN_REPORTS, {"metadata": {"name": name}, "spec": {"nodeName": node.name, "driver": DRIVER}})
+        await self.you.patch(DRAIN_REPORTS, name, {"status": said}, content_type=MERGE_PATCH, subresource="status")
 
     async def open_by_hand(self, node: str) -> None:
         """As the node's own sidecar does while somebody drains it: the lease stays."""
