@@ -133,54 +133,40 @@ def read(
     `before` is what this process read last. It bridges what the marks do not tell yet: a cordon that was lifted for a moment, and
     since when one has lasted.
     """
-    own = {name: node.annotations.get(names.of_driver(driver, name), "") for name in _NOTED}
-    state_text = node.labels.get(names.of_driver(driver, names.EVACUATION_STATE), "")
-    marked = bool(state_text or own[names.EVACUATION_STARTED_AT])
-    noted_reboot, former = own[names.REBOOT_INTENT], _of_former_node(own[names.MARKED_NODE], node.uid)
-    if former:
-        own, state_text = dict.fromkeys(own, ""), ""
     before = before if before is not None and before.uid == node.uid else None
-    text = node.annotations.get(names.DRAIN_INTENT, "").strip()
-    written, of_intent = word(Intent, text, names.DRAIN_INTENT)
-    reboot = reboot_note.followed(_known_reboot(noted_reboot, former, before), declared=written, cordoned=node.cordoned)
-    declared = None if reboot is RebootNote.SPENT else written
-    said = announcement(node, annotated=declared, wrong=text if of_intent else "")
+    noted = _what_is_noted(node, driver, now=now)
+    said = _what_is_said(node, noted, before)
     policy, of_policy = word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
-    state, of_state = word(State, state_text, names.of_driver(driver, names.EVACUATION_STATE))
-    started_at, of_start = noted_time(own[names.EVACUATION_STARTED_AT], names.EVACUATION_STARTED_AT, now)
-    closed_at, of_closing = noted_time(own[names.CLOSED_AT], names.CLOSED_AT, now)
-    unexplained_since = _unexplained_since(before, closed_at, now) if node.cordoned and said.intent is None else None
     evacuates = (policy or default_policy) is NodePolicy.EVACUATE
-    counts_at = unexplained_since + cordon_delay if evacuates and unexplained_since is not None else None
-    by_cordon = counts_at is not None and counts_at <= now
+    cordon = _what_a_cordon_means(node, said, noted, before=before, now=now, delay=cordon_delay if evacuates else None)
     force_drain = node.annotations.get(names.FORCE_DRAIN, "").strip()
-    spent = bool(force_drain) and own[names.SPENT_OVERRIDE] == digest(force_drain)
+    spent = bool(force_drain) and noted.spent_override == digest(force_drain)
     of_taint = _ignored_taint(evacuating(node), policy or default_policy)
-    of_marks = (_spent_reboot(reboot, node.name), of_policy, of_taint, of_state, of_start, of_closing, _spent_override(spent=spent))
+    of_marks = (_spent_reboot(said.reboot, node.name), of_policy, of_taint, *noted.problems, _spent_override(spent=spent))
     return Signals(
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
         retiring=retiring(node),
         evacuate=evacuating(node),
-        declared=declared,
-        announced=said.intent,
-        intent=Intent.RETIRE if by_cordon else _counting(said, cordoned=node.cordoned),
-        source=Source.CORDON if by_cordon else said.source,
+        declared=said.declared,
+        announced=said.together.intent,
+        intent=Intent.RETIRE if cordon.counts else _counting(said.together, cordoned=node.cordoned),
+        source=Source.CORDON if cordon.counts else said.together.source,
         policy=policy,
         force_drain=force_drain,
         spent=spent,
-        started_at=started_at,
-        start_problem=of_start,
-        closed_at=closed_at,
-        reboot=reboot,
-        noted_reboot=noted_reboot,
-        unexplained_since=unexplained_since,
-        cordon_counts_at=None if by_cordon else counts_at,
-        assumable=said.intent is None and not of_intent and not evacuates,
-        state=state,
-        marked=marked,
-        problems=tuple(problem for problem in (former, of_intent, *said.problems, *of_marks) if problem),
+        started_at=noted.started_at,
+        start_problem=noted.start_problem,
+        closed_at=noted.closed_at,
+        reboot=said.reboot,
+        noted_reboot=noted.reboot,
+        unexplained_since=cordon.unexplained_since,
+        cordon_counts_at=None if cordon.counts else cordon.counts_at,
+        assumable=said.together.intent is None and not said.problem and not evacuates,
+        state=noted.state,
+        marked=noted.marked,
+        problems=tuple(problem for problem in (noted.former, said.problem, *said.together.problems, *of_marks) if problem),
     )
 
 
@@ -189,8 +175,66 @@ def digest(force_drain: str) -> str:
     return sha256(force_drain.encode()).hexdigest()[:16]
 
 
+# --- what this driver's sidecar noted ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """As `Signals`, where the names are the same."""
+
+    state: State | None
+    marked: bool
+    started_at: float | None
+    start_problem: str
+    closed_at: float | None
+    spent_override: str
+    """The digest of an override that has ended an evacuation."""
+    reboot: str
+    """The mark about a reboot, whichever node it was written for."""
+    former: str
+    """The marks are those of a former node of this name, and nothing else of them counts; empty: they are this node's."""
+    problems: tuple[str, ...]
+
+
+def _what_is_noted(node: Node, driver: str, *, now: float) -> _Noted:
+    texts = {name: node.annotations.get(names.of_driver(driver, name), "") for name in _NOTED}
+    label = names.of_driver(driver, names.EVACUATION_STATE)
+    state_text, reboot = node.labels.get(label, ""), texts[names.REBOOT_INTENT]
+    marked = bool(state_text or texts[names.EVACUATION_STARTED_AT])
+    former = _of_former_node(texts[names.MARKED_NODE], node.uid)
+    if former:
+        texts, state_text = dict.fromkeys(texts, ""), ""
+    state, of_state = word(State, state_text, label)
+    started_at, of_start = noted_time(texts[names.EVACUATION_STARTED_AT], names.EVACUATION_STARTED_AT, now)
+    closed_at, of_closing = noted_time(texts[names.CLOSED_AT], names.CLOSED_AT, now)
+    spent, problems = texts[names.SPENT_OVERRIDE], (of_state, of_start, of_closing)
+    return _Noted(state, marked, started_at, of_start, closed_at, spent_override=spent, reboot=reboot, former=former, problems=problems)
+
+
 def _of_former_node(marked: str, uid: str) -> str:
     return f"marks of a former node of this name (uid {quoted(marked)}) are not applied" if marked and marked != uid else ""
+
+
+# --- what people and programs say -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    declared: Intent | None
+    """As `Signals.declared`."""
+    reboot: RebootNote | None
+    """As `Signals.reboot`."""
+    problem: str
+    """What is wrong with the annotation; empty: nothing."""
+    together: Announcement
+
+
+def _what_is_said(node: Node, noted: _Noted, before: Signals | None) -> _Said:
+    text = node.annotations.get(names.DRAIN_INTENT, "").strip()
+    written, problem = word(Intent, text, names.DRAIN_INTENT)
+    reboot = reboot_note.followed(_known_reboot(noted.reboot, noted.former, before), declared=written, cordoned=node.cordoned)
+    declared = None if reboot is RebootNote.SPENT else written
+    return _Said(declared, reboot, problem, announcement(node, annotated=declared, wrong=text if problem else ""))
 
 
 def _known_reboot(noted: str, former: str, before: Signals | None) -> RebootNote | None:
@@ -205,11 +249,34 @@ def _counting(said: Announcement, *, cordoned: bool) -> Intent | None:
     return said.intent if cordoned or said.intent is not Intent.REBOOT else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Cordon:
+    """One of which nobody says what it is for."""
+
+    unexplained_since: float | None
+    """As `Signals.unexplained_since`."""
+    counts_at: float | None
+    """When it means retire, if it lasts until then; None: never."""
+    counts: bool
+    """It does by now."""
+
+
+def _what_a_cordon_means(node: Node, said: _Said, noted: _Noted, *, before: Signals | None, now: float, delay: float | None) -> _Cordon:
+    """`delay`: how long it has to last until it means retire; None: it never does."""
+    unexplained = node.cordoned and said.together.intent is None
+    since = _unexplained_since(before, noted.closed_at, now) if unexplained else None
+    counts_at = since + delay if delay is not None and since is not None else None
+    return _Cordon(since, counts_at, counts=counts_at is not None and counts_at <= now)
+
+
 def _unexplained_since(before: Signals | None, closed_at: float | None, now: float) -> float:
     """An earlier process may have seen the cordon begin: then the noted closing tells. A clock that was set back starts it anew."""
     if before is None:
         return now if closed_at is None else closed_at
     return now if before.unexplained_since is None else min(now, before.unexplained_since)
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
 
 
 def _spent_reboot(reboot: RebootNote | None, node: str) -> str:
