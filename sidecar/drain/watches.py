@@ -113,6 +113,8 @@ class DrainWatches:
             self.never_used.gone(change.key)
         elif change.old is None and change.new.identity == self._here.identity and self._sees_pods() and self._is_empty(change.new):
             self.never_used.made(change.new)
+        else:
+            self.never_used.noticed(change.new)
         self.on_change()
 
     def _is_empty(self, volume: Volume) -> bool:

@@ -44,3 +44,35 @@ def test_only_what_is_known_to_have_been_made_empty_counts_as_never_used(claims:
     seen = watches(*claims)
     seen.volume_changed(Change("pv-a", None, MADE))
     assert ("pv-a" in seen.never_used.names()) is known
+
+
+OTHER = ClaimRef("uid-b", "default", "b")
+
+
+def told(*volumes: Volume, before: tuple[Volume, ...] = ()) -> frozenset[str]:
+    """Which count as never used, after `before` and then, if there is none of them yet, MADE, and then `volumes` were seen."""
+    seen = watches(CLAIM, replace(CLAIM, uid="uid-b", namespace="default", name="b"))
+    known: dict[str, Volume] = {}
+    for volume in (*before, *(() if before else (MADE,)), *volumes):
+        seen.volume_changed(Change(volume.name, known.get(volume.name), volume))
+        known[volume.name] = volume
+    return seen.never_used.names()
+
+
+def test_a_new_volume_counts_as_never_used_for_as_long_as_its_claim_has_it() -> None:
+    assert told(replace(MADE, phase="Released", reclaim_policy="Retain")) == {"pv-a"}
+
+
+@pytest.mark.parametrize("claim", [None, OTHER, replace(OTHER, namespace=CLAIM.namespace, name=CLAIM.name)], ids=["none", "b", "later"])
+def test_a_volume_that_another_claim_may_get_may_have_been_used_under_a_name_that_nobody_looks_for(claim: ClaimRef | None) -> None:
+    assert told(replace(MADE, claim=claim)) == told(replace(MADE, claim=claim), MADE) == frozenset()
+
+
+def test_a_copy_of_a_persistent_volume_under_another_name_is_no_new_volume() -> None:
+    copy = replace(MADE, name="pv-b", claim=OTHER)
+    assert told(copy) == frozenset(), "through the copy pods may have used the first one as well"
+    assert told(copy, before=(replace(MADE, identity="an earlier process"),)) == frozenset()
+
+
+def test_a_name_that_stands_for_another_volume_now_is_no_new_volume() -> None:
+    assert told(replace(MADE, handle="another")) == frozenset()
