@@ -12,7 +12,8 @@ from typing import Final
 from sidecar.drain import leases
 from sidecar.drain.evacuation import slots
 from sidecar.drain.evacuation.closing import asked_by_marks
-from sidecar.drain.facts.node_marks import NodePolicy, Signals, State
+from sidecar.drain.facts.node_marks import NodePolicy, Signals
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Reason, Status

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain import leases
-from sidecar.drain.facts.node_marks import State
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.leases import Lease, LeaseView, NotWanted, Terms
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node

@@ -5,12 +5,12 @@ Nothing is decided here. A text that cannot be understood becomes a problem with
 
 from dataclasses import dataclass
 from enum import StrEnum
-from hashlib import sha256
 from typing import Final
 
 from sidecar.drain.facts import reboot_note
 from sidecar.drain.facts.announcement import Announcement, Source, announcement, evacuating, retiring
-from sidecar.drain.facts.mark_texts import noted_time, quoted, word
+from sidecar.drain.facts.mark_texts import word
+from sidecar.drain.facts.own_notes import Noted, State, digest, read_notes
 from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
 from sidecar.model import names
@@ -25,20 +25,8 @@ class NodePolicy(StrEnum):
     EVACUATE = "Evacuate"
 
 
-class State(StrEnum):
-    """How far an evacuation is: the value of the label."""
-
-    PENDING = "Pending"
-    IN_PROGRESS = "InProgress"
-    SUCCESS = "Success"
-    FAILED = "Failed"
-    OVERRIDDEN = "Overridden"
-
-
 OF_MARKS: Final = "marks on the Node: "
 """The beginning of a note about a problem with marks, by which events find it again."""
-# What this driver's sidecar notes on the node as annotations.
-_NOTED: Final = (names.EVACUATION_STARTED_AT, names.CLOSED_AT, names.MARKED_NODE, names.SPENT_OVERRIDE, names.REBOOT_INTENT)
 # Seconds that a cordon has to last until it means retire, where the policy is Evacuate and nobody says what it is for.
 CORDON_DELAY: Final = 60.0
 
@@ -134,7 +122,7 @@ def read(
     since when one has lasted.
     """
     before = before if before is not None and before.uid == node.uid else None
-    noted = _what_is_noted(node, driver, now=now)
+    noted = read_notes(node, driver, now=now)
     said = _what_is_said(node, noted, before)
     policy, of_policy = word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     evacuates = (policy or default_policy) is NodePolicy.EVACUATE
@@ -170,51 +158,6 @@ def read(
     )
 
 
-def digest(force_drain: str) -> str:
-    """What is remembered of an override: enough to recognise the same text, and short."""
-    return sha256(force_drain.encode()).hexdigest()[:16]
-
-
-# --- what this driver's sidecar noted ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """As `Signals`, where the names are the same."""
-
-    state: State | None
-    marked: bool
-    started_at: float | None
-    start_problem: str
-    closed_at: float | None
-    spent_override: str
-    """The digest of an override that has ended an evacuation."""
-    reboot: str
-    """The mark about a reboot, whichever node it was written for."""
-    former: str
-    """The marks are those of a former node of this name, and nothing else of them counts; empty: they are this node's."""
-    problems: tuple[str, ...]
-
-
-def _what_is_noted(node: Node, driver: str, *, now: float) -> _Noted:
-    texts = {name: node.annotations.get(names.of_driver(driver, name), "") for name in _NOTED}
-    label = names.of_driver(driver, names.EVACUATION_STATE)
-    state_text, reboot = node.labels.get(label, ""), texts[names.REBOOT_INTENT]
-    marked = bool(state_text or texts[names.EVACUATION_STARTED_AT])
-    former = _of_former_node(texts[names.MARKED_NODE], node.uid)
-    if former:
-        texts, state_text = dict.fromkeys(texts, ""), ""
-    state, of_state = word(State, state_text, label)
-    started_at, of_start = noted_time(texts[names.EVACUATION_STARTED_AT], names.EVACUATION_STARTED_AT, now)
-    closed_at, of_closing = noted_time(texts[names.CLOSED_AT], names.CLOSED_AT, now)
-    spent, problems = texts[names.SPENT_OVERRIDE], (of_state, of_start, of_closing)
-    return _Noted(state, marked, started_at, of_start, closed_at, spent_override=spent, reboot=reboot, former=former, problems=problems)
-
-
-def _of_former_node(marked: str, uid: str) -> str:
-    return f"marks of a former node of this name (uid {quoted(marked)}) are not applied" if marked and marked != uid else ""
-
-
 # --- what people and programs say -------------------------------------------------------------------------------------
 
 
@@ -229,7 +172,7 @@ class _Said:
     together: Announcement
 
 
-def _what_is_said(node: Node, noted: _Noted, before: Signals | None) -> _Said:
+def _what_is_said(node: Node, noted: Noted, before: Signals | None) -> _Said:
     text = node.annotations.get(names.DRAIN_INTENT, "").strip()
     written, problem = word(Intent, text, names.DRAIN_INTENT)
     reboot = reboot_note.followed(_known_reboot(noted.reboot, noted.former, before), declared=written, cordoned=node.cordoned)
@@ -261,7 +204,7 @@ class _Cordon:
     """It does by now."""
 
 
-def _what_a_cordon_means(node: Node, said: _Said, noted: _Noted, *, before: Signals | None, now: float, delay: float | None) -> _Cordon:
+def _what_a_cordon_means(node: Node, said: _Said, noted: Noted, *, before: Signals | None, now: float, delay: float | None) -> _Cordon:
     """`delay`: how long it has to last until it means retire; None: it never does."""
     unexplained = node.cordoned and said.together.intent is None
     since = _unexplained_since(before, noted.closed_at, now) if unexplained else None

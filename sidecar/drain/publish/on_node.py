@@ -29,7 +29,8 @@ from typing import Final
 from sidecar.drain.evacuation import rules
 from sidecar.drain.evacuation.closing import noted_at
 from sidecar.drain.evacuation.rules import Begin, Restart, Undo
-from sidecar.drain.facts.node_marks import Signals, digest
+from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.as_json import as_json, named

@@ -14,7 +14,8 @@ from sidecar.drain.evacuation import rules, slots
 from sidecar.drain.evacuation.closing import asked, standing
 from sidecar.drain.evacuation.rules import EvacuationView, Expiry, remaining, told, wants_slot
 from sidecar.drain.evacuation.slots import SlotsView, WaitFor, contenders
-from sidecar.drain.facts.node_marks import NodePolicy, Signals, State, read
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.gate import rules as gate
 from sidecar.drain.gate.guard import Post
 from sidecar.drain.gate.rules import GateView

@@ -31,7 +31,8 @@ from sidecar.drain.evacuation.rules import (
     told,
     wants_slot,
 )
-from sidecar.drain.facts.node_marks import NodePolicy, Signals, State, digest, read
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
+from sidecar.drain.facts.own_notes import State, digest
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Reason, Status

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain.facts.announcement import Source
-from sidecar.drain.facts.node_marks import OF_MARKS, NodePolicy, Signals, State, digest, read
+from sidecar.drain.facts.node_marks import OF_MARKS, NodePolicy, Signals, read
+from sidecar.drain.facts.own_notes import State, digest
 from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
 from sidecar.model import names

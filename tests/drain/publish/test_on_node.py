@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sidecar.drain.evacuation import rules
 from sidecar.drain.evacuation.rules import AskForSlot, Begin, Expire, Override, Proceed, Restart, Succeed, Undo, Wait
-from sidecar.drain.facts.node_marks import digest, read
+from sidecar.drain.facts.node_marks import read
+from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.publish.on_node import PROTECTING, Marks, needs_protection, none, patch, protection, wanted
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Status
