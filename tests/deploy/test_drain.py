@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from sidecar.config.parse import Parsed, parse
+from sidecar.drain.publish import on_node
 from sidecar.kube.api import PODS
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, NAMESPACE, Json, containers, foreign_daemon_set, granted, rendered, the, written
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
-POLICIES = {"own-node", "own-report", "own-guard", "own-budget", "own-lease"}
+POLICIES = {"own-node", "own-report", "own-guard", "own-budget", "own-lease", "words-of-people"}
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str], Json]:
@@ -188,11 +189,35 @@ def test_every_write_that_the_roles_allow_is_looked_at() -> None:
     } - {*LOOK} == {"create", "update", "delete"}
 
 
+# Annotations; the state of an evacuation is a label.
+MARKS = (
+    names.EVACUATION_STARTED_AT,
+    names.CLOSED_AT,
+    names.MARKED_NODE,
+    names.SPENT_OVERRIDE,
+    names.REBOOT_INTENT,
+    names.DRAIN_SUMMARY,
+    names.AUTOSCALER_MARKER,
+)
+
+
+def test_the_program_s_marks_are_those_of_its_own_table() -> None:
+    table = (on_node.__doc__ or "").split("status.conditions")[0]
+    assert set(re.findall(r"DRIVER[.]csi-node-sidecar[.]io/([a-z-]+)", table)) == {*MARKS, names.EVACUATION_STATE}
+
+
+def test_what_people_say_of_volumes_is_theirs_alone() -> None:
+    (text,) = (str(policy) for policy in policies() if policy["metadata"]["name"].endswith("words-of-people"))
+    for word in (names.ACKNOWLEDGED, names.DRAIN_POLICY, names.DRAIN_POLICY_REBOOT, names.DRAIN_POLICY_RETIRE):
+        assert repr(word) in text.replace('"', "'").replace("\\", "")
+
+
 def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
     text = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-node")))
     for word in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, names.DRAIN_READY, names.RETIRE_READY):
         assert word in text
     assert names.GROUP.replace(".", "[.]") in text
+    assert f"{names.EVACUATION_STATE}$" in text and f"({'|'.join(MARKS)})$" in text
     assert names.GUARDED_NODE in str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-budget")))
     of_leases = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-lease")))
     assert names.GUARDED_FOR in of_leases and names.SLOT_FOR in of_leases

@@ -38,7 +38,7 @@ BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
-OURS = names.of_driver(DRIVER, names.EVACUATION_STATE)
+OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.CLOSED_AT, names.EVACUATION_STATE))
 # An account with the base's rights, as every sidecar has them that is not told to decide about drains.
 WITHOUT_COMPONENT = f"""
 apiVersion: v1
@@ -162,7 +162,7 @@ def report(node: str, uid: str = "0f0f") -> Json:
     [
         note(),
         note(names.of_driver(DRIVER, names.DRAIN_SUMMARY), summary(everything())),
-        label(OURS, "InProgress"),
+        label(STATE, "InProgress"),
         note(names.SCALE_DOWN_DISABLED, "true"),
         note(names.DO_NOT_DISRUPT, "true"),
     ],
@@ -321,7 +321,7 @@ def test_another_node_may_not_be_touched(own: Person, drained: Drained) -> None:
     patch = conditions_patch(conditions(ready(), []), node_uid=uid)
     for code, said in (
         own.patch(f"{NODES}/n2", note()),
-        own.patch(f"{NODES}/n2", label(OURS)),
+        own.patch(f"{NODES}/n2", label(STATE)),
         own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH),
     ):
         assert code == 422 and "csi-node-sidecar on node n1 may not change node n2" in said
@@ -482,7 +482,7 @@ TOO_MUCH: dict[str, tuple[str, Json]] = {
     "a summary of a driver that has none": ("", _notes({names.of_driver("new.example.com", names.DRAIN_SUMMARY): SILENCE})),
     "another mark": ("", _notes({OURS: None})),
     "a mark changed": ("", _notes({OURS: "y"})),
-    "a label": ("", label(OURS, "Success")),
+    "a label": ("", label(STATE, "Success")),
     "protection without its marker": ("", _notes({names.DO_NOT_DISRUPT: None})),
     "protection changed": ("", _notes({names.DO_NOT_DISRUPT: "false"})),
     "another marker": ("", _notes({MARKER: "[]"})),
@@ -622,13 +622,93 @@ def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
     def judged() -> list[Json] | None:
         path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
         policies = [item for item in drained.plane.request("GET", path)["items"] if item["metadata"]["name"].startswith("csi-node-sidecar")]
-        return policies if len(policies) == 5 and all("typeChecking" in item.get("status", {}) for item in policies) else None
+        return policies if len(policies) == 6 and all("typeChecking" in item.get("status", {}) for item in policies) else None
 
     policies = until(judged, "the policies are type-checked", seconds=30)
     assert policies is not None
     assert {item["metadata"]["name"]: item["status"]["typeChecking"] for item in policies} == {
         item["metadata"]["name"]: {} for item in policies
     }
+
+
+# --- what would open, hold or hide the gate of another node --------------------------------------------------------------
+
+
+def test_a_driver_s_topology_label_is_no_mark_though_its_name_ends_like_one(own: Person) -> None:
+    """A node that had it would reach the volumes of another one, which would take them for shared."""
+    for key in (f"topology.{DRIVER}/node", f"{DRIVER}/node", names.of_driver(DRIVER, names.DRAIN_SUMMARY)):
+        code, said = own.patch(f"{NODES}/n1", label(key, "n2"))
+        assert code == 422 and "labels" in said
+    for key in (f"topology.{DRIVER}/node", names.of_driver(DRIVER, "invented")):
+        code, said = own.patch(f"{NODES}/n1", note(key, "n2"))
+        assert code == 422 and "annotations" in said
+
+
+def test_no_gate_is_made_under_another_node_s_name(own: Person, drained: Drained) -> None:
+    """That node would find it and take it for its own."""
+    for path, mine, theirs in zip((BUDGETS, DEPLOYMENTS), gate(drained), gate(drained, "n2"), strict=True):
+        squatting = copy.deepcopy(mine)
+        squatting["metadata"]["name"] = theirs["metadata"]["name"]
+        stolen = copy.deepcopy(mine)
+        stolen["metadata"]["ownerReferences"][0]["uid"] = drained.node("n2")["metadata"]["uid"]
+        both = copy.deepcopy(theirs)
+        both["metadata"]["ownerReferences"][0]["name"] = "n1"
+        for forged in (squatting, stolen, both):
+            code, answer = own.ask("POST", path, forged)
+            assert code == 422 and "of its own node" in answer["message"], forged["metadata"]
+
+
+def test_no_guard_counts_as_another_node_s(own: Person, drained: Drained) -> None:
+    """Its budget would count it, and let the other one go."""
+    (_, mine), (_, theirs) = gate(drained), gate(drained, "n2")
+    mine["spec"]["template"]["metadata"] = theirs["spec"]["template"]["metadata"]
+    mine["spec"]["selector"] = theirs["spec"]["selector"]
+    code, answer = own.ask("POST", DEPLOYMENTS, mine)
+    assert code == 422 and "a guard " in answer["message"]
+    (_, mine) = gate(drained)
+    mine["spec"]["replicas"] = 1000
+    assert own.ask("POST", DEPLOYMENTS, mine)[0] == 422
+
+
+def test_no_lease_is_made_under_another_gate_s_name(own: Person, drained: Drained) -> None:
+    """That gate would not be built."""
+    theirs, mine = sign(drained, "n2", holder="n2"), sign(drained, "n1", holder="n1")
+    for changes in ({"name": theirs["metadata"]["name"]}, {"labels": theirs["metadata"]["labels"]}):
+        code, answer = own.ask("POST", LEASES, {**mine, "metadata": {**mine["metadata"], **changes}})
+        assert code == 422 and "lease" in answer["message"]
+    unlabelled = {**mine, "metadata": {**mine["metadata"], "name": theirs["metadata"]["name"], "labels": {}}}
+    assert own.ask("POST", LEASES, unlabelled)[0] == 422
+
+
+WORDS = {names.ACKNOWLEDGED: "ann", names.DRAIN_POLICY: "Ignore", names.DRAIN_POLICY_RETIRE: "AllowIdle"}
+
+
+def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Drained) -> None:
+    claims, volumes = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
+    volume = {"metadata": {"name": "pv-told"}, "spec": {"capacity": size, "accessModes": modes, **source}}
+    claim = {"metadata": {"name": "told"}, "spec": {"accessModes": modes, "resources": {"requests": size}}}
+    for forged in ({"metadata": {"name": "pv-told", "annotations": {key: word}}, "spec": volume["spec"]} for key, word in WORDS.items()):
+        code, answer = own.ask("POST", volumes, forged)
+        assert code == 422 and "for people to say" in answer["message"]
+    stored = drained.plane.request("POST", claims, claim)
+    assert own.ask("POST", volumes, volume)[0] == 201
+    try:
+        for key, word in WORDS.items():
+            code, said = own.patch(f"{volumes}/pv-told", note(key, word))
+            assert code == 422 and "for people to say" in said
+            change = {**stored, "metadata": {**stored["metadata"], "annotations": {key: word}}}
+            change["metadata"].pop("resourceVersion")
+            code, answer = own.ask("PUT", f"{claims}/told", change)
+            assert code == 422 and "for people to say" in answer["message"]
+        drained.plane.request("PATCH", f"{volumes}/pv-told", note(names.DRAIN_POLICY, "Block"), content_type=MERGE_PATCH)
+        code, said = own.patch(f"{volumes}/pv-told", note(names.DRAIN_POLICY, None))
+        assert code == 422 and "for people to say" in said
+        assert own.patch(f"{volumes}/pv-told", note("example.com/x")) == (200, "")
+    finally:
+        drained.plane.request("DELETE", f"{claims}/told")
+        drained.plane.request("DELETE", f"{volumes}/pv-told")
 
 
 # --- without the component's role -------------------------------------------------------------------------------------
