@@ -99,8 +99,6 @@ class Snapshot:
     """None: not looked at."""
     surroundings: Surroundings | None = None
     """None: not looked at."""
-    ready_peers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By uid of a StatefulSet: how many of its pods are ready on other nodes."""
     unread: frozenset[str] = frozenset()
     """What could not be read; objects that have a say in policies by their `unread_key`. All of it is in `ignorance` too."""
     ignorance: tuple[str, ...] = ()

@@ -136,7 +136,6 @@ def of_volume(held: LocalItem, snapshot: Snapshot, *, place: Place | None) -> It
             _about_item(held),
             "its PersistentVolume names another node, and the driver lists it here" if held.renamed else "",
             _about_place(place, reason),
-            _about_peers(held, snapshot, resolved),
             resolved.problem if resolved else "",
             resolved.remark if resolved and held.class_ is VolumeClass.IDLE else "",
         )
@@ -212,14 +211,6 @@ def _about_place(place: Place | None, reason: Reason) -> str:
             return f"it would fit on {place.node}" if place and place.node else "whether it fits on another node was not checked"
         case _:
             return ""
-
-
-def _about_peers(held: LocalItem, snapshot: Snapshot, resolved: Resolved | None) -> str:
-    """How many replicas the application would have left without this copy."""
-    if resolved is None or resolved.policy is not Policy.REPROVISION:
-        return ""
-    sets = {pod.owner.uid for pod in held.use.everybody if pod.owner and pod.owner.uid in snapshot.ready_peers}
-    return f"replicas that are ready on other nodes: {min(snapshot.ready_peers[uid] for uid in sets)}" if sets else ""
 
 
 def _blocker(

@@ -119,11 +119,6 @@ def test_volumes_of_a_pod_that_waits_for_a_node_go_together_or_not_at_all() -> N
     assert place.node == "" and place.excluded == (("pv-1", "its policy Block keeps it here, and pod apps/db-0 with it"),)
 
 
-def test_a_pod_that_waits_says_how_many_of_its_peers_are_ready() -> None:
-    snapshot = samples.idle(claims=(samples.claim(policy="Reprovision"),), claimants=(WAITING,), ready_peers={"uid-db": 2})
-    assert "replicas that are ready on other nodes: 2" in assess(snapshot).blockers[0].message
-
-
 # --- whose claim it is ------------------------------------------------------------------------------------------------
 
 
