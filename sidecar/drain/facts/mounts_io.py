@@ -54,10 +54,11 @@ class MountedVolumes:
         """`watched`: by full names of claims, volumes of this driver that are bound. `attached`: PersistentVolumes that are attached here.
         `elsewhere`: pods of other nodes, as far as they are known. `observed`: somebody empties the node."""
         named = {(pod.uid, claim): pod for pod in pods if not pod.ended for claim in pod.claim_names}
-        watched_names = {volume.name for volume in watched.values()}
-        unseen = {("", name) for name in attached if name not in watched_names}
+        by_name, attached = {volume.name: volume for volume in watched.values()}, frozenset(attached)
+        unseen = {("", name) for name in attached if name not in by_name}
         self._others = {key: volume for key, volume in self._others.items() if key in named or key in unseen}
         ours = {claim: watched[claim] for _, claim in named if claim in watched}
+        ours |= {name: by_name[name] for name in attached if name in by_name}
         unasked = []
         for key in sorted({*named, *unseen}):
             if key[1] in ours or key in self._others:
@@ -74,8 +75,8 @@ class MountedVolumes:
             self._asking.ignorance.append(f"what {len(set(unasked))} claims and attachments of this node are for is not asked yet")
         mounted = {volume.name: volume for volume in ours.values()}
         foreign = {volume.name: volume for volume in self._others.values() if volume.driver}
-        here = {**mounted, **await self._left_here(mounted.keys() | watched_names, elsewhere)}
-        self._without_place = {name: volume for name, volume in here.items() if volume.affinity is None and name not in watched_names}
+        here = {**mounted, **await self._left_here(mounted.keys() | by_name.keys(), elsewhere)}
+        self._without_place = {name: volume for name, volume in here.items() if volume.affinity is None and name not in by_name}
         return Mounts(tuple(here.values()), tuple(foreign.values()), complete=not unasked)
 
     async def _left_here(self, known: Container[str], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:

@@ -189,10 +189,41 @@ def attached(kube: Lists) -> None:
     ]
 
 
+def _attach(kube: Lists, name: str) -> None:
+    spec = {"source": {"persistentVolumeName": name}, "attacher": DRIVER, "nodeName": "n1"}
+    kube.objects["volumeattachments"] = [{"metadata": meta(f"va-{name}"), "spec": spec}]
+
+
+def attached_and_reached_by_two_nodes(kube: Lists) -> None:
+    """No pod names it here: the pod was evicted, and the node has not let go of the volume yet."""
+    volume_of_two_nodes_of_which_the_other_stays(kube)
+    kube.objects["pods"] = []
+    _attach(kube, "pv-both")
+
+
+def attached_without_affinity(kube: Lists) -> None:
+    attached_and_reached_by_two_nodes(kube)
+    del kube.objects["persistentvolumes"][3]["spec"]["nodeAffinity"]
+
+
+def attached_without_affinity_and_not_bound(kube: Lists) -> None:
+    attached_without_affinity(kube)
+    kube.objects["persistentvolumes"][3]["status"] = {"phase": "Released"}
+    kube.objects["persistentvolumeclaims"].pop()
+
+
+def attached_of_another_node(kube: Lists) -> None:
+    _attach(kube, "pv-2")
+
+
 @pytest.mark.parametrize(
     "change",
     [
         as_it_is,
+        attached_and_reached_by_two_nodes,
+        attached_without_affinity,
+        attached_without_affinity_and_not_bound,
+        attached_of_another_node,
         pending_pod,
         pod_elsewhere_that_is_over,
         volume_of_two_nodes_that_is_mounted_here,
