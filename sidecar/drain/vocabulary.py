@@ -58,9 +58,7 @@ class VolumeClass(StrEnum):
     UNTRACKED = "Untracked"
     """The driver lists it, and it has no PersistentVolume."""
     FOREIGN = "Foreign"
-    """Of another driver."""
-    MOVED = "Moved"
-    """Another node has a copy by now."""
+    """Of another driver: told in a note, and never judged."""
     RENAMED = "Renamed"
     """The driver lists it here, and its PersistentVolume names a node that is gone: this node had that name."""
 

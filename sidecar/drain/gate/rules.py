@@ -13,7 +13,6 @@ from typing import Any
 from sidecar.drain.gate import guard
 from sidecar.drain.gate.guard import GateObjects, Post
 from sidecar.drain.judgement.assessment import Assessment
-from sidecar.drain.publish.as_json import NOT_HELD
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.drain.wording import first_few
@@ -124,7 +123,7 @@ def holds_volumes(judged: Assessment | None) -> bool | None:
     """Whether anything of the driver is on the node; None: not known."""
     if judged is None:
         return None
-    return True if any(volume.class_ not in NOT_HELD for volume in judged.volumes) else False if judged.complete else None
+    return True if judged.volumes else False if judged.complete else None
 
 
 def why_loose(node_uid: str, driver: str, namespace: str, *, pods: Iterable[Pod], budgets: Iterable[Budget]) -> str:

@@ -10,8 +10,6 @@ from sidecar.model.objects import Json
 
 _CLAIM: Final = names.CLAIM
 _POD: Final = names.POD
-NOT_HELD: Final = (VolumeClass.FOREIGN, VolumeClass.MOVED)
-"""Of another driver, or not the only copy any more."""
 
 
 def as_json(assessment: Assessment) -> Json:
@@ -48,7 +46,7 @@ def _figures(assessment: Assessment) -> Json:
 
 def held_bytes(assessment: Assessment) -> int:
     """Of all volumes whose data is here."""
-    return sum(volume.bytes for volume in assessment.volumes if volume.class_ not in NOT_HELD)
+    return sum(volume.bytes for volume in assessment.volumes)
 
 
 def bytes_in_the_way(assessment: Assessment, intent: Intent = Intent.RETIRE) -> int:

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Final
 
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget, Place, PodFate
-from sidecar.drain.publish.as_json import NOT_HELD, as_json, bytes_in_the_way, held_bytes, named
+from sidecar.drain.publish.as_json import as_json, bytes_in_the_way, held_bytes, named
 from sidecar.drain.vocabulary import MEANING, Intent
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
@@ -60,7 +60,7 @@ def _verdicts(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
 
 
 def _sizes(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
-    held = len([volume for volume in assessment.volumes if volume.class_ not in NOT_HELD])
+    held = len(assessment.volumes)
     if not held:
         return []
     in_the_way = [f"{size(bytes_in_the_way(assessment, intent))} keep it from being {_DONE[intent]}" for intent in asked]

@@ -254,6 +254,6 @@ def test_every_reason_of_a_blocker_is_in_one_of_the_tables_and_each_is_explained
 
 
 def test_what_may_always_go_is_in_no_row() -> None:
-    assert {row.class_ for row in OF_VOLUMES}.isdisjoint({VolumeClass.EPHEMERAL, VolumeClass.FOREIGN, VolumeClass.MOVED})
+    assert {row.class_ for row in OF_VOLUMES}.isdisjoint({VolumeClass.EPHEMERAL, VolumeClass.FOREIGN})
     lenient = [row.class_ for row in OF_VOLUMES if Policy.IGNORE in row.policies]
     assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.drain.publish.as_text import as_json, reasons_table, render, size
-from sidecar.drain.vocabulary import MEANING, Intent, Reason, VolumeClass
-from tests.harness.drain.judgements import GIB, blocked, blocker, everything, held, ready
+from sidecar.drain.vocabulary import MEANING, Intent, Reason
+from tests.harness.drain.judgements import GIB, blocked, blocker, everything, ready
 
 README = Path(__file__).resolve().parents[3] / "deploy" / "components" / "drain" / "reasons" / "README.md"
 
@@ -127,12 +127,6 @@ def test_D11_a_blocker_carries_everything() -> None:
 def test_a_volume_that_blocks_twice_is_in_the_way_once() -> None:
     twice = blocked(blocker(), blocker(reason=Reason.NO_CAPACITY))
     assert as_json(twice)["bytes"] == {"total": 20 * GIB, "remaining": 10 * GIB}
-
-
-def test_what_is_foreign_is_not_counted_as_held() -> None:
-    foreign = ready(volumes=(held("hostpath", class_=VolumeClass.FOREIGN, bytes=GIB),))
-    assert as_json(foreign)["bytes"]["total"] == 0
-    assert render(foreign) == render(ready())
 
 
 def test_every_reason_to_withhold_a_verdict_is_in_the_table() -> None:
