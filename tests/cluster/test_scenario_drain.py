@@ -154,40 +154,6 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(drained: Drained, wri
     assert writers.pods()["writer-0"]["spec"]["nodeName"] != node
 
 
-def test_kureds_and_an_autoscalers_marks_in_their_real_order(drained: Drained, writers: Writers, tmp_path: Path) -> None:
-    """Kured annotates when a reboot is needed, waits for its turn, drains, reboots, uncordons, and removes its annotation."""
-    writers.scale(2)
-    before = writers.pods()["writer-0"]
-    node, kured = before["spec"]["nodeName"], names.REBOOTING_NOTES[0]
-    drained.await_gate(node)
-    drained.kubectl("annotate", "node", node, f"{kured}=2026-01-01T00:00:00Z")
-    time.sleep(12)
-    assert drained.budgets(node) and drained.guards(node), "it waits for its turn, and the node is not cordoned"
-    with drained.drain(node, seconds=90, log=tmp_path / "kured.log") as drain:
-        until(lambda: drained.report(node).get("intentSource") == "kured", "the cordon is kured's", seconds=MAY_BE)
-        assert drain.await_end(100) == 0, drain.said()
-    writers.await_pending("writer-0", other_than=before["metadata"]["uid"])
-    assert not drained.budgets(node)
-    drained.kubectl("uncordon", node)
-    drained.await_gate(node)
-    drained.kubectl("annotate", "node", node, f"{kured}-")
-    writers.await_rollout()
-
-    # The cluster-autoscaler taints, evicts, and gives the node up when a pod does not go.
-    taint = names.RETIRING_TAINTS[1]
-    drained.kubectl("taint", "node", node, f"{taint}=1:NoSchedule")
-    until(lambda: drained.label(node, STATE) == "InProgress", "it is evacuated at once", seconds=MAY_BE)
-    assert (drained.report(node)["intent"], drained.report(node)["intentSource"]) == ("retire", "autoscaler")
-    with drained.drain(node, seconds=60, log=tmp_path / "autoscaler.log") as drain:
-        until(drain.refusals, "the guard is not evicted", seconds=MAY_BE)
-        time.sleep(10)
-        assert drain.runs() and drained.budgets(node)
-    drained.kubectl("taint", "node", node, f"{taint}-")
-    drained.kubectl("uncordon", node)
-    until(lambda: not drained.label(node, STATE), "nothing is left of the evacuation", seconds=MAY_BE)
-    writers.await_rollout()
-
-
 def test_d9_a_daemon_set_s_pod_gets_its_ephemeral_volume_on_a_cordoned_node(drained: Drained) -> None:
     node = drained.nodes[0]
     drained.kubectl("cordon", node)

@@ -11,7 +11,7 @@ import pytest
 
 from hack.lib.control_plane import until
 from sidecar.model import names
-from tests.cluster.draining import MAY_BE, Drained, Writers
+from tests.cluster.draining import MAY_BE, STATE, Drained, Writers
 from tests.cluster.scenes import EXAMPLE, NAMESPACE, ClusterError, lines_of
 
 WRITERS = ("writer-0", "writer-1")
@@ -98,6 +98,7 @@ def test_kured_s_mark_opens_the_gate_only_while_the_node_is_cordoned(drained: Dr
         with drained.drain(node, seconds=60, log=tmp_path / "drain.log") as drain:
             assert drain.await_end(70) == 0, drain.said()
         assert not drained.budgets(node)
+        until(lambda: intent(drained, node) == ("reboot", "kured"), "the cordon is kured's", seconds=MAY_BE)
         drained.kubectl("uncordon", node)
         drained.await_gate(node)
     finally:
@@ -113,6 +114,8 @@ def test_an_autoscaler_that_taints_and_does_not_cordon_is_held_until_it_gives_up
             assert evict(drained, EXAMPLE, name) == ""
             writers.await_pending(name, other_than=before[name]["metadata"]["uid"])
         until(lambda: drained.condition(node) == ("False", "VolumeInUse"), "the volumes are in use", seconds=MAY_BE)
+        until(lambda: intent(drained, node) == ("retire", "autoscaler"), "the taint is the autoscaler's", seconds=MAY_BE)
+        assert drained.label(node, STATE) == "InProgress"
         for _ in range(3):
             assert "disruption budget" in evict(drained, NAMESPACE, guard)
             time.sleep(SOON / 3)
@@ -120,6 +123,12 @@ def test_an_autoscaler_that_taints_and_does_not_cordon_is_held_until_it_gives_up
         drained.kubectl("taint", "node", node, f"{AUTOSCALER}:NoSchedule-")
     writers.await_rollout()
     assert [item["metadata"]["name"] for item in drained.guards(node)] == [guard]
+
+
+def intent(drained: Drained, node: str) -> tuple[str, str]:
+    """What the report says that the node is emptied for, and who said so."""
+    said = drained.report(node)
+    return said.get("intent", ""), said.get("intentSource", "")
 
 
 def evict(drained: Drained, namespace: str, pod: str) -> str:
