@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
 
+from sidecar.drain.facts import mounts_unknown
 from sidecar.drain.facts.assembly import content_lies_here, policy_namespaces
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.listed_volumes import SOME, mounted_claims
@@ -15,9 +15,6 @@ from sidecar.drain.facts.volume_map import VolumeMap
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
-
-_WHICH: Final = "which volume it mounts is not known"
-_WHERE: Final = "where its data is is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +198,16 @@ class NodePicker:
         return (self._volumes[name] for name in dict.fromkeys((*names, *sorted(attached))) if name in self._volumes)
 
     def _unknown_mounts(self, pods: Iterable[Pod]) -> Iterable[str]:
-        """A pod that runs mounts something, wherever that is. One that waits for a claim that nobody makes has mounted nothing."""
+        """Of pods that run with a claim or a volume that is gone."""
         if CLAIM in self._cluster.unlisted:
             return
-        for pod in (pod for pod in pods if pod.phase == "Running"):
+        for pod in filter(mounts_unknown.has_mounted, pods):
             for name in sorted(mounted_claims((pod,))):
                 claim = self._claims.get(name)
                 if claim is None:
-                    yield f"{unread_key(CLAIM, name)} does not exist, and pod {pod.full_name} runs with it: {_WHICH}"
+                    yield mounts_unknown.claim_is_gone(name, pod)
                 elif claim.volume_name and claim.volume_name not in self._volumes and self._cluster.volumes_listed:
-                    yield f"volume {claim.volume_name} does not exist, and pod {pod.full_name} runs with it: {_WHERE}"
+                    yield mounts_unknown.volume_is_gone(claim.volume_name, pod)
 
     def _contents(self, name: str, volumes: Iterable[Volume]) -> Iterable[SnapshotContent]:
         handles = {(volume.driver, volume.handle) for volume in volumes}

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.drain.facts import mounts_unknown
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.snapshot import CLAIM, unread_key
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
@@ -57,27 +58,35 @@ class MountedVolumes:
         by_name, attached = {volume.name: volume for volume in watched.values()}, frozenset(attached)
         unseen = {("", name) for name in attached if name not in by_name}
         self._others = {key: volume for key, volume in self._others.items() if key in named or key in unseen}
-        ours = {claim: watched[claim] for _, claim in named if claim in watched}
-        ours |= {name: by_name[name] for name in attached if name in by_name}
-        unasked = []
-        for key in sorted({*named, *unseen}):
-            if key[1] in ours or key in self._others:
-                continue
-            if not observed and self._asking.asked >= _SOME:
-                unasked.append(key[1])
-                continue
-            found = await (self._volume_of(key[1], named[key]) if key in named else self._volume(key[1]))
-            if found is not None and found.driver == self._driver:
-                ours[key[1]] = found
-            elif found is not None:
-                self._others[key] = found
-        if unasked:
-            self._asking.ignorance.append(f"what {len(set(unasked))} claims and attachments of this node are for is not asked yet")
-        mounted = {volume.name: volume for volume in ours.values()}
+        known = {claim: watched[claim] for _, claim in named if claim in watched}
+        known |= {name: by_name[name] for name in attached & by_name.keys()}
+        unknown = {key: pod for key, pod in (named | dict.fromkeys(unseen)).items() if key[1] not in known and key not in self._others}
+        asked, complete = await self._ask_about(unknown, observed=observed)
+        mounted = {volume.name: volume for volume in (*known.values(), *asked)}
         foreign = {volume.name: volume for volume in self._others.values() if volume.driver}
         here = {**mounted, **await self._left_here(mounted.keys() | by_name.keys(), elsewhere)}
         self._without_place = {name: volume for name, volume in here.items() if volume.affinity is None and name not in by_name}
-        return Mounts(tuple(here.values()), tuple(foreign.values()), complete=not unasked)
+        return Mounts(tuple(here.values()), tuple(foreign.values()), complete=complete)
+
+    async def _ask_about(self, unknown: Mapping[tuple[str, str], Pod | None], *, observed: bool) -> tuple[tuple[Volume, ...], bool]:
+        """Those of this driver, and whether all could be asked about. By uid of a pod and claim the pod, by name what is attached."""
+        ours: dict[str, Volume] = {}
+        unasked = set[str]()
+        for key, pod in sorted(unknown.items(), key=lambda item: item[0]):
+            name = key[1]
+            if name in ours:
+                continue
+            if not observed and self._asking.asked >= _SOME:
+                unasked.add(name)
+                continue
+            found = await (self._volume(name) if pod is None else self._volume_of(name, pod))
+            if found is not None and found.driver == self._driver:
+                ours[name] = found
+            elif found is not None:
+                self._others[key] = found
+        if unasked:
+            self._asking.ignorance.append(f"what {len(unasked)} claims and attachments of this node are for is not asked yet")
+        return tuple(ours.values()), not unasked
 
     async def _left_here(self, known: Container[str], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:
         """Of a volume that says nothing of nodes its last pod alone tells where it is. It is here until a pod runs with it elsewhere."""
@@ -94,14 +103,14 @@ class MountedVolumes:
         what = unread_key(CLAIM, full_name)
         found = await self._asking.ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))
         if found is None:
-            self._doubt(what, f"{what} does not exist, and pod {pod.full_name} runs with it: which volume it mounts is not known", pod)
+            self._doubt(what, mounts_unknown.claim_is_gone(full_name, pod), pod)
             return None
         claim = Claim.of(found)
         if not claim.volume_name:
             return None  # nothing can be mounted yet
         volume, about = await self._volume(claim.volume_name), f"volume {claim.volume_name}"
         if volume is None:
-            self._doubt(about, f"{about} does not exist, and pod {pod.full_name} runs with it: where its data is is not known", pod)
+            self._doubt(about, mounts_unknown.volume_is_gone(claim.volume_name, pod), pod)
         return volume
 
     async def _volume(self, name: str) -> Volume | None:
@@ -109,6 +118,6 @@ class MountedVolumes:
         return None if obj is None else Volume.of(obj)
 
     def _doubt(self, what: str, sentence: str, pod: Pod) -> None:
-        """A pod that waits for a claim that nobody makes has mounted nothing. What was refused is told already."""
-        if pod.phase == "Running" and what not in self._asking.unread:
+        """What was refused is told already."""
+        if mounts_unknown.has_mounted(pod) and what not in self._asking.unread:
             self._asking.ignorance.append(sentence)
