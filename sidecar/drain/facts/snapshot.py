@@ -92,6 +92,8 @@ class Snapshot:
     unheeded_namespaces: frozenset[str] = frozenset()
     """Namespaces whose own word for Block, and that of their claims, is not heeded (`--drain-tenant-policies`)."""
     void_acknowledgements: frozenset[str] = frozenset()
+    not_remembered: str = ""
+    """Why acknowledgements of volumes here cannot be remembered, so that none may be believed; empty: they can, or there are none."""
     """Uids of objects that were used again after they had been acknowledged as dispensable."""
     default_policy: Policy | None = None
     """What the driver's operator chose for all; None: AllowIdle for a reboot, Block for retiring."""

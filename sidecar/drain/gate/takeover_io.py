@@ -220,7 +220,7 @@ class Neighbours:
         listed = await listing.look()
         if self._settings.untracked_blocks:
             listed = replace(listed, ignorance=(*listed.ignorance, _UNSEEN))
-        snapshot = snapshot_of(listed, driver, default_policy=self._settings.default_policy)
+        snapshot = snapshot_of(listed, driver, default_policy=self._settings.default_policy, reported=True)
         judged = assess(snapshot)
         strays = listed.unlocated.get(driver, ())
         report = await find(self._kube, DRAIN_REPORTS, names.drain_report(facts.lease.node, driver))

@@ -18,6 +18,10 @@ _DIGITS: Final = 16
 FORGOTTEN: Final = (
     f"the stored report could not be read, so it is not known whether volumes were used since they were annotated with {names.ACKNOWLEDGED}"
 )
+NOT_REMEMBERED: Final = (
+    f"whether volumes that are annotated with {names.ACKNOWLEDGED} are used after that cannot be remembered, because no report can be "
+    "stored that has room for it: apply crd.yaml and rbac.yaml of this release's deploy/components/drain"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         drain=_verdict(
             Intent.REBOOT, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_outdated_budgets(users, findings))
         ),
-        retire=_verdict(Intent.RETIRE, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_not_placed(snapshot))),
+        retire=_verdict(Intent.RETIRE, snapshot, held=held, against=against, unknown=(*_unknown(snapshot), *_unknown_of_data(snapshot))),
         blockers=against,
         volumes=tuple(item.as_result() for item in held),
         pods=tuple(users.fate(pod, findings) for pod in running if users.held(pod)),
@@ -116,12 +116,12 @@ def _unknown(snapshot: Snapshot) -> tuple[str, ...]:
     return *nameless, *sorted(set(snapshot.ignorance))
 
 
-def _not_placed(snapshot: Snapshot) -> tuple[str, ...]:
-    """Data that may be here. Untracked volumes only if they would block; otherwise it is a note."""
+def _unknown_of_data(snapshot: Snapshot) -> tuple[str, ...]:
+    """Data that may be here, or may be dispensable no more. Untracked volumes only if they would block; otherwise it is a note."""
     untracked = (NOT_LISTED + snapshot.untracked_unknown,) if snapshot.untracked_blocks and snapshot.untracked_unknown else ()
     # Nothing that a reboot could lose: what pods of the node mount is known without the driver.
     said = f"which volumes the driver has on this node is not known: {snapshot.not_listed}"
-    return *((said,) if snapshot.not_listed else ()), *untracked, *where_is(snapshot)
+    return *filter(None, (snapshot.not_remembered, said if snapshot.not_listed else "")), *untracked, *where_is(snapshot)
 
 
 def _outdated_budgets(users: _VolumeUsers, findings: BudgetFindings) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.untracked import Untracked
-from sidecar.drain.judgement.acknowledged import FORGOTTEN, is_acknowledged
+from sidecar.drain.judgement.acknowledged import FORGOTTEN, NOT_REMEMBERED, is_acknowledged
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import stored
@@ -56,6 +56,7 @@ class JudgementDuty:
         snapshot = replace(
             assembled,
             ignorance=(*assembled.ignorance, *self._forgotten(facts.volumes)),
+            not_remembered=self._not_remembered(facts.volumes),
             untracked=self._untracked.handles,
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,
@@ -74,4 +75,13 @@ class JudgementDuty:
 
     def _forgotten(self, volumes: Iterable[Volume]) -> tuple[str, ...]:
         """The report is the memory of acknowledgements. Without it none may be believed."""
-        return (FORGOTTEN,) if not self._reports.recalled and any(is_acknowledged(volume.notes) for volume in volumes) else ()
+        return (FORGOTTEN,) if not self._reports.recalled and _any_acknowledged(volumes) else ()
+
+    def _not_remembered(self, volumes: Iterable[Volume]) -> str:
+        """What is not stored is forgotten at the next restart."""
+        lost = self._reports.recalled and not self._reports.remembers
+        return NOT_REMEMBERED if lost and _any_acknowledged(volumes) else ""
+
+
+def _any_acknowledged(volumes: Iterable[Volume]) -> bool:
+    return any(is_acknowledged(volume.notes) for volume in volumes)

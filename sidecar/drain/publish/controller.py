@@ -30,6 +30,8 @@ Since = dict[tuple[str, Reason], float]
 
 # Seconds after the start in which an Unknown is no news: what it lacks may only not be listed yet.
 _SETTLES_WITHIN: Final = 60.0
+# Seconds until another look, once acknowledgements can be remembered.
+_PACE: Final = 1.0
 _MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
 
 
@@ -53,6 +55,8 @@ class ReportWriter:
         self._complete_since: Since = {}
         self.recalled = False
         """The stored report has been read, or there is none. Before that earlier events are not known, and none is written."""
+        self.remembers = False
+        """What was read, or stored, has room for acknowledgements. A type of an earlier release drops them without a word."""
 
     @property
     def previous(self) -> Json | None:
@@ -64,10 +68,12 @@ class ReportWriter:
         if node.uid != self._node_uid:
             self._stored = self._made = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
             self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
+            self.remembers = self._settings.dry_run
             self._since = self._complete_since = {}
         if self._is_due(self._report_read_at):
             self._stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
             self._report_read_at, self.recalled = self._clock(), True
+            self._notice(self._stored)
 
     def since(self, *, now: float) -> Since:
         """Since when each blocker has blocked. The stored report has only the beginning of a long list; this process remembers the rest."""
@@ -88,7 +94,7 @@ class ReportWriter:
             return
         old, self._stored, self._unsaved = self._stored, None, True
         try:
-            await self._store(old, new)
+            self._notice(await self._store(old, new))
         except ApiError:
             self._report_read_at = None
             raise
@@ -110,7 +116,13 @@ class ReportWriter:
         self._conditions = [condition for condition in self._conditions if condition.get("type") not in ours] + wanted
         self._conditions_written_at = self._clock()
 
-    async def _store(self, old: Json | None, new: Json) -> None:
+    def _notice(self, served: Json | None) -> None:
+        """How the API server keeps a report, of which it serves no more than its type knows."""
+        if status := stored.of_this_node(stored.status_of(served), self._node_uid):
+            self.remembers = self._settings.dry_run or stored.has_memory(status)
+
+    async def _store(self, old: Json | None, new: Json) -> Json:
+        """As it is served then."""
         name = new["metadata"]["name"]
         if old is None:
             try:
@@ -118,10 +130,11 @@ class ReportWriter:
             except AlreadyExists:
                 pass
             except NotFound as error:
+                self.remembers = False
                 raise NotFound(_MISSING, status=404) from error
         elif report.owner_differs(old, new):
             await self._kube.patch(DRAIN_REPORTS, name, report.owner_patch(new), content_type=MERGE_PATCH)
-        await self._kube.patch(DRAIN_REPORTS, name, report.status_patch(new), content_type=JSON_PATCH, subresource="status")
+        return await self._kube.patch(DRAIN_REPORTS, name, report.status_patch(new), content_type=JSON_PATCH, subresource="status")
 
     def _is_due(self, at: float | None) -> bool:
         return at is None or self._clock() - at >= HEARTBEAT
@@ -191,5 +204,7 @@ class ReportDuty:
             purpose=signals.purpose,
             settling=settling,
         )
+        remembered = self._reports.remembers
         await self._refusals.attempt("the report", self._reports.write_report(assessment, context, now=self._wall()))
-        return Outcome(picture)
+        # Acknowledgements count from the moment on at which they can be remembered: another look finds them.
+        return Outcome(picture, until=self._wall() + _PACE if self._reports.remembers and not remembered else None)

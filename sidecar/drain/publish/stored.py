@@ -61,6 +61,11 @@ def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, nod
     return void_now((replace(item, void=item.void or not watched) for item in _acknowledgements(status)), volumes)
 
 
+def has_memory(status: Json) -> bool:
+    """Whether it has room for acknowledgements; a report of an earlier release, or of its type, has none."""
+    return "acknowledgements" in status
+
+
 def acknowledgements(before: Json, assessment: Assessment) -> list[Json]:
     """What the report says of them, so that nobody forgets. `before` is the status that is stored."""
     known = _acknowledgements(of_this_node(before, assessment.node_uid))

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.judgement.acknowledged import FORGOTTEN, acknowledgement_of
+from sidecar.drain.judgement.acknowledged import FORGOTTEN, NOT_REMEMBERED, acknowledgement_of
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.vocabulary import Status
@@ -71,6 +71,19 @@ def test_where_reports_are_not_installed_nothing_was_remembered() -> None:
     kube = acknowledged()
     kube.broken["nodedrainreports"] = NotFound("no such resource", status=404)
     assert statuses(kube) == {Status.TRUE}
+
+
+def test_a_report_of_an_earlier_release_remembers_no_acknowledgement() -> None:
+    kube = remembered(acknowledged(), void=False)
+    assert statuses(kube) == {Status.TRUE}
+    del kube.objects["nodedrainreports"][0]["status"]["acknowledgements"]
+    assert statuses(kube) == {Status.UNKNOWN}
+
+
+def test_for_who_stands_in_for_a_sidecar_nothing_is_remembered_without_a_report() -> None:
+    for listed in both(acknowledged()):
+        found = snapshot_of(listed, DRIVER, default_policy=None, reported=True)
+        assert assess(found).retire.status is Status.UNKNOWN and NOT_REMEMBERED in assess(found).retire.message
 
 
 @pytest.mark.parametrize("status", [None, [], {"blockers": "many"}, {"blockers": [1, {"kind": 2}], "acknowledgements": 3}])

@@ -1,0 +1,102 @@
+"""The report as API servers keep it that have the type of an earlier release, or none: they drop what they do not know, without a word."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, PODS, VOLUMES, Resource
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.harness.drain.simulated import Json, all_of, node_of, play, report_of, wait, with_pod
+
+OF_THIS_RELEASE = ("validUntil", "acknowledgements")
+CONDITION = "world.csi-node-sidecar.io/RetireReady"
+
+
+def serve_former_type(bench: NotebookWorld) -> None:
+    as_served = bench.api.patch
+
+    async def patch(resource: Resource, name: str, patch: Mapping[str, Any] | list[Any], **given: Any) -> Json:
+        if resource == DRAIN_REPORTS and given.get("subresource") == "status":
+            (written,) = patch
+            assert isinstance(written, dict)
+            patch = [written | {"value": {key: value for key, value in written["value"].items() if key not in OF_THIS_RELEASE}}]
+        return await as_served(resource, name, patch, **given)
+
+    bench.api.patch = patch  # type: ignore[method-assign]
+
+
+async def acknowledged(bench: NotebookWorld) -> None:
+    """A volume that nobody uses, and that may vanish."""
+    await with_pod(bench, "a")
+    await do(bench, "until running a")
+    await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+    (volume,) = await all_of(bench, VOLUMES)
+    patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "somebody, today"}}}
+    await bench.you.patch(VOLUMES, volume["metadata"]["name"], patch, content_type=MERGE_PATCH)
+    await wait(bench, 100)
+
+
+async def used_again(bench: NotebookWorld) -> None:
+    spec = {
+        "containers": [{"name": "main", "image": "none"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}],
+    }
+    await bench.you.create(PODS, {"metadata": {"name": "b"}, "spec": spec}, namespace="default")
+    await do(bench, "until running b")
+    await wait(bench, 30)
+    await bench.you.delete(PODS, "b", namespace="default", grace_period_seconds=0)
+
+
+async def retire(bench: NotebookWorld) -> str:
+    return next(item["status"] for item in (await node_of(bench))["status"]["conditions"] if item["type"] == CONDITION)
+
+
+def test_an_acknowledgement_counts_where_it_can_be_remembered() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await acknowledged(bench)
+        assert await retire(bench) == "True"
+        await used_again(bench)
+        await wait(bench, 900)
+        assert await retire(bench) == "False"
+
+    play(story)
+
+
+def test_a_type_that_forgets_acknowledgements_has_none_believed_and_says_what_to_apply() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        serve_former_type(bench)
+        await acknowledged(bench)
+        assert await retire(bench) == "Unknown"
+        verdicts = (await report_of(bench))["verdicts"]
+        verdict = verdicts["retire"]
+        assert verdicts["drain"]["status"] == "True", "a reboot needs no acknowledgement"
+        assert "apply crd.yaml and rbac.yaml of" in verdict["message"]
+        await used_again(bench)
+        for _ in range(10):
+            await wait(bench, 100)
+            assert await retire(bench) != "True"
+
+    play(story)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_without_the_type_no_acknowledgement_is_believed(restarted: bool) -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await acknowledged(bench)
+        assert await retire(bench) == "Unknown"
+        await used_again(bench)
+        if restarted:
+            bench.nodes["n0"].kill()
+        for _ in range(60):
+            await wait(bench, 5)
+            assert await retire(bench) != "True"
+
+    play(story, refuse=refuse)
