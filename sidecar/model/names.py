@@ -104,7 +104,7 @@ MIRROR_POD: Final = "kubernetes.io/config.mirror"
 SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 RETIRING_TAINTS: Final = ("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler")
-REBOOTING_NOTES: Final = ("weave.works/kured-reboot-in-progress",)
+KURED_REBOOTS: Final = "weave.works/kured-reboot-in-progress"
 
 # what a driver's sidecar writes on a node, each by `of_driver`: the state is a label, the others are annotations
 EVACUATION_STATE: Final = "evacuation-state"
@@ -113,6 +113,7 @@ CLOSED_AT: Final = "closed-at"
 MARKED_NODE: Final = "node-uid"
 SPENT_OVERRIDE: Final = "spent-override"
 REBOOT_INTENT: Final = "reboot-intent"
+KURED_REBOOT: Final = "kured-reboot"
 DRAIN_SUMMARY: Final = "drain-summary"
 AUTOSCALER_MARKER: Final = "autoscaler-annotations"
 

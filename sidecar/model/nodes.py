@@ -90,7 +90,7 @@ def _concerns_drains(key: str) -> bool:
     return (
         domain == names.GROUP
         or domain.endswith(f".{names.GROUP}")
-        or key in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, *names.REBOOTING_NOTES)
+        or key in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, names.KURED_REBOOTS)
     )
 
 

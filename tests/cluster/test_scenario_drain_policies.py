@@ -19,7 +19,7 @@ WRITERS = ("writer-0", "writer-1")
 FORGOTTEN = 75.0
 # As long as a look of the sidecar may come late, and a gate that opens be seen.
 SOON = 12.0
-KURED = names.REBOOTING_NOTES[0]
+KURED = names.KURED_REBOOTS
 AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 
 from sidecar.drain.facts import assembly, node_marks, reboot_note
+from sidecar.drain.facts.kured_note import KuredNote
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.gate import guard, rules
@@ -73,6 +74,10 @@ def _a_reboot_never_ends(patch: Patch) -> None:
     patch.setattr(reboot_note, "followed", followed)
 
 
+def _kureds_word_never_ends(patch: Patch) -> None:
+    patch.setattr(KuredNote, "counts", property(lambda self: self.value is not None))
+
+
 def _the_guard_leaves_silent_nodes(patch: Patch) -> None:
     patch.setattr(guard, "OF_SILENCE", ())
 
@@ -107,6 +112,7 @@ DRAIN_MUTATIONS = (
     Mutation("no gate stands in peace", _no_gate_in_peace, LOSING),
     Mutation("an announced reboot needs no cordon", _a_reboot_needs_no_cordon, LOSING),
     Mutation("an announced reboot does not end with the uncordon", _a_reboot_never_ends, LOSING),
+    Mutation("what kured leaves behind counts at every cordon", _kureds_word_never_ends, LOSING),
     Mutation("the guard leaves a node that does not answer", _the_guard_leaves_silent_nodes, LOSING),
     Mutation("a claim that a pod owns is taken for an ephemeral volume", _owned_by_a_pod_is_ephemeral, LOSING),
     Mutation("an acknowledgement is never void", _acknowledged_for_ever, LOSING),

@@ -35,13 +35,13 @@ class Announcement:
     problems: tuple[str, ...]
 
 
-def announcement(node: Node, *, annotated: Intent | None, wrong: str) -> Announcement:
-    """`annotated` is the intent in the annotation, `wrong` its text if that is none.
+def announcement(node: Node, *, annotated: Intent | None, wrong: str, kured: bool) -> Announcement:
+    """`annotated` is the intent in the annotation, `wrong` its text if that is none. `kured`: what kured has written counts (`kured_note`).
 
     A wrong word starts nothing by itself, but beside any other word it counts as the stricter one.
     """
     by_taint, problems = _of_taints(evacuating(node), bare_says_nothing=annotated is not None)
-    said = [*by_taint, *_of_annotation(annotated), *_of_programs(node)]
+    said = [*by_taint, *_of_annotation(annotated), *_of_programs(node, kured=kured)]
     if wrong and said:
         said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {quoted(wrong)}"))
     return Announcement(*_strictest(said), (*problems, *_contradictions(said)))
@@ -76,12 +76,11 @@ def _of_annotation(annotated: Intent | None) -> Iterable[_Said]:
         yield Source.ANNOTATION, annotated, f"{names.DRAIN_INTENT}: {annotated}"
 
 
-def _of_programs(node: Node) -> Iterable[_Said]:
+def _of_programs(node: Node, *, kured: bool) -> Iterable[_Said]:
     for taint in retiring(node):
         yield Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}"
-    for key in names.REBOOTING_NOTES:
-        if key in node.annotations:
-            yield Source.KURED, Intent.REBOOT, f"the annotation {key}"
+    if kured:
+        yield Source.KURED, Intent.REBOOT, f"the annotation {names.KURED_REBOOTS}"
 
 
 def _strictest(said: list[_Said]) -> tuple[Intent | None, Source]:

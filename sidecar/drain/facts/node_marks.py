@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sidecar.drain.facts import reboot_note
+from sidecar.drain.facts import kured_note, reboot_note
 from sidecar.drain.facts.announcement import Announcement, Source, announcement, evacuating, retiring
+from sidecar.drain.facts.kured_note import KuredNote
 from sidecar.drain.facts.mark_texts import word
 from sidecar.drain.facts.own_notes import Noted, State, digest, read_notes
 from sidecar.drain.facts.reboot_note import RebootNote
@@ -63,6 +64,8 @@ class Signals:
     """What the mark about a reboot in the annotation should say."""
     noted_reboot: str
     """What that mark says."""
+    kured: KuredNote
+    """What kured announces, and for how long that counts."""
     unexplained_since: float | None
     """Since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has."""
     cordon_counts_at: float | None
@@ -104,7 +107,8 @@ class Signals:
         """The problems as notes of a judgement, and what does not count yet."""
         waiting = self.announced is Intent.REBOOT and self.intent is None
         early = (f"a reboot is announced ({self.source}): it counts only while the node is cordoned",) if waiting else ()
-        return (*(f"{OF_MARKS}{problem}" for problem in self.problems), *early)
+        spent = (self.kured.note,) if self.kured.note else ()
+        return (*(f"{OF_MARKS}{problem}" for problem in self.problems), *early, *spent)
 
 
 def read(
@@ -149,6 +153,7 @@ def read(
         closed_at=noted.closed_at,
         reboot=said.reboot,
         noted_reboot=noted.reboot,
+        kured=said.kured,
         unexplained_since=cordon.unexplained_since,
         cordon_counts_at=None if cordon.counts else cordon.counts_at,
         assumable=said.together.intent is None and not said.problem and not evacuates,
@@ -167,6 +172,7 @@ class _Said:
     """As `Signals.declared`."""
     reboot: RebootNote | None
     """As `Signals.reboot`."""
+    kured: KuredNote
     problem: str
     """What is wrong with the annotation; empty: nothing."""
     together: Announcement
@@ -177,7 +183,9 @@ def _what_is_said(node: Node, noted: Noted, before: Signals | None) -> _Said:
     written, problem = word(Intent, text, names.DRAIN_INTENT)
     reboot = reboot_note.followed(_known_reboot(noted.reboot, noted.former, before), declared=written, cordoned=node.cordoned)
     declared = None if reboot is RebootNote.SPENT else written
-    return _Said(declared, reboot, problem, announcement(node, annotated=declared, wrong=text if problem else ""))
+    kured = kured_note.read(node, noted.kured, former=bool(noted.former), before=before.kured if before else None)
+    together = announcement(node, annotated=declared, wrong=text if problem else "", kured=kured.counts)
+    return _Said(declared, reboot, kured, problem, together)
 
 
 def _known_reboot(noted: str, former: str, before: Signals | None) -> RebootNote | None:

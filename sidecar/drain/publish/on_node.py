@@ -6,6 +6,7 @@
                           DRIVER.csi-node-sidecar.io/node-uid                   for which Node these were written
                           DRIVER.csi-node-sidecar.io/spent-override             the force-drain that has had its time, as a digest
                           DRIVER.csi-node-sidecar.io/reboot-intent              how far an announced reboot is: InEffect, Spent
+                          DRIVER.csi-node-sidecar.io/kured-reboot               the same of one that kured announces, with a digest of when
                           DRIVER.csi-node-sidecar.io/drain-summary              both verdicts and the first blockers, as JSON
                           DRIVER.csi-node-sidecar.io/autoscaler-annotations     which of the next two are ours
                           cluster-autoscaler.kubernetes.io/scale-down-disabled  with --drain-autoscaler-annotations, while
@@ -99,9 +100,10 @@ def wanted(signals: Signals, driver: str, *, standing: Standing, decision: rules
     annotations = {
         names.EVACUATION_STARTED_AT: started_at,
         names.CLOSED_AT: closed_at or None,
-        names.MARKED_NODE: signals.uid if started_at or closed_at or signals.reboot else None,
+        names.MARKED_NODE: signals.uid if started_at or closed_at or signals.reboot or signals.kured.mark else None,
         names.SPENT_OVERRIDE: spent,
         names.REBOOT_INTENT: signals.reboot and signals.reboot.value,
+        names.KURED_REBOOT: signals.kured.mark,
     }
     return Marks(
         {names.of_driver(driver, name): value for name, value in annotations.items()},

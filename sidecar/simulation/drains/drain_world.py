@@ -4,7 +4,6 @@ report = play(plan_of(seed=7))
 """
 
 import asyncio
-import math
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -147,13 +146,13 @@ class DrainWorld:
         guards = (pod for pod in self.cluster.store.all_of(PODS) if names.GUARDED_NODE in (pod["metadata"].get("labels") or {}))
         return not any(pod["spec"].get("nodeName") == node for pod in guards)
 
-    def announced(self, node: str, reboots: bool, *, for_all_cordons: bool = False) -> None:
+    def announced(self, node: str, reboots: bool) -> None:
         self._announced.pop(node, None)
         if reboots:
-            self._announced[node] = math.inf if for_all_cordons else self.clock()
+            self._announced[node] = self.clock()
 
     def cordoned(self, node: str) -> None:
-        """What people announced before the last uncordon is over, if the sidecar could see that. What kured wrote kured takes away."""
+        """What was announced before the last uncordon is over, if the sidecar could see that."""
         at, eyes = self._uncordoned.get(node), self.referee.eyes.get(node)
         if at is not None and eyes is not None and self._announced.get(node, at) < at and eyes.had_a_chance(at, self.clock(), seconds=30.0):
             self._announced.pop(node, None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _RETRY: Final = 5.0
 
 _REBOOT: Final = 40.0
-KURED: Final = names.REBOOTING_NOTES[0]
+KURED: Final = names.KURED_REBOOTS
 
 
 @dataclass(slots=True)
@@ -62,9 +62,11 @@ async def cordon(world: "DrainWorld", node: str, *, cordoned: bool) -> None:
 
 
 async def annotate(world: "DrainWorld", node: str, key: str, text: str | None) -> None:
-    await change(world, node, {"metadata": {"annotations": {key: text}}})
+    """kured writes when it saw that a reboot is needed."""
+    said = world.cluster.now() if key == KURED and text is not None else text
+    await change(world, node, {"metadata": {"annotations": {key: said}}})
     if key in (KURED, names.DRAIN_INTENT):
-        world.announced(node, text is not None and text != "retire", for_all_cordons=key == KURED)
+        world.announced(node, text is not None and text != "retire")
 
 
 async def change(world: "DrainWorld", node: str, patch: Json) -> None:

@@ -12,7 +12,7 @@ from tests.harness.drain.simulated import EVACUATE, STATE, Json, all_of, change,
 REBOOT, CLOSED = names.of_driver(DRIVER, names.REBOOT_INTENT), names.of_driver(DRIVER, names.CLOSED_AT)
 GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
 CORDON, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
-KURED = {names.REBOOTING_NOTES[0]: "2026-01-01T00:00:00Z"}
+KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
 # Longer than a look, and much shorter than any delay.
 SOON = 8
 
@@ -66,6 +66,33 @@ def test_a_forgotten_reboot_opens_the_gate_for_one_cordon(policy: str, restarts:
         assert await stands(bench) and await noted(bench, REBOOT) is None
         await annotate(bench, {names.DRAIN_INTENT: "reboot"})
         assert not await stands(bench)
+
+    play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
+
+
+@pytest.mark.parametrize("policy", ["Ignore", "NoSchedule"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_kured_leaves_behind_opens_the_gate_for_one_cordon_and_its_next_reboot_does_again(policy: str, restarts: bool) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_volume_in_use(bench)
+        for value in ("2026-01-05T00:00:00Z", "2026-01-06T00:00:00Z"):
+            await annotate(bench, {names.KURED_REBOOTS: value})
+            await change(bench, "n0", CORDON)
+            assert not await stands(bench)
+            if restarts:
+                await restart(bench)
+            await change(bench, "n0", UNCORDON)
+            assert await stands(bench)
+            if restarts:
+                await restart(bench)
+            await change(bench, "n0", CORDON)
+            assert await stands(bench), "the annotation was for the cordon before"
+            assert [note for note in (await report_of(bench))["notes"] if "cordon that is over" in note]
+            await change(bench, "n0", UNCORDON)
+            await wait(bench, SOON)
+        await annotate(bench, dict.fromkeys(KURED))
+        await wait(bench, SOON)
+        assert await noted(bench, names.of_driver(DRIVER, names.KURED_REBOOT)) is None
 
     play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
 

@@ -157,7 +157,7 @@ def test_an_autoscalers_taint_closes_at_once_and_without_a_cordon(key: str) -> N
     assert judge(marks(), before=closed) == (OPEN, None)
 
 
-KURED = {names.REBOOTING_NOTES[0]: "2026-01-01T00:00:00Z"}
+KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
 EXPLAINED = {
     "the taint": {"taints": (taint(names.EVACUATE_TAINT, "retire"),)},
     "the taint, reboot": {"taints": (taint(names.EVACUATE_TAINT, "reboot"),)},

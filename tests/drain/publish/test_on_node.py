@@ -268,6 +268,19 @@ def test_a_reboot_is_noted_in_effect_and_spent_for_its_node_and_forgotten_with_t
     assert text(settled(over)) == text(cordoned(node_json(), False))
 
 
+def test_what_kured_announces_is_noted_with_its_time_and_forgotten_with_the_annotation() -> None:
+    announced = node_json(annotations={names.KURED_REBOOTS: "2026-01-05T00:00:00Z"})
+    assert text(settled(announced)) == text(announced), "nothing is noted before the cordon"
+    under_way = settled(cordoned(announced, True))
+    said = digest("2026-01-05T00:00:00Z")
+    assert (own(under_way, names.KURED_REBOOT), own(under_way, names.MARKED_NODE)) == (f"InEffect {said}", "uid-n1")
+    over = settled(cordoned(under_way, False))
+    assert own(over, names.KURED_REBOOT) == f"Spent {said}"
+    assert settled(over) == over, "it is written once"
+    del over["metadata"]["annotations"][names.KURED_REBOOTS]
+    assert text(settled(over)) == text(cordoned(node_json(), False))
+
+
 def test_each_of_two_drivers_has_a_mark_of_its_own_and_takes_only_that_away() -> None:
     announced = cordoned(node_json(annotations={names.DRAIN_INTENT: "reboot"}), True)
     both = settled(settled(announced), OTHER)
