@@ -351,8 +351,10 @@ def test_a_policy_that_cannot_be_read_for_a_while_closes_no_gate_and_opens_none(
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 90)
-        broken.append(True)
         await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 10)
+        assert await all_of(bench, BUDGETS) == []
+        broken.append(True)
         await wait(bench, 200)
         retire = (await report_of(bench))["verdicts"]["retire"]
         assert (retire["status"], retire["message"]) == ("Unknown", "namespace default: no answer")

@@ -35,9 +35,11 @@ class Asking:
         """How many questions this look has really asked."""
         return self._asked
 
-    def begin(self) -> None:
+    def begin(self, *, anew: bool = False) -> None:
+        """`anew`: what may be another in a minute is asked again, however young the answer is."""
         now = self._clock()
-        self._known = {what: known for what, known in self._known.items() if now < known.until}
+        known = ((what, known) for what, known in self._known.items() if now < known.until)
+        self._known = {what: known for what, known in known if not (anew and known.until - known.at <= TRUSTED)}
         self.ignorance, self.unread, self._asked = [], set(), 0
 
     def knows(self, what: str) -> bool:

@@ -59,15 +59,17 @@ class Lookups:
     def unread(self) -> set[str]:
         return self._asking.unread
 
-    def begin(self) -> None:
-        self._asking.begin()
+    def begin(self, *, anew: bool = False) -> None:
+        self._asking.begin(anew=anew)
 
-    async def facts(self, node: Node, *, observed: bool = False) -> Facts:
+    async def facts(self, node: Node, *, observed: bool = False, anew: bool = False) -> Facts:
         """All but the surroundings: only volumes that are to move need them, and they are lists of the whole cluster.
 
         `observed`: somebody empties the node, and what is a minute old is not good enough where a verdict depends on it.
+
+        `anew`: nor is any answer that was asked for before.
         """
-        self.begin()
+        self.begin(anew=anew)
         watched, listed = self._watched, self._watched.listed()
         mounts = await self._mounted.of(
             watched.pods.values(), bound_volumes(watched), attached=watched.attached(), elsewhere=self._elsewhere, observed=observed

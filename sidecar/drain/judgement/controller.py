@@ -16,6 +16,7 @@ from sidecar.drain.publish import stored
 from sidecar.drain.publish.controller import ReportWriter
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Intent, Status
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
 
@@ -41,17 +42,27 @@ class JudgementDuty:
         self._untracked = untracked
         self._refusals = refusals
         self._wall = wall
+        self._opened: frozenset[Intent] = frozenset()
+        """What the last look found True for whoever empties the node."""
 
     async def perform(self, picture: Picture) -> Outcome:
         # The stored report comes first: since when something blocks is known from it alone.
         await self._refusals.attempt("the report", self._reports.recall(picture.node))
         assessment = await self._assess(picture.node, picture.signals)
+        if self._is_news(assessment, picture.signals):
+            # A word may have been taken back, or a pod made again, since the API server was asked.
+            assessment = await self._assess(picture.node, picture.signals, anew=True)
+        self._opened = _opening(assessment, picture.signals, self._settings)
         changes_in = self._lookups.changes_in
         return Outcome(replace(picture, assessment=assessment), until=None if changes_in is None else self._wall() + changes_in)
 
-    async def _assess(self, node: Node, signals: Signals) -> Assessment:
+    def _is_news(self, assessment: Assessment, signals: Signals) -> bool:
+        """From now on something may happen to the node that could not before: its gate opens, or its evacuation succeeds."""
+        return not _opening(assessment, signals, self._settings) <= self._opened
+
+    async def _assess(self, node: Node, signals: Signals, *, anew: bool = False) -> Assessment:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
-        facts, now = await self._lookups.facts(node, observed=signals.observed), self._wall()
+        facts, now = await self._lookups.facts(node, observed=signals.observed, anew=anew), self._wall()
         assembled = assemble(facts, now=now, default_policy=self._settings.default_policy)
         snapshot = replace(
             assembled,
@@ -85,3 +96,11 @@ class JudgementDuty:
 
 def _any_acknowledged(volumes: Iterable[Volume]) -> bool:
     return any(is_acknowledged(volume.notes) for volume in volumes)
+
+
+def _opening(assessment: Assessment, signals: Signals, settings: Settings) -> frozenset[Intent]:
+    """The verdicts that are True and let somebody act who empties the node now."""
+    if not signals.observed:
+        return frozenset()
+    asked = {Intent.RETIRE, signals.intent or settings.gate_assumes}
+    return frozenset(intent for intent in asked if assessment.verdict(intent).status is Status.TRUE)

@@ -1,0 +1,118 @@
+"""The judgement in each look: what opens a gate is asked anew, for what is a minute old is not good enough then."""
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, PODS
+from sidecar.kube.errors import ApiError, Unavailable
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.harness.drain.simulated import JUDGING, Json, all_of, change, play, report_of, wait, with_pod
+
+GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+
+
+async def verdicts(bench: NotebookWorld) -> tuple[str, str]:
+    said = (await report_of(bench))["verdicts"]
+    return said["drain"]["status"], said["retire"]["status"]
+
+
+async def say(bench: NotebookWorld, claim: str, policy: str) -> None:
+    notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: policy}}}
+    await bench.you.patch(CLAIMS, claim, notes, content_type=MERGE_PATCH, namespace="default")
+
+
+async def of_namespace(bench: NotebookWorld, notes: Json) -> None:
+    await bench.you.patch(NAMESPACES, "default", {"metadata": {"annotations": notes}}, content_type=MERGE_PATCH)
+
+
+async def gates(bench: NotebookWorld) -> int:
+    return len(await all_of(bench, DEPLOYMENTS))
+
+
+@pytest.mark.parametrize("pause", [1, 20, 40])
+def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_begins(pause: float) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 100 + pause)
+        assert (await verdicts(bench), await gates(bench)) == (("True", "True"), 1)
+        await of_namespace(bench, {names.DRAIN_POLICY: None})
+        await wait(bench, 1)
+        await change(bench, "n0", {"unschedulable": True})
+        for _ in range(15):
+            await wait(bench, 1)
+            assert await gates(bench) == 1
+        assert await verdicts(bench) == ("True", "False")
+
+    play(story, args=GATED)
+
+
+def test_a_pod_that_is_made_again_while_something_else_blocks_keeps_its_volume_in_use() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        for name in ("a", "b"):
+            await with_pod(bench, name)
+            await do(bench, f"until running {name}")
+        await say(bench, "a", "AllowIdle")
+        again = await bench.you.get(PODS, "a", namespace="default")
+        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+        await wait(bench, 130)
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 85)
+        spec = {key: value for key, value in again["spec"].items() if key != "nodeName"}
+        meta = {key: again["metadata"][key] for key in ("name", "ownerReferences")}
+        await bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace="default")
+        await wait(bench, 3)
+        await say(bench, "b", "Ignore")
+        for _ in range(70):
+            await wait(bench, 1)
+            assert await gates(bench) == 1
+        assert await verdicts(bench) == ("True", "False")
+
+    play(story, args=GATED)
+
+
+def test_what_was_asked_anew_when_the_gate_opened_is_trusted_for_a_minute_again() -> None:
+    asked: list[Call] = []
+
+    def count(call: Call) -> None:
+        asked.extend([call] if call.resource == NAMESPACES and call.verb == "get" else [])
+
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await say(bench, "a", "Ignore")
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 20)
+        assert (await verdicts(bench), await gates(bench)) == (("True", "True"), 0)
+        asked.clear()
+        for number in range(60):
+            await change(bench, "n0", None, labels={"some": str(number)})
+            await wait(bench, 1)
+        assert len(asked) == 1
+
+    play(story, args=GATED, refuse=count)
+
+
+def test_what_cannot_be_asked_anew_opens_no_gate() -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and call.resource == NAMESPACES else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 100)
+        broken.append(True)
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 30)
+        assert (await verdicts(bench), await gates(bench)) == (("Unknown", "Unknown"), 1)
+        broken.clear()
+        await wait(bench, 150)
+        assert (await verdicts(bench), await gates(bench)) == (("True", "True"), 0)
+
+    play(story, args=GATED, refuse=refuse)
