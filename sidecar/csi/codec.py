@@ -8,6 +8,9 @@ from sidecar.csi.api import NOTHING, Capability, CapacityAnswer, CapacityQuery, 
 from sidecar.csi.outcome import BadAnswer
 from sidecar.model.topology import Segment
 
+LONGEST_HANDLE: Final = 4096
+"""Of what a driver lists. CSI allows 128 bytes."""
+
 # ---- requests -----------------------------------------------------------------------------------------------------------
 
 
@@ -97,6 +100,8 @@ def listed(answer: pb.ListVolumesResponse) -> tuple[tuple[tuple[str, tuple[Segme
     """The handle and topologies of each volume, and the token of the next page, which is empty on the last."""
     if not all(entry.volume.volume_id for entry in answer.entries):
         raise BadAnswer("the driver answered ListVolumes with OK but with an empty volume_id")
+    if any(len(entry.volume.volume_id) > LONGEST_HANDLE for entry in answer.entries):
+        raise BadAnswer(f"the driver answered ListVolumes with a volume_id of more than {LONGEST_HANDLE} characters")
     return tuple((entry.volume.volume_id, _segments(entry.volume)) for entry in answer.entries), answer.next_token
 
 

@@ -55,6 +55,8 @@ DELETE: Final = Rpc("/csi.v1.Controller/DeleteVolume", pb.DeleteVolumeResponse, 
 CAPACITY: Final = Rpc("/csi.v1.Controller/GetCapacity", pb.GetCapacityResponse, codec.capacity)
 LIST: Final = Rpc("/csi.v1.Controller/ListVolumes", pb.ListVolumesResponse, codec.listed)
 MOST_PAGES: Final = 1000
+# A driver may list the volumes of all nodes. More than a cluster can have, it says by mistake.
+MOST_LISTED: Final = 250_000
 
 
 def code_of(status: grpc.StatusCode) -> Code:
@@ -134,7 +136,10 @@ class GrpcDriver:
             page, token = await self._call(LIST, codec.list_volumes(token))
             own = self.info.segment
             here = ((handle, places) for handle, places in page if not places or any(place.within(own) for place in places))
-            found |= {handle: bool(own) and {*places} == {own} for handle, places in here}
+            for handle, places in here:
+                found[handle] = found.get(handle, False) or (bool(own) and {*places} == {own})
+            if len(found) > MOST_LISTED:
+                raise BadAnswer(f"the driver answered ListVolumes with more than {MOST_LISTED} volumes")
             if not token:
                 return found
             if token in seen:

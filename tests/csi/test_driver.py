@@ -239,6 +239,22 @@ def test_a_list_that_comes_to_no_end_is_the_drivers_fault(path: Path, monkeypatc
     assert len(tokens) == 4
 
 
+def test_a_list_is_bounded_in_entries_and_handles(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver gone bad must not fill the memory of a node."""
+    monkeypatch.setattr("sidecar.csi.driver.MOST_LISTED", 3)
+    error, tokens = listing(path, page("a", "b", token="2"), page("c", "d", token="3"), page("e"))
+    assert isinstance(error, BadAnswer) and "more than 3 volumes" in str(error)
+    assert tokens == ["", "2"]
+    assert listing(path, page("a", "b", token="2"), page("b", "c"))[0] == {"a": False, "b": False, "c": False}
+    error, _ = listing(path, page("x" * 100_000))
+    assert isinstance(error, BadAnswer) and len(str(error)) < 200
+
+
+def test_what_is_listed_twice_is_here_alone_if_either_says_so(path: Path) -> None:
+    assert listing(path, page(here="node-1", token="2"), page("here"))[0] == {"here": True}
+    assert listing(path, page("here", token="2"), page(here="node-1"))[0] == {"here": True}
+
+
 def test_a_list_that_fails_or_hangs_is_an_error(path: Path) -> None:
     failed, _ = listing(path, page(), fails={"ListVolumes": (grpc.StatusCode.ABORTED, "begin anew")})
     assert isinstance(failed, DriverError) and failed.code is Code.ABORTED

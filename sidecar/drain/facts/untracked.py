@@ -7,14 +7,14 @@ labels then say alone where volumes are, and a note says why.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Final
 
 from sidecar.csi.api import LIST_VOLUMES, Driver
-from sidecar.csi.outcome import DriverError
+from sidecar.csi.outcome import Code, DriverError
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
-from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.locations import Listed, VolumeLocator
 from sidecar.drain.facts.watched import Watched
 from sidecar.kube.api import NODES, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError
@@ -27,6 +27,8 @@ _APART: Final = 60.0
 # Seconds until a driver that could not be asked at the start is asked again, and for which that makes verdicts Unknown.
 _SOON: Final = 10.0
 _PATIENCE: Final = 120.0
+# The longest that a list may take, page after page, and that a creation is waited for before the driver is asked again.
+_LONGEST: Final = 600.0
 # Of a driver that lists the volumes of all nodes, so many PersistentVolumes of other nodes are kept and judged anew in each look.
 _MANY: Final = 500
 _NOT_YET: Final = "the driver has not been asked yet"
@@ -90,20 +92,29 @@ class Untracked:
 
         Deletions need no such care: the PersistentVolume goes after the driver is done, and then the driver lists the volume no more.
         """
-        if why := self._why_not_asked():
-            self.unknown = why
-            return
+        began = self._clock()
         try:
+            if why := self._why_not_asked():
+                self.unknown = why
+                await self._forget_deleted()
+                return
             left = await self._left_over()
             self._on_found()
-            if left:
-                await self._settled(set(self._under_way()))
-                left &= await self._left_over()
-        except (ApiError, DriverError) as error:
-            self.unknown = str(error)
-            self._failing_since = self._clock() if self._failing_since is None else self._failing_since
+            if left and not await self._settled(set(self._under_way())):
+                return
+            left = left and left & await self._left_over()
+        except DriverError as error:
+            self._failed(error, began)
+            await self._forget_deleted()
+            return
+        except ApiError as error:
+            self._failed(error, began)
             return
         self.handles, self.unknown = tuple(sorted(left)), ""
+
+    def _failed(self, error: Exception, began: float) -> None:
+        self.unknown = str(error)
+        self._failing_since = began if self._failing_since is None else self._failing_since
 
     def _why_not_asked(self) -> str:
         info = self._driver.info
@@ -111,31 +122,71 @@ class Untracked:
             return "the driver does not list its volumes"
         return "" if info.segment else "the driver reports no topology, so a volume that it lists may be on any node"
 
-    async def _settled(self, begun: set[str]) -> None:
+    async def _settled(self, begun: set[str]) -> bool:
+        """Whether those creations have been stored for a while. One that never ends must not keep the driver from being asked again."""
+        given_up = self._clock() + _LONGEST
         while begun.intersection(self._under_way()):
             self.unknown = _BUSY
+            if self._clock() >= given_up:
+                return False
             await asyncio.sleep(_APART)
         await asyncio.sleep(_APART)
+        return True
 
     async def _left_over(self) -> set[str]:
         """The driver is asked first: a volume whose PersistentVolume is stored after its answer was not forgotten."""
-        name = self._driver.info.name
-        listed = {handle: alone for handle, alone in (await self._driver.list_volumes()).items() if not _INLINE.fullmatch(handle)}
-        left = listed.keys() - {volume.handle for volume in self._watched.volumes.values() if volume.driver == name}
-        stored: list[Volume] = []
-        if left:
-            async for obj in every(self._kube, VOLUMES, cached=True):
-                # On whatever node: it has a PersistentVolume.
-                if ((obj.get("spec") or {}).get("csi") or {}).get("volumeHandle") in left and (volume := Volume.of(obj)).driver == name:
-                    stored.append(volume)
-        self._listed = DriverList(MappingProxyType(listed), await self._that_may_be_here(stored, listed))
-        return left - {volume.handle for volume in stored}
+        listed = {handle: alone for handle, alone in (await self._list()).items() if not _INLINE.fullmatch(handle)}
+        left = listed.keys() - {volume.handle for volume in self._watched.volumes.values() if volume.driver == self._driver.info.name}
+        seen, kept = await self._stored(left, listed)
+        if len(seen) > _MANY:
+            here = {volume.handle for volume in kept}
+            listed = {handle: alone for handle, alone in listed.items() if alone or handle in here or handle not in seen}
+        self._listed = DriverList(MappingProxyType(listed), kept)
+        return left - seen
 
-    async def _that_may_be_here(self, stored: list[Volume], listed: Mapping[str, bool]) -> tuple[Volume, ...]:
-        """Which of them are here is judged in each look, for nodes come and go. They are only looked through if they are too many."""
-        if len(stored) <= _MANY:
-            return tuple(stored)
+    async def _list(self) -> Mapping[str, bool]:
+        try:
+            async with asyncio.timeout(_LONGEST):
+                return await self._driver.list_volumes()
+        except TimeoutError:
+            raise DriverError(Code.DEADLINE_EXCEEDED, f"ListVolumes was not answered to its end within {_LONGEST:.0f} s") from None
+
+    async def _forget_deleted(self) -> None:
+        """What the driver listed last holds for as long as it cannot list, but not of PersistentVolumes that are gone."""
+        before = self._listed
+        if before is None or not before.volumes:
+            return
+        try:
+            _, kept = await self._stored({volume.handle for volume in before.volumes}, before.handles)
+        except ApiError as error:
+            self.unknown = str(error)
+            return
+        self._listed = DriverList(before.handles, kept)
+
+    async def _stored(self, handles: Set[str], listed: Listed) -> tuple[Set[str], tuple[Volume, ...]]:
+        """Which of these handles have a PersistentVolume, on whatever node, and those PersistentVolumes that may be here.
+
+        Which of them are here is judged in each look, for nodes come and go. If they are too many, only those are kept that are here now.
+        """
+        seen, kept, locator = set[str](), list[Volume](), None
+        if not handles:
+            return seen, ()
+        async for obj in every(self._kube, VOLUMES, cached=True):
+            if ((obj.get("spec") or {}).get("csi") or {}).get("volumeHandle") not in handles:
+                continue
+            volume = Volume.of(obj)
+            if volume.driver != self._driver.info.name:
+                continue
+            seen.add(volume.handle)
+            kept.append(volume)
+            if len(kept) > _MANY and locator is None:
+                locator = await self._locator(listed)
+                kept = [item for item in kept if locator.holds(item)]
+            elif locator is not None and not locator.holds(volume):
+                kept.pop()
+        return seen, tuple(kept)
+
+    async def _locator(self, listed: Listed) -> VolumeLocator:
         nodes = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
         own = self._watched.nodes
-        locator = VolumeLocator(next(iter(own.values()), None), [node for node in nodes if node.name not in own], listed=listed)
-        return tuple(volume for volume in stored if locator.holds(volume))
+        return VolumeLocator(next(iter(own.values()), None), [node for node in nodes if node.name not in own], listed=listed)

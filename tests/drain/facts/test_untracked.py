@@ -118,10 +118,10 @@ def test_what_is_being_created_is_waited_for() -> None:
         assert (scene.untracked.handles, scene.untracked.unknown) == ((), "a volume creation has not finished yet")
         begun[:] = ["uid-2"]
         await asyncio.sleep(59)
-        assert scene.driver.count("list") == 1
+        asked = scene.driver.count("list")
         scene.stored("lv-1")
         await asyncio.sleep(121)
-        assert scene.driver.count("list") == 2
+        assert scene.driver.count("list") == asked + 1
         assert (scene.untracked.handles, scene.untracked.unknown) == ((), "")
         running.cancel()
 
@@ -207,6 +207,65 @@ def test_of_a_driver_that_lists_the_volumes_of_all_nodes_only_those_are_kept_tha
     assert [volume.name for volume in scene.listed_after(1).volumes] == ["lv-1", "lv-3"]
 
 
+def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Page after page, none of them late: without an end of its own such a list would keep the node from being judged."""
+
+    async def endless(_: ScriptedDriver) -> dict[str, bool]:
+        await asyncio.sleep(100_000)
+        return {}
+
+    monkeypatch.setattr(ScriptedDriver, "list_volumes", endless)
+    scene = Scene()
+    assert scene.listed_after(500).not_asked
+    assert Scene().listed_after(620) == NOTHING_LISTED
+    scene = Scene()
+    scene.after(620)
+    assert "600 s" in scene.untracked.unknown
+
+
+@pytest.mark.parametrize("later", [DriverError(Code.UNIMPLEMENTED, "no more"), DriverError(Code.UNAVAILABLE, "gone")], ids=str)
+def test_a_volume_that_is_deleted_while_the_driver_cannot_list_is_forgotten(later: DriverError) -> None:
+    """Else the node could never be retired."""
+
+    async def story() -> tuple[DriverList, DriverList]:
+        scene = Scene({"lv-1": True}, later).stored("lv-1")
+        running = asyncio.create_task(scene.untracked.run())
+        await asyncio.sleep(100)
+        before = scene.untracked.listed()
+        scene.kube.objects.pop((VOLUMES.plural, "lv-1"))
+        await asyncio.sleep(700)
+        after = scene.untracked.listed()
+        running.cancel()
+        return before, after
+
+    before, after = run_virtual(story())
+    assert [volume.name for volume in before.volumes] == ["lv-1"]
+    assert after.volumes == ()
+
+
+def test_what_the_driver_cannot_list_any_more_is_forgotten_with_its_PersistentVolume() -> None:
+    """As a driver that was replaced by a release without the capability."""
+
+    async def story() -> DriverList:
+        scene = Scene({"lv-1": True}).stored("lv-1")
+        running = asyncio.create_task(scene.untracked.run())
+        await asyncio.sleep(100)
+        scene.driver.info = samples.info()
+        scene.kube.objects.pop((VOLUMES.plural, "lv-1"))
+        await asyncio.sleep(700)
+        running.cancel()
+        return scene.untracked.listed()
+
+    assert run_virtual(story()).volumes == ()
+
+
+def test_a_creation_that_never_ends_does_not_keep_the_driver_from_being_asked_again() -> None:
+    scene = Scene({"lv-1": True, "lv-2": True}, under_way=lambda: ["uid-1"]).stored("lv-1")
+    scene.after(6000)
+    assert scene.driver.count("list") >= 5
+    assert (scene.untracked.handles, scene.untracked.unknown) == ((), "a volume creation has not finished yet")
+
+
 # --- in the whole program ---------------------------------------------------------------------------------------------
 
 
@@ -265,7 +324,7 @@ def test_a_driver_that_does_not_answer_delays_and_changes_no_verdict(monkeypatch
         await wait(bench, 600)
         why = (await report_of(bench))["notes"][-1]
         assert why.startswith("whether the driver has volumes without a PersistentVolume is not known: ")
-        assert why.endswith("asked yet" if seconds else "too slow")
+        assert why.endswith("to its end within 600 s" if seconds else "too slow")
         await with_pod(bench, "a")
         await wait(bench, 20)
         report = await report_of(bench)
