@@ -52,11 +52,14 @@ class VolumeLocator:
         return self._has(volume) and not self._reached(volume)[0] and not self._is_made_here(volume)
 
     def others_that_stay(self, volume: Volume) -> tuple[str, ...]:
-        """Other nodes that reach it, and that nobody empties: what this node loses is still there.
+        """Other nodes that reach it as this one does, and that nobody empties: what this node loses is still there.
 
-        That two nodes have one label proves no copy: of what was made here none is known elsewhere.
+        That two nodes have one label proves no copy: of what was made here, or what the driver has here alone, none is known elsewhere.
+        Nor is one of what pods mount here although the labels name other nodes.
         """
-        return () if self._is_made_here(volume) else self._reach(volume)[2]
+        here, _, staying = self._reach(volume)
+        alone = self._is_made_here(volume) or self._listed.get(volume.handle) is True
+        return staying if here and not alone else ()
 
     def is_shared(self, volume: Volume) -> bool:
         """This node reaches it, and another one does."""

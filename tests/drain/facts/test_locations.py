@@ -207,3 +207,20 @@ def test_two_nodes_with_one_label_do_not_share_what_one_of_them_made() -> None:
     both = labels(asks(KEY, "In", "n1", "n2"))
     assert VolumeLocator(N1, (N2, N3)).others_that_stay(volume(both)) == ("n2",)
     assert VolumeLocator(N1, (N2, N3)).others_that_stay(volume(both, maker="n1")) == ()
+
+
+@pytest.mark.parametrize("terms", [BOTH, labels(asks(KEY, "In", "n2"))], ids=["both", "the other alone"])
+def test_no_other_node_shares_what_the_driver_has_here_alone(terms: dict[str, Any]) -> None:
+    """Of a node that was renamed the former name may have been given to a new machine."""
+    locator = VolumeLocator(N1, (N2, N3), listed={"h": True})
+    assert (locator.holds(volume(terms)), locator.others_that_stay(volume(terms))) == (True, ())
+
+
+def test_no_other_node_shares_what_is_mounted_here_against_the_labels() -> None:
+    """A label may have moved from this node to another one; the data has not."""
+    locator = VolumeLocator(N1, (N2, N3), mounted={"pv"})
+    assert (locator.holds(volume(labels(asks(KEY, "In", "n2")))), locator.others_that_stay(volume(labels(asks(KEY, "In", "n2"))))) == (
+        True,
+        (),
+    )
+    assert VolumeLocator(N1, (N2, N3), mounted={"pv"}).others_that_stay(volume(BOTH)) == ("n2",)
