@@ -95,7 +95,7 @@ def _named_is_in_flight(patch: Patch) -> None:
     patch.setattr(assembly, "_has_waited", lambda claim, facts, now: 0.0)
 
 
-def _orphans_accuse_everybody(patch: Patch) -> None:
+def _orphans_count_everywhere(patch: Patch) -> None:
     def may_be_meant(self: Any, term: Any) -> bool:
         return self._node is not None and bool(term.may_match(self._node.name, self._node.labels))
 
@@ -117,5 +117,5 @@ DRAIN_MUTATIONS = (
     Mutation("a claim that a pod owns is taken for an ephemeral volume", _owned_by_a_pod_is_ephemeral, LOSING),
     Mutation("an acknowledgement is never void", _acknowledged_for_ever, LOSING),
     Mutation("whatever names this node is a creation under way", _named_is_in_flight, WAITING),
-    Mutation("a label that no node has accuses all of them", _orphans_accuse_everybody, WAITING),
+    Mutation("a volume whose label no node has counts on all of them", _orphans_count_everywhere, WAITING),
 )

@@ -22,7 +22,7 @@ FOUND_BEFORE = {
     "a claim that a pod owns is taken for an ephemeral volume": 23,
     "an acknowledgement is never void": 59,
     "whatever names this node is a creation under way": 6,
-    "a label that no node has accuses all of them": 9,
+    "a volume whose label no node has counts on all of them": 9,
 }
 
 

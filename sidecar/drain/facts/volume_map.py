@@ -82,7 +82,7 @@ class VolumeMap:
         return self._doubted[name]
 
     def unlocated(self, name: str) -> Iterable[Volume]:
-        """On which node they are is not known at all. An orphan accuses no node."""
+        """On which node they are is not known at all. Orphans are not among them."""
         locator, doubted = self.locator(name), {volume.name for volume in self.doubtful(name)}
         yield from (volume for volume in self._several if locator.may_hold(volume))
         yield from (volume for volume in self._nobodys if volume.name not in doubted and not locator.is_orphan(volume))

@@ -189,7 +189,7 @@ def unproven(facts: GateFacts) -> str:
 
 
 def _hidden(facts: GateFacts) -> str:
-    """What the node's own sidecar may know of and nobody else does. An orphan accuses no node whose sidecar has counted its volumes."""
+    """What the node's own sidecar may know of and nobody else does. Where it has counted its volumes, orphans are on another node."""
     if facts.known is None and facts.orphans:
         nobody = "no living node reaches these volumes, and the node's own sidecar left no report that says whether they are there"
         return f"{Reason.NOT_KNOWN}: {nobody}: {first_few(facts.orphans)}"

@@ -42,7 +42,7 @@ class TakeoverEvents:
         return True
 
     def forget(self, node_uid: str) -> None:
-        """The node's own sidecar is back: what happens after that is another story."""
+        """The node's own sidecar is back: what happens after that is news again."""
         self._told.pop(node_uid, None)
 
     def _is_news(self, facts: GateFacts, told: str) -> bool:

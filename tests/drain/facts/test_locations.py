@@ -99,8 +99,8 @@ RACKED = node("n4", rack="3")
     ids=str,
 )
 def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have(terms: list[dict[str, Any]], maker: str, doubtful: bool) -> None:
-    """A volume of a node that is gone is in doubt nowhere: the labels that nodes have speak against them, and one that none has accuses
-    none of them."""
+    """A volume of a node that is gone is in doubt nowhere: the labels that nodes have speak against them, and one that none has
+    says nothing of them."""
     assert VolumeLocator(N1, (N2, N3, RACKED)).is_doubtful(volume(*terms, maker=maker)) is doubtful
 
 

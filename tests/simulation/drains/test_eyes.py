@@ -1,4 +1,4 @@
-"""Whom the referee may blame: a sidecar that had the time to see."""
+"""Which sidecars the referee holds to account: those that had the time to see."""
 
 from sidecar.simulation.drains.eyes import Eyes
 
