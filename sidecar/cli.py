@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from sidecar import __version__
+from sidecar.commands.printing import show
 from sidecar.config.errors import Refused, UsageError
 from sidecar.config.help import help_text
 from sidecar.config.parse import Parsed, ShowHelp, parse
@@ -79,7 +80,7 @@ def _run(words: Sequence[str]) -> int:
     parsed = parse(words, os.environ)
     match parsed:
         case ShowHelp():
-            print(help_text(PROGRAM) + "\n" + VERBS, end="")
+            show(help_text(PROGRAM) + "\n" + VERBS, end="")
             return 0
         case Parsed(config, warnings):
             from sidecar import process
@@ -122,7 +123,7 @@ def _simulate(words: list[str]) -> int:
 
 
 def _version() -> int:
-    print(f"{PROGRAM} {__version__}")
+    show(f"{PROGRAM} {__version__}")
     return 0
 
 

@@ -1,6 +1,8 @@
 """Words in, exit codes out."""
 
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -35,6 +37,15 @@ def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureF
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "--node-deployment-base-delay" in out and "explain pvc NS/NAME" in out
+
+
+@pytest.mark.parametrize("words", ["--help", "version", "explain --help", "node --help", "uninstall --help"])
+def test_who_has_read_enough_may_go(words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "sidecar", *words.split()], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_without_the_simulation_it_says_where_there_is_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

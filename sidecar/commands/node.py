@@ -17,6 +17,7 @@ from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.rows import about_own_word
 from sidecar.commands.line import CommandParser
 from sidecar.commands.node_intent import Verb
+from sidecar.commands.printing import show
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
@@ -59,7 +60,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     order = _read(words)
     parsed = order and parse([*AS_IN_A_DAEMON_SET, *order.flags], {**environ, "NODE_NAME": "-"})
     if order is None or not isinstance(parsed, Parsed):
-        print(USAGE)
+        show(USAGE)
         return 0
     setup("text", parsed.config.verbosity)
     if not parsed.config.verbosity:
@@ -90,7 +91,7 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) 
     if not changing:
         return 0
     if config.dry_run:
-        print("\nnothing was changed, because of --dry-run")
+        show("\nnothing was changed, because of --dry-run")
         return 0
     if not order.yes:
         agreed = ask(f"\n{order.verb} {', '.join(node.name for node in changing)}? [y/N] ")
@@ -100,7 +101,7 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) 
             return _complain("nothing was changed")
     done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb)))
     steps = list(node_intent.next_steps(done, order.verb))
-    print("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
+    show("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
     return 0 if len(done) == len(changing) else 1
 
 
@@ -117,8 +118,8 @@ async def _show(kube: KubeApi, order: Order, config: Config) -> list[Node]:
     nodes = [Node.of(await kube.get(NODES, name)) for name in order.nodes]
     if order.verb is not Verb.RELEASE:
         for listed in await _look(kube, config, order.nodes):
-            print(_judged(listed, order, config), end="\n\n")
-    print("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
+            show(_judged(listed, order, config), end="\n\n")
+    show("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
     return nodes
 
 
@@ -156,7 +157,7 @@ async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb) -> list[N
         except ApiError as error:
             _complain(f"node {node.name} was not changed: {error}{_hint(error)}")
             continue
-        print(f"{node.name}: done")
+        show(f"{node.name}: done")
         done.append(node)
     return done
 

@@ -86,7 +86,9 @@ def next_steps(nodes: Sequence[Node], verb: Verb) -> Iterable[str]:
             case Verb.REBOOT:
                 yield f"kubectl drain {node.name} --ignore-daemonsets   # after the reboot: kubectl uncordon {node.name}"
             case Verb.RETIRE:
-                yield f"kubectl drain {node.name} --ignore-daemonsets   # then remove the machine, and: kubectl delete node {node.name}"
+                yield f"kubectl drain {node.name} --ignore-daemonsets"
+                yield f"csi-node-sidecar explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
+                yield f"kubectl delete node {node.name}   # and remove the machine"
             case Verb.RELEASE:
                 yield from _left(node)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.commands.line import CommandParser
+from sidecar.commands.printing import show
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, open_doors
@@ -70,7 +71,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument("--driver", default="")
     line = parser.read(words)
     if line is None:
-        print(USAGE)
+        show(USAGE)
         return 0
     driver = line.own.driver
     parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
@@ -92,7 +93,7 @@ async def _uninstall(parsed: Parsed, driver: str) -> int:
                 _complain(step.what, step.error)
                 failed += 1
                 continue
-            print(f"{'would remove' if config.dry_run else 'removes'} {step.what}")
+            show(f"{'would remove' if config.dry_run else 'removes'} {step.what}")
             if not config.dry_run:
                 failed += not await _take(doors.kube, step)
     finally:

@@ -49,6 +49,11 @@ def test_the_exit_code_tells_whether_it_is_ready(scene: Scene, words: list[str],
     assert bool(capsys.readouterr().err) is (code in (1, 2))
 
 
+def test_where_no_sidecar_says_anything_nothing_is_put_into_its_mouth(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(scene, "node", "n1") == 0
+    assert "its own sidecar says" not in capsys.readouterr().out
+
+
 def test_each_volume_and_programs_read_the_same(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(scene, "volumes") == 0
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [["pv-1", "n1"], ["pv-other", "n1"]]

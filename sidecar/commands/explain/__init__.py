@@ -13,6 +13,7 @@ from sidecar.commands.explain import claim, node, nodes, volumes
 from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
 from sidecar.commands.explain.question import CLAIM, NODE, NODES, USAGE, VOLUMES, read_question
+from sidecar.commands.printing import show
 from sidecar.config.parse import Parsed, parse
 from sidecar.errors import SidecarError
 from sidecar.kube.errors import ApiError, NotFound
@@ -29,7 +30,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     question = read_question(words, environ)
     parsed = question and parse([*AS_IN_A_DAEMON_SET, *question.flags], {**environ, "NODE_NAME": question.node or "-"})
     if question is None or not isinstance(parsed, Parsed):
-        print(USAGE)
+        show(USAGE)
         return 0
     setup("text", parsed.config.verbosity)
     if not parsed.config.verbosity:
@@ -39,7 +40,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     except SidecarError as error:
         print(f"csi-node-sidecar: {error}{_hint(error, question.kind)}", file=sys.stderr)
         return 1
-    print(answer.text)
+    show(answer.text)
     return exit_code(answer.statuses) if question.exit_code else 0
 
 

@@ -27,7 +27,8 @@ USAGE: Final = (
     "     | explain node NAME [--intent reboot|retire] [--exit-code]\n"
     "     | explain nodes [--intent reboot|retire] [--exit-code]\n"
     "     | explain volumes [--node NODE]\n"
-    "each with [--driver DRIVER] [-o table|json|yaml] and flags of run such as --kubeconfig; nodes and volumes also with -o wide"
+    "each with [--driver DRIVER] [-o table|json|yaml] and flags of run such as --kubeconfig; nodes and volumes also with -o wide.\n"
+    "--exit-code: 0 ready, 3 not ready, 4 not known; of several answers 3 is worse than 4. Without it 0 is explained; 1 and 2 are errors."
 )
 
 

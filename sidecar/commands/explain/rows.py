@@ -42,7 +42,7 @@ def row(judged: Judged, intent: Intent | None, *, wide: bool) -> tuple[str, ...]
 
 def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
     """Lines for `explain node`; none if the node's own sidecar says nothing."""
-    said = _own(judged.word, judged.assessment.at, (intent,) if intent else tuple(Intent))
+    said = tuple(_own(judged.word, judged.assessment.at, (intent,) if intent else tuple(Intent)))
     lines = [f"its own sidecar says: {'; '.join(said)}"] if said else []
     return [*lines, *(f"{end}" for end in judged.ends)]
 

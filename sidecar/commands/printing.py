@@ -1,0 +1,13 @@
+"""Prints what commands say. Who has read enough may go: `| head` is no error, and takes nothing from the exit code."""
+
+import os
+import sys
+
+
+def show(text: str, *, end: str = "\n") -> None:
+    """On standard output, at once."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        # What is said after this goes nowhere, and the interpreter has nothing left to flush when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
