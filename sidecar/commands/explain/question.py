@@ -8,6 +8,7 @@ from sidecar.commands.explain.answer import FORMS, JSON, TABLE, WIDE, YAML
 from sidecar.commands.line import CommandParser, Line, reads
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import one_of
+from sidecar.config.words import quoted
 
 CLAIM, NODE, NODES, VOLUMES = "pvc", "node", "nodes", "volumes"
 _KINDS: Final = {
@@ -86,22 +87,32 @@ def _parser() -> CommandParser:
 def _kind(line: Line) -> str:
     """Raises UsageError where what was given does not go together."""
     words = line.positional
-    kind = _KINDS.get(words[0]) if words else None
-    if kind is None or len(words) != (2 if kind in _NAMED else 1):
-        raise UsageError([USAGE])
-    about_verdicts = bool(line.own.intent) or line.own.exit_code
-    if (about_verdicts and kind not in _JUDGED) or (FORMS[line.own.output] == WIDE and kind in _NAMED):
-        raise UsageError([USAGE])
+    if not words or words[0] not in _KINDS:
+        raise _wrong(f"there is no kind {quoted(words[0])}" if words else "it is not said what to explain")
+    kind, count = _KINDS[words[0]], len(words) - 1
+    if kind in _NAMED and count != 1:
+        raise _wrong(f"explain {kind} takes one name, and not {count}")
+    if kind not in _NAMED and count:
+        raise _wrong(f"explain {kind} takes no name, as it is about all of them: {quoted(words[1])}")
+    if (line.own.intent or line.own.exit_code) and kind not in _JUDGED:
+        raise _wrong(f"explain {kind} takes neither --intent nor --exit-code: it gives no verdict")
+    if FORMS[line.own.output] == WIDE and kind in _NAMED:
+        raise _wrong(f"explain {kind} has no output {WIDE}: it tells all it knows")
     if line.own.node and kind in _JUDGED:
-        raise UsageError([USAGE])
+        raise _wrong(f"explain {kind} takes no --node")
     return kind
 
 
 def _name(kind: str, word: str) -> tuple[str, str]:
     namespace, slash, name = word.rpartition("/")
     if not name or "/" in namespace or bool(slash) is not bool(namespace) or (slash and kind == NODE):
-        raise UsageError([USAGE])
+        raise _wrong(f"{quoted(word)} is no {'name of a node' if kind == NODE else 'NAMESPACE/NAME'}")
     return ("", name) if kind == NODE else (namespace or "default", name)
+
+
+def _wrong(what: str) -> UsageError:
+    kinds = f"{', '.join((CLAIM, NODE, NODES))} or {VOLUMES}"
+    return UsageError([f"{what}; explain is asked about {kinds}, and `csi-node-sidecar explain --help` shows how"])
 
 
 __all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "USAGE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]

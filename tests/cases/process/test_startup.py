@@ -115,8 +115,10 @@ def test_F5_an_address_that_is_no_unix_socket_is_refused() -> None:
     [
         pytest.param(["--node-deployment", "--no-such-flag"], "--no-such-flag: unknown flag", id="unknown-flag"),
         pytest.param(["provision"], "unknown command 'provision'", id="unknown-verb"),
-        pytest.param(["explain", "pod", "n1"], "usage: csi-node-sidecar explain pvc", id="unknown-kind"),
-        pytest.param(["explain", "pvc", "default/"], "usage: csi-node-sidecar explain pvc", id="no-name"),
+        pytest.param(
+            ["explain", "pod", "n1"], 'there is no kind "pod"; explain is asked about pvc, node, nodes or volumes', id="unknown-kind"
+        ),
+        pytest.param(["explain", "pvc", "default/"], '"default/" is no NAMESPACE/NAME', id="no-name"),
     ],
 )
 def test_a_line_that_cannot_be_read_ends_with_2(words: Sequence[str], reason: str) -> None:
