@@ -8,8 +8,9 @@ node may write is kept complete, as compact JSON text, until it is bound or belo
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from sidecar.model import names
 from sidecar.model.quantity import BadQuantity, parse_bytes
@@ -18,6 +19,19 @@ from sidecar.model.topology import Term, terms_of
 Json = dict[str, Any]
 Notes = tuple[tuple[str, str], ...]
 """Annotations of our own group, as sorted pairs."""
+
+_NOTES: Final = tuple(
+    sorted(
+        {
+            names.DRAIN_POLICY: 256,
+            names.DRAIN_POLICY_REBOOT: 256,
+            names.DRAIN_POLICY_RETIRE: 256,
+            names.ACKNOWLEDGED: 1024,
+            names.HANDED_BACK: 32_768,
+        }.items()
+    )
+)
+"""With as many characters as are kept. Sidecars add to the last one once for each node."""
 
 LATE = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
@@ -279,9 +293,17 @@ def controller_of(meta: Mapping[str, Any]) -> Owner | None:
 
 
 def notes_of(annotations: Mapping[str, str] | None) -> Notes:
-    """The annotations of our own group."""
-    prefix = f"{names.GROUP}/"
-    return tuple(sorted((key, str(value)) for key, value in (annotations or {}).items() if key.startswith(prefix)))
+    """The annotations of our own group that mean something on claims, volumes, classes, namespaces and snapshots.
+
+    Tenants write them, up to 256 KiB on each object, and they are kept: so none is kept longer than anybody needs it.
+    """
+    said = annotations or {}
+    return tuple((key, _bounded(str(said[key]), most)) for key, most in _NOTES if key in said)
+
+
+def _bounded(text: str, most: int) -> str:
+    """Two texts that differ stay different."""
+    return text if len(text) <= most else f"{text[:most]}… sha256 {sha256(text.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 import json
 
-from sidecar.model.objects import CapacityRecord, Claim, Class, Owner, Source, Volume
+from sidecar.model import names
+from sidecar.model.objects import CapacityRecord, Claim, Class, Owner, Source, Volume, notes_of
 from tests.harness import samples
 
 
@@ -77,3 +78,14 @@ def test_an_owner_reference_goes_back_as_it_came() -> None:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "n", "uid": "u"}
     for flags in ({}, {"controller": True}, {"blockOwnerDeletion": True}, {"controller": True, "blockOwnerDeletion": True}):
         assert Owner.of(reference | flags).as_json() == reference | flags
+
+
+def test_of_what_tenants_write_no_more_is_kept_than_anybody_reads() -> None:
+    """A claim may have 256 KiB of annotations, and a node thousands of claims."""
+    long = "x" * 200_000
+    said = dict.fromkeys((names.DRAIN_POLICY, names.DRAIN_POLICY_RETIRE, names.ACKNOWLEDGED, names.HANDED_BACK), long)
+    said |= {f"{names.GROUP}/{number}": "y" * 100 for number in range(100)}
+    kept = notes_of(said)
+    assert sum(len(key) + len(text) for key, text in kept) < 40_000
+    assert notes_of({**said, names.ACKNOWLEDGED: f"{long}, again"}) != kept, "another text is another acknowledgement"
+    assert notes_of({names.DRAIN_POLICY: "Ignore", "other/drain-policy": "Block"}) == ((names.DRAIN_POLICY, "Ignore"),)
