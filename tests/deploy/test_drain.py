@@ -196,6 +196,7 @@ MARKS = (
     names.MARKED_NODE,
     names.SPENT_OVERRIDE,
     names.REBOOT_INTENT,
+    names.KURED_REBOOT,
     names.DRAIN_SUMMARY,
     names.AUTOSCALER_MARKER,
 )
