@@ -4,7 +4,8 @@ Answers, refusals among them, are kept for a minute: the node is judged at every
 What could not be read becomes a sentence in `ignorance`, and no verdict is True on that ground.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -19,7 +20,15 @@ from sidecar.drain.facts.other_nodes_io import OtherNodes
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
 from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
 from sidecar.drain.facts.waiting_claims import WaitingClaims
-from sidecar.drain.facts.watched import Watched, bound_volumes, missing_claims, open_claims, other_nodes_needed, with_driver_labels
+from sidecar.drain.facts.watched import (
+    OpenClaims,
+    Watched,
+    bound_volumes,
+    missing_claims,
+    open_claims,
+    other_nodes_needed,
+    with_driver_labels,
+)
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, every
 from sidecar.model import names
@@ -29,6 +38,29 @@ from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
 # Seconds until more is asked, where one look may ask for some only.
 _ASK_ON: Final = 5.0
 _LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Which volumes are here, or may be."""
+
+    mounts: Mounts
+    locator: VolumeLocator
+    held: tuple[Volume, ...]
+    doubtful: tuple[Volume, ...]
+    not_listed: str
+    """As `Facts.not_listed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the API server was asked about them."""
+
+    claims: tuple[Claim, ...]
+    namespaces: Mapping[str, Json | None]
+    classes: tuple[Class, ...]
+    unplaced: tuple[SnapshotContent, ...]
+    claimants: tuple[Pod, ...]
 
 
 class Lookups:
@@ -70,6 +102,15 @@ class Lookups:
         `anew`: nor is any answer that was asked for before.
         """
         self.begin(anew=anew)
+        placed = await self._place(node, observed=observed)
+        asked = await self._ask_about(node, placed, observed=observed)
+        # No await from here on, so that pods, claims and budgets are of one moment.
+        found = open_claims(placed.held, self._watched.pods.values())
+        until = self._until((*found.unused, *found.kept), observed=observed)
+        self.changes_in = until if placed.mounts.complete else _ASK_ON
+        return self._together(node, placed, asked, found, observed=observed)
+
+    async def _place(self, node: Node, *, observed: bool) -> _Placed:
         watched, listed = self._watched, self._watched.listed()
         mounts = await self._mounted.of(
             watched.pods.values(), bound_volumes(watched), attached=watched.attached(), elsewhere=self._elsewhere, observed=observed
@@ -78,42 +119,46 @@ class Lookups:
         locator = await self._locator(node, known, mounts, listed, observed=observed)
         held = tuple(volume for volume in known if locator.holds(volume))
         doubtful = tuple(volume for volume in known if locator.is_doubtful(volume))
+        return _Placed(mounts, locator, held, doubtful, listed.not_asked)
+
+    async def _ask_about(self, node: Node, placed: _Placed, *, observed: bool) -> _Asked:
+        held = placed.held
         fetched, namespaces, classes = await self.claims(held), await self.namespaces(held), await self.classes(held)
         await self.unseen_volumes()
         await self.snapshots()
-        unplaced = await self._unplaced(node, (*held, *doubtful))
-        found = open_claims(held, watched.pods.values())
+        unplaced = await self._unplaced(node, (*held, *placed.doubtful))
+        found = open_claims(held, self._watched.pods.values())
         # Only a reboot depends on those that pods keep, and it is asked about when somebody empties the node.
-        asked = (*found.unused, *found.kept) if observed else found.unused
-        claimants = self._elsewhere = await self._claimants.of(asked, observed=observed)
-        # No await from here on, so that pods, claims and budgets are of one moment.
-        found = open_claims(held, watched.pods.values())
-        unused, recent = found.unused, watched.recent
-        until = self._until((*unused, *found.kept), observed=observed)
-        self.changes_in = until if mounts.complete else _ASK_ON
+        claims = (*found.unused, *found.kept) if observed else found.unused
+        self._elsewhere = await self._claimants.of(claims, observed=observed)
+        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, self._elsewhere)
+
+    def _together(self, node: Node, placed: _Placed, asked: _Asked, found: OpenClaims, *, observed: bool) -> Facts:
+        watched, recent, locator, held = self._watched, self._watched.recent, placed.locator, placed.held
+        namespaces = asked.namespaces
         return Facts(
             driver=self._settings.driver,
             node_name=node.name,
             node=node,
             volumes=held,
-            doubtful=tuple(volume.name for volume in doubtful),
-            claims=(*fetched, *watched.claims.values()),
+            doubtful=tuple(volume.name for volume in placed.doubtful),
+            claims=(*asked.claims, *watched.claims.values()),
             pods=tuple(watched.pods.values()),
-            claimants=claimants,
+            claimants=asked.claimants,
             attached=watched.attached(),
-            lately_used=recent.among(unused, observed=observed) | recent.evicted_among(found.kept, observed=observed),
-            lately_named=recent.named_among(unused),
+            lately_used=recent.among(found.unused, observed=observed) | recent.evicted_among(found.kept, observed=observed),
+            lately_named=recent.named_among(found.unused),
             shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
             renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),
-            foreign=mounts.foreign,
+            foreign=placed.mounts.foreign,
             contents=tuple(watched.contents.values()),
-            unplaced_contents=unplaced,
-            classes=(*classes, *watched.classes.values()),
+            unplaced_contents=asked.unplaced,
+            classes=(*asked.classes, *watched.classes.values()),
             namespace_policies=MappingProxyType({name: notes for name, obj in namespaces.items() if (notes := namespace_notes(obj))}),
             unheeded_namespaces=frozenset(name for name, obj in namespaces.items() if not self._is_heeded(name, obj)),
             budgets=tuple(watched.budgets.values()),
             surroundings=None,
-            not_listed=listed.not_asked,
+            not_listed=placed.not_listed,
             begun=watched.begun(),
             waited=self._waiting.seconds(watched.claims.by_index("node", node.name)),
             unread=frozenset(self.unread),
