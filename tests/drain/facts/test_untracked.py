@@ -344,7 +344,7 @@ def test_without_judgements_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
 
     async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 1000)
+        await wait(bench, 60)
 
     play(story, args=("--node-drain-policy=NoSchedule",), nodes=("n0",))
     assert asked == []

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from sidecar.drain.facts.node_marks import OF_MARKS
 from sidecar.drain.publish import report, stored
+from sidecar.drain.publish.events import MOST as MOST_ANNOUNCED
+from sidecar.drain.publish.events import MOST_AT_ONCE
 from sidecar.drain.publish.report import (
     HEARTBEAT,
     MOST,
@@ -134,9 +136,9 @@ def test_the_longest_report_can_be_stored() -> None:
     blockers = (blocker(name, namespace="s" * 63, volume=name, message=text, uid=f"{number:036}") for number in range(600))
     huge = replace(blocked(*blockers), pods=(pod,) * 600, places=(place,) * 600, notes=(text,) * 600)
     context, status = replace(FULL, intent=None), made(huge, context=FULL)["status"]
-    for _ in range(20):
+    for _ in range(MOST_ANNOUNCED // MOST_AT_ONCE):
         status = made(huge, {"status": status}, context)["status"]
-    assert len(status["announced"]) == 500
+    assert len(status["announced"]) == MOST_ANNOUNCED
     assert len(json.dumps(status)) < 1_500_000
     assert status["blockersTruncated"] == 600 - len(status["blockers"]) > 0
 
