@@ -49,7 +49,8 @@ class VolumeLocator:
 
     def is_renamed(self, volume: Volume) -> bool:
         """The driver has it here, and its PersistentVolume names a node of another name."""
-        return self._has(volume) and not self._reached(volume)[0] and not self._is_made_here(volume)
+        names_another = volume.affinity is not None and not self._reached(volume)[0]
+        return names_another and self._has(volume) and not self._is_made_here(volume)
 
     def others_that_stay(self, volume: Volume) -> tuple[str, ...]:
         """Other nodes that reach it as this one does, and that nobody empties: what this node loses is still there.

@@ -38,6 +38,8 @@ class Row:
     blocks: tuple[Intent, ...]
     reason: Reason
     elsewhere: tuple[Elsewhere, ...] = tuple(Elsewhere)
+    claimed: bool | None = None
+    """Only one that a claim has, or that none has; None: both."""
 
 
 _BOTH, _REBOOT, _RETIRE = tuple(Intent), (Intent.REBOOT,), (Intent.RETIRE,)
@@ -61,7 +63,8 @@ OF_VOLUMES: Final = (
     Row(VolumeClass.IDLE,       _BLOCK,            _RETIRE,  Reason.LAST_COPY),
     Row(VolumeClass.RETAINED,   _ALL_BUT_IGNORE,   _RETIRE,  Reason.RECLAIM_RETAIN),
     Row(VolumeClass.RELEASING,  _ALL_BUT_IGNORE,   _RETIRE,  Reason.RELEASE_PENDING),
-    Row(VolumeClass.RENAMED,    _ALL_BUT_IGNORE,   _RETIRE,  Reason.NODE_RENAMED),
+    Row(VolumeClass.RENAMED,    (*_BLOCK, *_MOVE), _RETIRE,  Reason.NODE_RENAMED),
+    Row(VolumeClass.RENAMED,    _ALL_BUT_IGNORE,   _RETIRE,  Reason.NODE_RENAMED,            claimed=False),
     Row(VolumeClass.SNAPSHOT,   _ANY,              _RETIRE,  Reason.SNAPSHOT_ON_NODE),
     Row(VolumeClass.UNTRACKED,  _ANY,              _RETIRE,  Reason.UNTRACKED_DATA),
 )
@@ -137,7 +140,7 @@ def of_volume(held: LocalItem, snapshot: Snapshot, *, place: Place | None) -> It
             "its PersistentVolume names another node, and the driver lists it here" if held.renamed else "",
             _about_place(place, reason),
             resolved.problem if resolved else "",
-            resolved.remark if resolved and held.class_ is VolumeClass.IDLE else "",
+            resolved.remark if resolved and held.class_ in (VolumeClass.IDLE, VolumeClass.RENAMED) else "",
         )
         message = "; ".join(filter(None, said))
         yield _blocker(held.object, snapshot, (held,), reason=reason, blocks=tuple(blocks), resolved=resolved, message=message)
@@ -181,7 +184,8 @@ def _in_table(held: LocalItem, intent: Intent, *, policy: Policy | None, place: 
         return None
     elsewhere = _elsewhere(place)
     rows = (row for row in OF_VOLUMES if row.class_ is held.class_ and policy in row.policies and elsewhere in row.elsewhere)
-    return next((row.reason for row in rows if intent in row.blocks), None)
+    claimed = held.object.kind == names.CLAIM
+    return next((row.reason for row in rows if intent in row.blocks and row.claimed in (None, claimed)), None)
 
 
 def _evicts_nobody(use: Use) -> bool:

@@ -165,7 +165,6 @@ def test_a_volume_that_a_pod_of_this_node_mounts_is_here_whatever_labels_say() -
         ([labels(asks(KEY, "In", "n2"))], "", False, False),
         ([labels(asks(KEY, "In", "n2"))], "n2", True, True),
         ([], "", False, False),
-        ([], "", True, True),
     ],
     ids=str,
 )
@@ -176,7 +175,8 @@ def test_what_the_driver_lists_here_outranks_labels(terms: list[dict[str, Any]],
 
 
 def test_what_the_driver_lists_and_labels_place_here_has_no_other_name() -> None:
-    for of in (volume(HERE), volume(maker="n1"), volume(labels(asks(KEY, "In", "gone")), maker="n1")):
+    """What has no affinity names no node, so none that was renamed."""
+    for of in (volume(), volume(maker="n2"), volume(HERE), volume(maker="n1"), volume(labels(asks(KEY, "In", "gone")), maker="n1")):
         locator = VolumeLocator(N1, (N2, N3), listed={"h": True})
         assert locator.holds(of) and not locator.is_renamed(of)
 

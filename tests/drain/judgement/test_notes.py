@@ -7,6 +7,7 @@ import pytest
 from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.vocabulary import Policy, Reason, Status, VolumeClass
+from sidecar.model import names
 from tests.harness.drain import samples
 from tests.harness.drain.samples import GIB
 
@@ -50,12 +51,18 @@ def test_a_volume_that_others_reach_keeps_neither_its_node_nor_its_pods() -> Non
     assert assess(replace(shared, shared_with={"pv-0": ()})).retire.status is Status.FALSE
 
 
+ALLOWED, FORBIDDEN = (((names.DRAIN_POLICY_RETIRE, word),) for word in ("AllowIdle", "Block"))
+
+
 @pytest.mark.parametrize(
     ("volume", "blocks"),
     [
         (samples.volume(), True),
-        (samples.volume(policy="AllowIdle"), True),
+        (samples.volume(notes=FORBIDDEN), True),
         (samples.volume(phase="Released"), True),
+        (samples.volume(phase="Released", notes=ALLOWED), True),
+        (samples.volume(phase="Released", reclaim_policy="Retain", notes=ALLOWED), True),
+        (samples.volume(notes=ALLOWED), False),
         (samples.volume(phase="Released", reclaim_policy="Retain"), True),
         (samples.volume(policy="Ignore"), False),
         (samples.volume(notes=samples.notes(ack="ann")), False),
@@ -68,6 +75,18 @@ def test_a_volume_under_the_nodes_former_name_keeps_it_from_being_retired(volume
     assert [(item.reason, item.message.partition("; ")[2]) for item in found.blockers] == (
         [(Reason.NODE_RENAMED, "its PersistentVolume names another node, and the driver lists it here")] if blocks else []
     )
+
+
+def test_under_the_nodes_former_name_the_plain_policy_loosens_a_reboot_only_and_says_so() -> None:
+    (blocker,) = assess(samples.idle(volumes=(samples.volume(policy="AllowIdle"),), renamed=frozenset({"pv-0"}))).blockers
+    assert blocker.reason is Reason.NODE_RENAMED and "which loosens a reboot only" in blocker.message
+
+
+def test_under_the_nodes_former_name_a_pod_anywhere_that_waits_outranks_that_the_volume_may_go() -> None:
+    waiting = replace(samples.pod("db-0", "data-0"), node="", phase="Pending")
+    idle = samples.idle(volumes=(samples.volume(notes=ALLOWED),), renamed=frozenset({"pv-0"}))
+    assert assess(idle).retire.status is Status.TRUE
+    assert [item.reason for item in assess(replace(idle, claimants=(waiting,))).blockers] == [Reason.VOLUME_IN_USE]
 
 
 def test_a_volume_under_the_nodes_former_name_that_a_pod_runs_with_is_in_use() -> None:
