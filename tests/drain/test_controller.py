@@ -721,6 +721,45 @@ def test_changes_of_the_node_have_refused_writes_tried_no_sooner() -> None:
     play(story, nodes=("n0",), refuse=refuse)
 
 
+@pytest.mark.parametrize("lost", ["status", "report", "marks"])
+def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds_whatever_else_waits(lost: str) -> None:
+    """For long something else has been refused, so the rest waits for minutes."""
+    broken: list[bool] = []
+    tried: list[None] = []
+
+    def is_lost(call: Call) -> bool:
+        of = "report" if call.resource == DRAIN_REPORTS else "status" if call.subresource else "marks"
+        return call.verb == "patch" and call.resource in (NODES, DRAIN_REPORTS) and of == lost
+
+    def refuse(call: Call) -> ApiError | None:
+        if broken and call.resource == NAMESPACES:
+            return Unavailable("no answer")
+        if broken and is_lost(call):
+            tried.append(None)
+            return Unavailable("no answer")
+        return None
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 30)
+        assert condition(await node_of(bench), names.RETIRE_READY) == "True"
+        broken.append(True)
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 300)
+        tried.clear()
+        await wait(bench, 300)
+        assert 20 <= len(tried) <= 62
+        await wait(bench, 900)
+        tried.clear()
+        await wait(bench, 300)
+        assert len(tried) <= 6, "past its time it counts for nobody"
+        broken.clear()
+        await wait(bench, 310)
+        assert condition(await node_of(bench), names.RETIRE_READY) == "False"
+
+    play(story, args=("--drain-report",), nodes=("n0",), refuse=refuse)
+
+
 def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None:
     broken: list[bool] = []
 

@@ -11,7 +11,7 @@ from typing import Final
 from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.evacuation.controller import EvacuationEvents
 from sidecar.drain.judgement.assessment import Assessment
-from sidecar.drain.publish import events, on_node, report, stored
+from sidecar.drain.publish import events, on_node, overtaken, report, stored
 from sidecar.drain.publish.on_node import needs_protection, summary_mark
 from sidecar.drain.publish.own_node_io import OwnNode
 from sidecar.drain.publish.report import HEARTBEAT, ReportContext
@@ -44,6 +44,8 @@ class ReportWriter:
         self._clock = clock
         self._stored: Json | None = None
         self._made: Json | None = None
+        self._shown: Json | None = None
+        """The stored report as it was last seen: a write that failed may have left it as it was."""
         self._unsaved = False
         """The last report that was made could not be stored, so the stored one is out of date."""
         self._report_read_at: float | None = None
@@ -66,13 +68,14 @@ class ReportWriter:
     async def recall(self, node: Node) -> None:
         """Read what an earlier process, or anybody else, has stored. Raises ApiError."""
         if node.uid != self._node_uid:
-            self._stored = self._made = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
+            self._stored = self._made = self._shown = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
             self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
             self.remembers = self._settings.dry_run
             self._since = self._complete_since = {}
         if self._is_due(self._report_read_at):
             self._stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
             self._report_read_at, self.recalled = self._clock(), True
+            self._shown = self._stored
             self._notice(self._stored)
 
     def since(self, *, now: float) -> Since:
@@ -98,7 +101,7 @@ class ReportWriter:
         except ApiError:
             self._report_read_at = None
             raise
-        self._stored, self._unsaved = new, False
+        self._stored, self._shown, self._unsaved = new, new, False
 
     async def write_conditions(self, assessment: Assessment) -> None:
         """Raises ApiError if they could not be stored."""
@@ -120,6 +123,10 @@ class ReportWriter:
         """How the API server keeps a report, of which it serves no more than its type knows."""
         if status := stored.of_this_node(stored.status_of(served), self._node_uid):
             self.remembers = self._settings.dry_run or stored.has_memory(status)
+
+    def is_overtaken(self, assessment: Assessment) -> bool:
+        """The conditions or the report say True where this assessment does not."""
+        return overtaken.conditions(self._conditions, assessment) or overtaken.report(stored.status_of(self._shown), assessment)
 
     async def _store(self, old: Json | None, new: Json) -> Json:
         """As it is served then."""
@@ -157,7 +164,9 @@ class MarksDuty:
         protect = needs_protection(enabled=settings.protects, retire=judged.retire.status, overridden=picture.overridden)
         if await self._own_node.mark(picture.node, marks | summary_mark(judged, picture.node.annotations), protect=protect) is not None:
             self._evacuation_events.tell(picture.node, picture.evacuation)
-        return Outcome(picture)
+            return Outcome(picture)
+        said = picture.node.annotations.get(names.of_driver(settings.driver, names.DRAIN_SUMMARY))
+        return Outcome(picture, until=judged.at + overtaken.AGAIN_AFTER if overtaken.summary(said, judged) else None)
 
 
 class ReportDuty:
@@ -190,7 +199,8 @@ class ReportDuty:
         assert assessment is not None
         await self._refusals.attempt("the node's conditions", self._reports.write_conditions(assessment))
         if not self._reports.recalled:
-            return Outcome(picture)  # which events were written is not known, and the report that knows must not be overwritten
+            # Which events were written is not known, and the report that knows must not be overwritten.
+            return Outcome(picture, until=self._again(assessment))
         before, settling = stored.status_of(self._reports.previous) or None, self._clock() < self._settled_at
         if not self._settings.dry_run:
             for event in events.events(before, assessment, observed=signals.observed, intent=signals.purpose, settling=settling):
@@ -207,4 +217,10 @@ class ReportDuty:
         remembered = self._reports.remembers
         await self._refusals.attempt("the report", self._reports.write_report(assessment, context, now=self._wall()))
         # Acknowledgements count from the moment on at which they can be remembered: another look finds them.
-        return Outcome(picture, until=self._wall() + _PACE if self._reports.remembers and not remembered else None)
+        begins_to_count = self._reports.remembers and not remembered
+        return Outcome(picture, until=self._wall() + _PACE if begins_to_count else self._again(assessment))
+
+    def _again(self, assessment: Assessment) -> float | None:
+        """A True that could not be taken back does not wait for as long as the rest of what was refused."""
+        wrong = not self._settings.dry_run and self._reports.is_overtaken(assessment)
+        return self._wall() + overtaken.AGAIN_AFTER if wrong else None
