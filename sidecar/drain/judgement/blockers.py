@@ -11,9 +11,10 @@ from sidecar.drain.judgement.assessment import Blocker, Place
 from sidecar.drain.judgement.budgets import BudgetFindings
 from sidecar.drain.judgement.pod_fates import is_bare, overdue_seconds
 from sidecar.drain.judgement.policy import STRICTNESS, Resolved, strictest
+from sidecar.drain.judgement.remedies import remedy_of
 from sidecar.drain.judgement.use import Use
 from sidecar.drain.judgement.volumes import LocalItem, ObjectName
-from sidecar.drain.vocabulary import MEANING, NOT_AVAILABLE_YET, Intent, Policy, Reason, VolumeClass
+from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, Reason, VolumeClass
 from sidecar.drain.wording import first_few
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
@@ -241,7 +242,7 @@ def _blocker(
         blocks=blocks,
         since=snapshot.now,
         message=message,
-        remedy=MEANING[reason].remedy,
+        remedy=remedy_of(reason, kind=named.kind, said_by=resolved.word_of if resolved else ""),
     )
     return _dated(blocker, snapshot.since)
 

@@ -35,6 +35,8 @@ class Resolved:
     """Why the words do not mean what their author may expect; empty: they do."""
     unheeded: str = ""
     """Whose word did not count, because what tenants of its namespace say is bounded; empty: nobody's."""
+    word_of: str = ""
+    """Whose word it is, be it that it means no more than the default; empty: nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ def resolve(
     taken = max(counted, key=lambda word: (STRICTNESS.index(word.policy), not word.loosens_reboots_only))
     if taken.loosens_reboots_only:
         remark = f"{taken}, which loosens a reboot only"
-        return Resolved(taken.policy, _DEFAULT, by_order, _problem(counted), certain, remark, dropped)
-    return Resolved(taken.policy, taken.source, by_order, _problem(counted), certain, unheeded=dropped)
+        return Resolved(taken.policy, _DEFAULT, by_order, _problem(counted), certain, remark, dropped, taken.source)
+    return Resolved(taken.policy, taken.source, by_order, _problem(counted), certain, unheeded=dropped, word_of=taken.source)
 
 
 def strictest(resolved: tuple[Resolved, ...]) -> Resolved | None:

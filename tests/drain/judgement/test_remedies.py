@@ -28,15 +28,15 @@ def advised(remedy: str) -> list[tuple[str, str]]:
     return [(key, word) for key, word in _ADVICE.findall(remedy) if key != names.FORCE_DRAIN]
 
 
-def heeding(snapshot: Snapshot, blocker: Blocker, key: str, word: str) -> Snapshot | None:
-    """The same with the annotation on the object that the remedy speaks of; None if there is no such object."""
+def heeding(snapshot: Snapshot, blocker: Blocker, key: str, word: str) -> Snapshot:
+    """The same with the annotation on the object that the remedy speaks of."""
     said = (key, word)
     if blocker.class_ == "Snapshot":
         return replace(snapshot, contents=tuple(_on(snapshot.contents, blocker.name, said)))
     if key == names.ACKNOWLEDGED:
         return replace(snapshot, volumes=tuple(_on(snapshot.volumes, blocker.volume, said)), void_acknowledgements=frozenset())
-    if blocker.kind != names.CLAIM:
-        return None
+    if f"annotate the {names.VOLUME} with {key}" in blocker.remedy:
+        return replace(snapshot, volumes=tuple(_on(snapshot.volumes, blocker.volume, said)))
     full_name = f"{blocker.namespace}/{blocker.name}"
     claim = snapshot.claims[full_name]
     return replace(snapshot, claims={**snapshot.claims, full_name: replace(claim, notes=_noted(claim.notes, said))})
@@ -70,13 +70,19 @@ def test_no_remedy_advises_a_policy_for_both_intents(reason: Reason) -> None:
         (samples.idle(volumes=(samples.volume(phase="Released", reclaim_policy="Retain"),)), Reason.RECLAIM_RETAIN),
         (samples.idle(renamed=frozenset({"pv-0"})), Reason.NODE_RENAMED),
         (samples.snapshot(contents=(samples.content(),)), Reason.SNAPSHOT_ON_NODE),
+        (samples.idle(volumes=(samples.volume(policy="Block"),)), Reason.LAST_COPY),
+        (samples.used(volumes=(samples.volume(policy="Block"),)), Reason.WOULD_STRAND),
+        (samples.used(volumes=(samples.volume(policy="Block"),)), Reason.VOLUME_IN_USE),
+        (samples.idle(volumes=(samples.volume(policy="AllowIdle"),)), Reason.LAST_COPY),
+        (samples.idle(claims=()), Reason.LAST_COPY),
+        (samples.idle(volumes=(samples.volume(claim="", phase="Available"),), claims=()), Reason.LAST_COPY),
     ],
 )
 def test_a_remedy_helps(snapshot: Snapshot, reason: Reason) -> None:
     (blocker,) = (item for item in assess(snapshot).blockers if item.reason is reason)
     ((key, word),) = advised(blocker.remedy)
     after = heeding(snapshot, blocker, key, word)
-    assert after and reason not in {item.reason for item in assess(after).blockers}
+    assert reason not in {item.reason for item in assess(after).blockers}
     assert assess(after).verdict(LOOSENS[key]).status is Status.TRUE
 
 
@@ -86,10 +92,15 @@ def test_no_remedy_loosens_the_other_verdict(seed: int) -> None:
     before = assess(snapshot)
     for blocker in before.blockers:
         for key, word in advised(blocker.remedy):
-            changed = heeding(snapshot, blocker, key, word)
-            if changed is None:
-                continue
-            after, (other,) = assess(changed), set(Intent) - {LOOSENS[key]}
+            after, (other,) = assess(heeding(snapshot, blocker, key, word)), set(Intent) - {LOOSENS[key]}
             assert LOOSENS[key] in blocker.blocks
             assert against(after, other) >= against(before, other)
             assert before.verdict(other).status is Status.TRUE or after.verdict(other).status is not Status.TRUE
+
+
+def test_a_policy_of_the_volume_is_chosen_on_the_volume() -> None:
+    for volume in (samples.volume(policy="Migrate"), samples.volume(claim="", phase="Available", policy="Migrate")):
+        (blocker,) = assess(samples.idle(volumes=(volume,), claims=() if volume.claim is None else (samples.claim(),))).blockers
+        assert "of the PersistentVolume" in blocker.remedy and "of the claim" not in blocker.remedy
+    (blocker,) = assess(samples.idle(claims=(samples.claim(policy="Migrate"),))).blockers
+    assert "of the claim" in blocker.remedy
