@@ -5,6 +5,7 @@
     workloads     stand-ins for what makes pods again: StatefulSets, the gate's Deployment, the count of disruption budgets
     drainer       cordons, evicts, waits, and then switches the node off or reboots it
     truth         what would be lost with a node, from what the drivers really have; nothing of the product is asked
+    eyes          when each sidecar ran and reached the API server: what it could have seen
     referee       holds every verdict, every guard that is let go and every end of a drain against the truth
 
 Two promises are judged. *Never True while data would be lost*, at every moment. *Never False or Unknown for ever*: when all that is
