@@ -109,4 +109,4 @@ def test_every_key_that_is_written_stands_in_the_files_own_table() -> None:
     table = on_node.__doc__ or ""
     for key in (*marks.annotations, *marks.labels, *types):
         assert key.replace(DRIVER, "DRIVER") in table, key
-    assert len(marks.annotations) == 9 and len(marks.labels) == 1
+    assert len(marks.annotations) == 10 and len(marks.labels) == 1
