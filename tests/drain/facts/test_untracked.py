@@ -103,6 +103,12 @@ def test_a_volume_with_a_PersistentVolume_on_any_node_is_tracked() -> None:
     assert scene.after(61) == (("lv-1",), "")
 
 
+def test_of_very_many_no_more_are_judged_than_take_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.drain.facts.untracked._COUNTED", 2)
+    assert Scene(("lv-1", "lv-2", "lv-3")).after(61) == (("lv-1", "lv-2"), "it has 3, of which the first 2 are counted")
+    assert Scene(("lv-1", "lv-2")).after(61) == (("lv-1", "lv-2"), "")
+
+
 def test_inline_volumes_are_not_forgotten() -> None:
     assert Scene((f"csi-{'0af9' * 16}", "csi-0af9")).after(61) == (("csi-0af9",), "")
 
