@@ -181,7 +181,8 @@ class GateDuty:
         reason = {Build: names.DRAIN_HELD, Open: names.DRAIN_LET_GO}.get(type(decision))
         if reason and not self._settings.dry_run:
             ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
-            self._recorder.record(ref, names.NORMAL, reason, f"{self._settings.driver}: {decision.why}")
+            hint = f"; what blocks: csi-node-sidecar explain node {node.name}" if reason == names.DRAIN_HELD else ""
+            self._recorder.record(ref, names.NORMAL, reason, f"{self._settings.driver}: {decision.why}{hint}")
 
 
 async def take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:

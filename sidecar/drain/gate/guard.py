@@ -44,7 +44,18 @@ def _meta(post: Post) -> Json:
         "namespace": post.namespace,
         "labels": labels(post.node.uid, post.driver),
         "ownerReferences": [Owner("v1", names.NODE, post.node.name, post.node.uid).as_json()],
+        "annotations": _notes(post),
     }
+
+
+def _notes(post: Post) -> dict[str, str]:
+    """For people who find the budget in a drainer's message."""
+    node, driver = post.node.name, post.driver
+    why = f"holds drains of node {node} until nothing of {driver} blocks them"
+    what = f"what blocks: csi-node-sidecar explain node {node}"
+    regardless = f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY"
+    left = f"where drain decisions were switched off: csi-node-sidecar uninstall --driver {driver}"
+    return {f"{names.GROUP}/why": "; ".join((why, what, regardless, left))}
 
 
 def _budget(post: Post) -> Json:
@@ -55,17 +66,14 @@ def _budget(post: Post) -> Json:
 
 def _deployment(post: Post) -> Json:
     its = labels(post.node.uid, post.driver)
-    why = f"holds drains of node {post.node.name} until nothing of {post.driver} blocks them"
-    report = f"kubectl get nodedrainreports {names.drain_report(post.node.name, post.driver)} -o yaml"
-    notes = {f"{names.GROUP}/why": f"{why}: {report}"}
     spec: Json = {
         "replicas": 1,
         "revisionHistoryLimit": 0,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": its},
-        "template": {"metadata": {"labels": its, "annotations": notes}, "spec": _pod(post)},
+        "template": {"metadata": {"labels": its, "annotations": _notes(post)}, "spec": _pod(post)},
     }
-    return {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "metadata": _meta(post) | {"annotations": notes}, "spec": spec}
+    return {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "metadata": _meta(post), "spec": spec}
 
 
 def _pod(post: Post) -> Json:

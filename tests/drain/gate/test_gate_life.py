@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, MERGE_PATCH
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH
 from sidecar.model import names
 from sidecar.simulation.notebook.commands import do
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
@@ -48,6 +48,17 @@ def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
             assert await gate(bench) == OPEN, "the lease stays: a neighbour sees by it whether somebody looks"
             await cordon(bench, False)
         assert await gate(bench) == SHUT
+
+    play(story, args=GATED)
+
+
+def test_the_event_of_a_gate_says_how_to_find_out_what_blocks() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 20)
+        (held,) = [item["message"] for item in await all_of(bench, EVENTS) if item["reason"] == names.DRAIN_HELD]
+        assert held.endswith("what blocks: csi-node-sidecar explain node n0")
 
     play(story, args=GATED)
 
