@@ -91,6 +91,10 @@ class Lookups:
     def unread(self) -> set[str]:
         return self._asking.unread
 
+    def recall(self, volumes: Iterable[str]) -> None:
+        """Names of volumes that an earlier process has found here."""
+        self._mounted.recall(volumes)
+
     def begin(self, *, anew: bool = False) -> None:
         self._asking.begin(anew=anew)
 
@@ -113,7 +117,12 @@ class Lookups:
     async def _place(self, node: Node, *, observed: bool) -> _Placed:
         watched, listed = self._watched, self._watched.listed()
         mounts = await self._mounted.of(
-            watched.pods.values(), bound_volumes(watched), attached=watched.attached(), elsewhere=self._elsewhere, observed=observed
+            watched.pods.values(),
+            bound_volumes(watched),
+            attached=watched.attached(),
+            elsewhere=self._elsewhere,
+            is_placed=VolumeLocator(with_driver_labels(watched, node), ()).holds_by_label,
+            observed=observed,
         )
         known = _distinct((*watched.volumes.values(), *listed.volumes, *mounts.ours))
         locator = await self._locator(node, known, mounts, listed, observed=observed)

@@ -1,11 +1,12 @@
 """Finds out which volumes the pods of this node mount, whatever node a PersistentVolume names: what a pod mounts here lies here.
-So does what is attached to this node, and a volume without node affinity whose last pod ran here, as far as this process has seen.
+So does what is attached to this node, and a volume that no label places here and whose last pod ran here, as far as this process has
+seen, or an earlier one has told in the report.
 
 Most of them are in the watch. Of each other claim it is asked once whose driver's its volume is: neither the volume of a bound claim nor
 the driver of a volume ever changes. Those of this driver are read again every minute, for they may be deleted.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +42,13 @@ class MountedVolumes:
         self._others: dict[tuple[str, str], Volume] = {}
         """By uid of a pod and full name of a claim, or by name if it is attached: volumes of other drivers."""
         self._without_place: dict[str, Volume] = {}
-        """Of this driver, by name: volumes without node affinity that are here, or were here last."""
+        """Of this driver, by name: volumes that no label places here, and that are here, or were here last."""
+        self._told_before: frozenset[str] = frozenset()
+        """Names of volumes that an earlier process found here, and of which it has not been asked yet whether a label places them."""
+
+    def recall(self, volumes: Iterable[str]) -> None:
+        """An earlier process has found these here, by name. Of one without node affinity nothing else tells where it is."""
+        self._told_before = frozenset(volumes)
 
     async def of(
         self,
@@ -50,10 +57,12 @@ class MountedVolumes:
         *,
         attached: Iterable[str] = (),
         elsewhere: Iterable[Pod] = (),
+        is_placed: Callable[[Volume], bool] = lambda volume: volume.affinity is not None,
         observed: bool,
     ) -> Mounts:
         """`watched`: by full names of claims, volumes of this driver that are bound. `attached`: PersistentVolumes that are attached here.
-        `elsewhere`: pods of other nodes, as far as they are known. `observed`: somebody empties the node."""
+        `elsewhere`: pods of other nodes, as far as they are known. `is_placed`: labels place the volume here, or who made it.
+        `observed`: somebody empties the node."""
         named = {(pod.uid, claim): pod for pod in pods if not pod.ended for claim in pod.claim_names}
         by_name, attached = {volume.name: volume for volume in watched.values()}, frozenset(attached)
         unseen = {("", name) for name in attached if name not in by_name}
@@ -64,8 +73,9 @@ class MountedVolumes:
         asked, complete = await self._ask_about(unknown, observed=observed)
         mounted = {volume.name: volume for volume in (*known.values(), *asked)}
         foreign = {volume.name: volume for volume in self._others.values() if volume.driver}
-        here = {**mounted, **await self._left_here(mounted.keys() | by_name.keys(), elsewhere)}
-        self._without_place = {name: volume for name, volume in here.items() if volume.affinity is None and name not in by_name}
+        await self._remember(by_name)
+        here = {**mounted, **await self._left_here(mounted, by_name, elsewhere)}
+        self._without_place = {name: volume for name, volume in here.items() if not is_placed(volume)}
         return Mounts(tuple(here.values()), tuple(foreign.values()), complete=complete)
 
     async def _ask_about(self, unknown: Mapping[tuple[str, str], Pod | None], *, observed: bool) -> tuple[tuple[Volume, ...], bool]:
@@ -88,13 +98,21 @@ class MountedVolumes:
             self._asking.ignorance.append(f"what {len(unasked)} claims and attachments of this node are for is not asked yet")
         return tuple(ours.values()), not unasked
 
-    async def _left_here(self, known: Container[str], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:
-        """Of a volume that says nothing of nodes its last pod alone tells where it is. It is here until a pod runs with it elsewhere."""
+    async def _remember(self, by_name: Mapping[str, Volume]) -> None:
+        """Each is asked about once, unless it cannot be read."""
+        for name in sorted(self._told_before - by_name.keys()):
+            found = await self._volume(name)
+            if found is not None and found.driver == self._driver and found.affinity is None:
+                self._without_place[name] = found
+        self._told_before = frozenset(name for name in self._told_before if f"volume {name}" in self._asking.unread)
+
+    async def _left_here(self, mounted: Container[str], by_name: Mapping[str, Volume], elsewhere: Iterable[Pod]) -> Mapping[str, Volume]:
+        """Of a volume that no label places here its last pod alone tells where it is. It is here until a pod runs with it elsewhere."""
         running = {claim for pod in elsewhere if pod.node and pod.phase == "Running" for claim in pod.claim_names}
         left: dict[str, Volume] = {}
         for name, volume in self._without_place.items():
-            if name not in known and volume.claim_name not in running:
-                found = await self._volume(name)
+            if name not in mounted and volume.claim_name not in running:
+                found = by_name.get(name) or await self._volume(name)
                 left |= {name: found or volume} if found is not None or f"volume {name}" in self._asking.unread else {}
         return left
 

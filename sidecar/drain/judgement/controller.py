@@ -42,12 +42,15 @@ class JudgementDuty:
         self._untracked = untracked
         self._refusals = refusals
         self._wall = wall
+        self._recalled_for = ""
+        """The uid of the node of which it is known what an earlier process found there."""
         self._opened: frozenset[Intent] = frozenset()
         """What the last look found True for whoever empties the node."""
 
     async def perform(self, picture: Picture) -> Outcome:
         # The stored report comes first: since when something blocks is known from it alone.
         await self._refusals.attempt("the report", self._reports.recall(picture.node))
+        self._recall(picture.node)
         assessment = await self._assess(picture.node, picture.signals)
         if self._is_news(assessment, picture.signals):
             # A word may have been taken back, or a pod made again, since the API server was asked.
@@ -55,6 +58,12 @@ class JudgementDuty:
         self._opened = _opening(assessment, picture.signals, self._settings)
         changes_in = self._lookups.changes_in
         return Outcome(replace(picture, assessment=assessment), until=None if changes_in is None else self._wall() + changes_in)
+
+    def _recall(self, node: Node) -> None:
+        """Once: from then on this process sees for itself which volumes are here."""
+        if self._reports.recalled and self._recalled_for != node.uid:
+            self._recalled_for = node.uid
+            self._lookups.recall(stored.blocking_volumes(self._reports.previous, node_uid=node.uid))
 
     def _is_news(self, assessment: Assessment, signals: Signals) -> bool:
         """From now on something may happen to the node that could not before: its gate opens, or its evacuation succeeds."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sidecar.drain.judgement.acknowledged import Acknowledgement, remember, void_now
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.vocabulary import Reason
-from sidecar.model import timestamps
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 
 UNWATCHED: Final = 420.0
@@ -44,6 +44,12 @@ def of_this_node(status: Json, node_uid: str) -> Json:
 
 def seconds(of: Mapping[str, Any], key: str) -> float | None:
     return timestamps.to_seconds(text(of, key))
+
+
+def blocking_volumes(report: Json | None, *, node_uid: str) -> frozenset[str]:
+    """Names of PersistentVolumes that an earlier judgement found here, and that nobody had given up."""
+    blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
+    return frozenset(text(entry, "volume") for entry in blockers if text(entry, "kind") in (names.CLAIM, names.VOLUME)) - {""}
 
 
 def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, Reason], float]:

@@ -170,3 +170,26 @@ def test_what_is_attached_to_this_node_lies_here_and_others_are_asked_about_once
     scene.asked.clear()
     scene.look(attached=("pv-a",), watched={"default/a": known})
     assert scene.asked == []
+
+
+def test_what_an_earlier_process_found_here_and_says_nothing_of_nodes_stays_here() -> None:
+    scene = without_place()
+    scene.objects["pv-c"] = volume("pv-c", "n2", claim="c")
+    scene.objects["pv-d"] = Forbidden("no", status=403)
+    scene.part.recall(("pv-a", "pv-c", "pv-d", "gone", "pv-e"))
+    seen = {"default/e": Volume.of(volume("pv-e", "n1", claim="e"))}
+    assert [item.name for item in scene.look(watched=seen).ours] == ["pv-a"]
+    assert scene.asking.ignorance, "pv-d may be here"
+    scene.asked.clear()
+    scene.now, scene.objects["pv-d"] = 61.0, {**scene.objects["pv-a"], "metadata": meta("pv-d")}
+    assert [item.name for item in scene.look(watched=seen).ours] == ["pv-a", "pv-d"]
+    assert sorted(set(scene.asked)) == ["pv-a", "pv-d"]
+
+
+def test_what_is_mounted_here_against_the_labels_stays_where_its_last_pod_ran() -> None:
+    scene = Scene()
+    seen = {"default/a": Volume.of(volume("pv-a", "n2", claim="a"))}
+    scene.look(pod("p", "a"), watched=seen, is_placed=lambda _: False)
+    assert [item.name for item in scene.look(watched=seen, is_placed=lambda _: False).ours] == ["pv-a"]
+    assert scene.asked == [], "it is watched"
+    assert scene.look(watched=seen, is_placed=lambda _: False, elsewhere=(elsewhere("Running", "n2"),)).ours == ()

@@ -91,6 +91,35 @@ def test_a_volume_without_affinity_is_where_its_pod_runs_and_stays_there_when_th
         await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
         await wait(bench, 200)
         assert (await retire(bench, "n0"))[0] == "False"
+        for _ in range(2):
+            await do(bench, "kill n0")
+            await wait(bench, 200)
+            assert await retire(bench, "n0") == ("False", "LastCopy"), "the report tells it to the next process"
+        await bench.you.delete(CLAIMS, "loose", namespace="default")
+        await wait(bench, 5)
+        await bench.you.delete(VOLUMES, "loose")
+        await wait(bench, 120)
+        assert (await retire(bench, "n0"))[0] == "True"
+
+    play(story)
+
+
+def test_a_label_that_moves_to_another_node_takes_no_data_with_it() -> None:
+    rack = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
+
+    async def story(bench: NotebookWorld) -> None:
+        await change(bench, "n0", labels={"rack": "r1"})
+        await static(bench, "kept", rack)
+        await pod(bench, "p", "kept", node="n0")
+        await wait(bench, 10)
+        await change(bench, "n0", labels={"rack": None})
+        await change(bench, "n1", labels={"rack": "r1"})
+        await wait(bench, 70)
+        assert await retire(bench, "n0") == ("False", "BareControllerlessPod")
+        await cordon(bench, "n0")
+        await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
+        await wait(bench, 200)
+        assert await retire(bench, "n0") == ("False", "LastCopy")
 
     play(story)
 
