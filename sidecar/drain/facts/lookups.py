@@ -17,6 +17,7 @@ from sidecar.drain.facts.driver_list import DriverList
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.mounts_io import MountedVolumes, Mounts
 from sidecar.drain.facts.other_nodes_io import OtherNodes
+from sidecar.drain.facts.renamed_snapshots_io import RenamedSnapshots
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
 from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
 from sidecar.drain.facts.waiting_claims import WaitingClaims
@@ -60,6 +61,8 @@ class _Asked:
     namespaces: Mapping[str, Json | None]
     classes: tuple[Class, ...]
     unplaced: tuple[SnapshotContent, ...]
+    renamed: tuple[SnapshotContent, ...]
+    """Of volumes that name another node."""
     claimants: tuple[Pod, ...]
 
 
@@ -76,6 +79,7 @@ class Lookups:
         self._claimants = Claimants(kube, asking, watched.recent)
         self._nodes = OtherNodes(kube, asking, settings.node)
         self._sources = SnapshotSources(kube, asking, settings.driver)
+        self._renamed = RenamedSnapshots(kube, asking, driver=settings.driver, node=settings.node)
         self._waiting = WaitingClaims(clock=clock)
         self._elsewhere: tuple[Pod, ...] = ()
         """Pods of other nodes that the last look found."""
@@ -136,11 +140,12 @@ class Lookups:
         await self.unseen_volumes()
         await self.snapshots()
         unplaced = await self._unplaced(node, (*held, *placed.doubtful))
+        renamed = await self._renamed.of(volume for volume in held if placed.locator.is_renamed(volume))
         found = open_claims(held, self._watched.pods.values())
         # Only a reboot depends on those that pods keep, and it is asked about when somebody empties the node.
         claims = (*found.unused, *found.kept) if observed else found.unused
         self._elsewhere = await self._claimants.of(claims, observed=observed)
-        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, self._elsewhere)
+        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, renamed, self._elsewhere)
 
     def _together(self, node: Node, placed: _Placed, asked: _Asked, found: OpenClaims, *, observed: bool) -> Facts:
         watched, recent, locator, held = self._watched, self._watched.recent, placed.locator, placed.held
@@ -160,7 +165,7 @@ class Lookups:
             shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
             renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),
             foreign=placed.mounts.foreign,
-            contents=tuple(watched.contents.values()),
+            contents=(*watched.contents.values(), *asked.renamed),
             unplaced_contents=asked.unplaced,
             classes=(*asked.classes, *watched.classes.values()),
             namespace_policies=MappingProxyType({name: notes for name, obj in namespaces.items() if (notes := namespace_notes(obj))}),

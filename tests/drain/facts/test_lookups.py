@@ -2,11 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from sidecar.drain.facts.assembly import assemble
+from sidecar.drain.facts.driver_list import DriverList
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.settings import Settings
@@ -212,3 +214,16 @@ def test_what_one_look_may_not_ask_the_next_one_asks_soon() -> None:
     asyncio.run(room.facts(Node.of(node("n1"))))
     assert any("not asked yet" in sentence for sentence in room.ignorance)
     assert room.changes_in == 5.0
+
+
+def test_a_snapshot_that_has_the_former_name_of_its_node_lies_where_the_driver_lists_its_source() -> None:
+    old = volume("pv-1", "old", driver="d")
+    label = {names.CONTENT_MANAGED_BY: "old"}
+    content = {"metadata": meta("snap", labels=label), "spec": {"driver": "d", "source": {"volumeHandle": "h-pv-1"}}}
+    kube = Kube(Page([content], "1", ""))
+    room, _ = asker(kube, volumes=(old,))
+    listed = DriverList(MappingProxyType({"h-pv-1": True}), ())
+    room._watched = replace(room._watched, listed=lambda: listed)
+    facts = asyncio.run(room.facts(HERE))
+    assert (facts.renamed, [item.name for item in facts.contents]) == (frozenset({"pv-1"}), ["snap"])
+    assert [item.name for item in assemble(facts, now=0.0).contents] == ["snap"]
