@@ -29,6 +29,14 @@ from sidecar.model import names
 
 NODE_COUNT, VOLUME_COUNT, ATTACHMENT_COUNT, BUDGET_COUNT, OURS = 500, 2000, 5000, 200, 100
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
+EVERYTHING = (
+    "--drain-report",
+    "--node-drain-policy=Evacuate",
+    "--drain-gate",
+    "--drain-gate-image=guard:none",
+    "--drain-autoscaler-annotations",
+    "--evacuation-deadline=1h",
+)
 LIMIT_MIB, LIMIT_SECONDS = 25.0, 1.0
 WRITES_AT_ONCE = 16
 
@@ -46,14 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
         until(lambda: stage.plane.serves("/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"), "the reports are served")
         say("writing the cluster")
         asyncio.run(_fill(stage))
-        memory = {flags: [_resident(stage, flags) for _ in range(arguments.runs)] for flags in ((), JUDGING)}
+        memory = {flags: [_resident(stage, flags) for _ in range(arguments.runs)] for flags in ((), JUDGING, EVERYTHING)}
         seconds = [_explained(stage) for _ in range(arguments.runs)]
-    without, judging = (statistics.median(memory[flags]) for flags in ((), JUDGING))
+    without, judging, everything = (statistics.median(memory[flags]) for flags in ((), JUDGING, EVERYTHING))
     print("| | MiB | |\n|---|--:|---|")
     print(f"| without | {without:.1f} | {_all(memory[()])} |")
     print(f"| judging | {judging:.1f} | {_all(memory[JUDGING])} |")
+    print(f"| with the gate and all flags | {everything:.1f} | {_all(memory[EVERYTHING])} |")
     print(f"\nexplain node, from outside: {statistics.median(seconds):.2f} s of CPU time, start and lists included ({_all(seconds)})")
-    return 1 if arguments.gate and judging - without > LIMIT_MIB else 0
+    return 1 if arguments.gate and everything - without > LIMIT_MIB else 0
 
 
 def _all(numbers: Iterable[float]) -> str:
