@@ -71,6 +71,9 @@ def asked(signals: Signals, *, policy: NodePolicy, standing: Standing) -> str:
     return asked_by_marks(signals, policy) if standing.closed else ""
 
 
+_SPEAKERS: Final = {Source.AUTOSCALER: "an autoscaler's taint", Source.KURED: "kured's annotation"}
+
+
 def asked_by_marks(signals: Signals, policy: NodePolicy) -> str:
     """The same for a node of which nobody here knows the standing: a mark that asks also closes it."""
     if effective(signals, policy) is NodePolicy.IGNORE:
@@ -83,7 +86,7 @@ def asked_by_marks(signals: Signals, policy: NodePolicy) -> str:
         return ""
     if signals.source is Source.CORDON:
         return f"the node has been cordoned for a while, nobody says what for, and the node drain policy is {NodePolicy.EVACUATE}"
-    return f"a mark by {signals.source} says what the node is emptied for: {signals.intent}"
+    return f"{_SPEAKERS.get(signals.source, signals.source)} says what the node is emptied for: {signals.intent}"
 
 
 def noted_at(standing: Standing) -> str:

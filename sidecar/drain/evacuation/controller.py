@@ -30,7 +30,7 @@ from sidecar.model.nodes import Node
 
 _SLOT: Final = "the evacuation slot"
 # Before anything is judged.
-_UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is looked at next")
+_UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the conditions of the node say what blocks")
 
 
 class EvacuationEvents:

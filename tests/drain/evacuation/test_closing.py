@@ -219,7 +219,7 @@ def course(facts: dict[str, Any], *, policy: NodePolicy, annotated: bool) -> tup
 def test_who_asks_is_named_by_its_source() -> None:
     seen = read(node(**EXPLAINED["kured drains"]), DRIVER, now=NOW)
     assert asked(seen, policy=NodePolicy.EVACUATE, standing=judge(seen, NodePolicy.EVACUATE)[0]).endswith(
-        "kured says what the node is emptied for: reboot"
+        "kured's annotation says what the node is emptied for: reboot"
     )
     alone = read(node(unschedulable=True, annotations={CLOSED: stamp(90)}), DRIVER, now=NOW, default_policy=NodePolicy.EVACUATE)
     assert "nobody says what for" in asked(alone, policy=NodePolicy.EVACUATE, standing=judge(alone, NodePolicy.EVACUATE)[0])
