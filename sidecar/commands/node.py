@@ -26,6 +26,7 @@ from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.publish.as_text import render
 from sidecar.drain.vocabulary import Intent
+from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
@@ -138,7 +139,7 @@ def _judged(listed: ListedNode, order: Order, config: Config) -> str:
     after = replace(listed, node=node_intent.afterwards(listed.node, order.verb))
     judged = judge(after, order.driver, default_policy=default_policy(config))
     if not judged and listed.ignorance:
-        raise Fatal(f"the drivers of node {listed.node_name} could not be listed: {'; '.join(listed.ignorance)}")
+        raise Fatal(f"the drivers of node {listed.node_name} could not be listed: {first_few(listed.ignorance, 1)}")
     nobody = f"node {listed.node_name}: no CSI driver has, or could have, volumes that only this node can reach"
     return "\n\n".join(_told(one, order.verb.intent) for one in judged) or nobody
 

@@ -9,5 +9,12 @@ def show(text: str, *, end: str = "\n") -> None:
     try:
         print(text, end=end, flush=True)
     except BrokenPipeError:
-        # What is said after this goes nowhere, and the interpreter has nothing left to flush when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _hush()
+    except OSError as error:
+        _hush()
+        raise SystemExit(f"csi-node-sidecar: the answer could not be written: {error}") from error
+
+
+def _hush() -> None:
+    """What is said after this goes nowhere, and the interpreter has nothing left to flush when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.publish.as_text import render
 from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
 
 
@@ -26,7 +27,7 @@ async def answer(config: Config, question: Question) -> Answer:
         await doors.close()
     judged = judge(listed, question.driver, default_policy=default_policy(config))
     if not judged and listed.ignorance:
-        unread = "; ".join(listed.ignorance)
+        unread = first_few(listed.ignorance, 1)
         raise Fatal(f"the drivers of node {question.name} could not be listed, so name one with --driver: {unread}")
     return told(judged, question)
 

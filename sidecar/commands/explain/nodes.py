@@ -13,6 +13,7 @@ from sidecar.doors import Instruments, open_doors
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.publish.as_text import aligned
 from sidecar.drain.vocabulary import Intent, Policy, Status
+from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
 from sidecar.model import timestamps
 
@@ -31,7 +32,7 @@ async def listed(config: Config) -> ListedCluster:
     finally:
         await doors.close()
     if not cluster.nodes and cluster.ignorance:
-        raise Fatal(f"the nodes could not be listed: {'; '.join(cluster.ignorance)}")
+        raise Fatal(f"the nodes could not be listed: {first_few(cluster.ignorance, 1)}; check --kubeconfig and your rights")
     return cluster
 
 
