@@ -9,7 +9,7 @@ from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.commands import do
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world import node as world_node
-from tests.drain.gate.test_gate_life import GATED, OPEN, SHUT, cordon, dispensable, gate, verdict
+from tests.harness.drain.gate_life import GATED, OPEN, SHUT, cordon, dispensable, gate, verdict
 from tests.harness.drain.simulated import change, node_of, play, wait, with_pod
 
 HOUR = 3600.0

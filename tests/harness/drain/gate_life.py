@@ -1,0 +1,36 @@
+"""The words of the stories about a gate in the whole program: how it is asked for, and what there is of it."""
+
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, MERGE_PATCH
+from sidecar.model import names
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain.simulated import JUDGING, all_of, change, node_of, report_of, wait, with_pod
+
+GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+SHUT, OPEN, NONE = ["PodDisruptionBudget", "Deployment", "Lease"], ["Lease"], list[str]()
+
+
+async def dispensable(bench: NotebookWorld) -> None:
+    """A pod with a volume whose data may be lost: nothing blocks."""
+    await with_pod(bench, "a")
+    await do(bench, "until running a")
+    patch = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
+    await bench.you.patch(CLAIMS, "a", patch, content_type=MERGE_PATCH, namespace="default")
+    await wait(bench, 20)
+    assert await verdict(bench) == "True"
+
+
+async def verdict(bench: NotebookWorld) -> str:
+    return str((await report_of(bench))["verdicts"]["retire"]["status"])
+
+
+async def gate(bench: NotebookWorld) -> list[str]:
+    """What there is of n0's."""
+    name = names.guard((await node_of(bench))["metadata"]["uid"], DRIVER)
+    return [kind.kind for kind in (BUDGETS, DEPLOYMENTS, LEASES) for item in await all_of(bench, kind) if item["metadata"]["name"] == name]
+
+
+async def cordon(bench: NotebookWorld, on: bool) -> None:
+    await change(bench, "n0", {"unschedulable": on or None})
+    await wait(bench, 15)
