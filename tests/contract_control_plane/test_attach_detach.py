@@ -1,8 +1,10 @@
 """VolumeAttachments, as the attach-detach controller makes and removes them."""
 
 import hashlib
+from contextlib import suppress
 
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, PODS
+from sidecar.kube.errors import NotFound
 from tests.contract_control_plane.land import Land, bound
 
 
@@ -10,7 +12,8 @@ async def attached(land: Land, nodes: set[str]) -> bool:
     """The driver's external-attacher is played here: whatever is wanted is attached at once."""
     found = await land.attachments()
     for name in found:
-        await land.api.patch(ATTACHMENTS, name, {"status": {"attached": True}}, content_type=MERGE_PATCH, subresource="status")
+        with suppress(NotFound):  # it has been detached since
+            await land.api.patch(ATTACHMENTS, name, {"status": {"attached": True}}, content_type=MERGE_PATCH, subresource="status")
     return set(found.values()) == {land.own(node) for node in nodes}
 
 
