@@ -16,6 +16,7 @@ import ctypes
 import http.client
 import json
 import os
+import random
 import secrets
 import signal
 import socket
@@ -455,11 +456,15 @@ class ControlPlane:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Below those for outgoing connections: one of those may be taken before it is listened on."""
+    found: list[int] = []
+    for port in random.sample(range(10000, 30000), 100 + count):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"of a hundred ports between 10000 and 30000 fewer than {count} are free")
 
 
 # Looked up here because loading a library between fork and exec is not safe.

@@ -17,7 +17,7 @@ FOUND_BEFORE = {
     "what an earlier process said stays at the start": 5,
     "no gate stands in peace": 1,
     "an announced reboot needs no cordon": 25,
-    "what kured leaves behind counts at every cordon": 23,
+    "what kured leaves behind counts at every cordon": 51,
     "the guard leaves a node that does not answer": 25,
     "a claim that a pod owns is taken for an ephemeral volume": 23,
     "an acknowledgement is never void": 59,

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -155,10 +156,15 @@ def page(port: int, path: str) -> tuple[int, str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Below those for outgoing connections: one of those may be taken before it is listened on."""
+    for port in random.sample(range(10000, 30000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port among a hundred between 10000 and 30000")
 
 
 def _death_wish() -> Callable[[], None] | None:
