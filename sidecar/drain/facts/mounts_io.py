@@ -43,6 +43,10 @@ class MountedVolumes:
         """By uid of a pod and full name of a claim, or by name if it is attached: volumes of other drivers."""
         self._without_place: dict[str, Volume] = {}
         """Of this driver, by name: volumes that no label places here, and that are here, or were here last."""
+        self._unanswered: dict[tuple[str, str], Pod] = {}
+        """By uid and claim: pods of whose claims it is not known yet what they mount. Their end answers nothing."""
+        self._bound_to: dict[str, str] = {}
+        """By full name of such a claim: the volume that it names."""
         self._told_before: frozenset[str] = frozenset()
         """Names of volumes that an earlier process found here, and of which it has not been asked yet whether a label places them."""
 
@@ -63,7 +67,7 @@ class MountedVolumes:
         """`watched`: by full names of claims, volumes of this driver that are bound. `attached`: PersistentVolumes that are attached here.
         `elsewhere`: pods of other nodes, as far as they are known. `is_placed`: labels place the volume here, or who made it.
         `observed`: somebody empties the node."""
-        named = {(pod.uid, claim): pod for pod in pods if not pod.ended for claim in pod.claim_names}
+        named = {(pod.uid, claim): pod for pod in pods if not pod.ended for claim in pod.claim_names} | self._unanswered
         by_name, attached = {volume.name: volume for volume in watched.values()}, frozenset(attached)
         unseen = {("", name) for name in attached if name not in by_name}
         self._others = {key: volume for key, volume in self._others.items() if key in named or key in unseen}
@@ -81,19 +85,25 @@ class MountedVolumes:
     async def _ask_about(self, unknown: Mapping[tuple[str, str], Pod | None], *, observed: bool) -> tuple[tuple[Volume, ...], bool]:
         """Those of this driver, and whether all could be asked about. By uid of a pod and claim the pod, by name what is attached."""
         ours: dict[str, Volume] = {}
-        unasked = set[str]()
+        unasked, unanswered = set[str](), dict[tuple[str, str], Pod]()
         for key, pod in sorted(unknown.items(), key=lambda item: item[0]):
             name = key[1]
             if name in ours:
                 continue
             if not observed and self._asking.asked >= _SOME:
                 unasked.add(name)
+                unanswered |= {} if pod is None else {key: pod}
                 continue
             found = await (self._volume(name) if pod is None else self._volume_of(name, pod))
+            if pod is not None and self._is_open(name):
+                unanswered[key] = pod
             if found is not None and found.driver == self._driver:
                 ours[name] = found
             elif found is not None:
                 self._others[key] = found
+        self._unanswered = unanswered
+        open_claims = {claim for _, claim in unanswered}
+        self._bound_to = {claim: volume for claim, volume in self._bound_to.items() if claim in open_claims}
         if unasked:
             self._asking.ignorance.append(f"what {len(unasked)} claims and attachments of this node are for is not asked yet")
         return tuple(ours.values()), not unasked
@@ -124,12 +134,18 @@ class MountedVolumes:
             self._doubt(what, mounts_unknown.claim_is_gone(full_name, pod), pod)
             return None
         claim = Claim.of(found)
+        self._bound_to[full_name] = claim.volume_name
         if not claim.volume_name:
             return None  # nothing can be mounted yet
         volume, about = await self._volume(claim.volume_name), f"volume {claim.volume_name}"
         if volume is None:
             self._doubt(about, mounts_unknown.volume_is_gone(claim.volume_name, pod), pod)
         return volume
+
+    def _is_open(self, claim: str) -> bool:
+        """What the claim is bound to could not be read, or whose volume that is."""
+        volume = self._bound_to.get(claim, "")
+        return unread_key(CLAIM, claim) in self._asking.unread or f"volume {volume}" in self._asking.unread
 
     async def _volume(self, name: str) -> Volume | None:
         obj = await self._asking.ask(f"volume {name}", lambda: self._kube.get(VOLUMES, name))

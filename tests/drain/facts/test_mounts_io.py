@@ -193,3 +193,35 @@ def test_what_is_mounted_here_against_the_labels_stays_where_its_last_pod_ran() 
     assert [item.name for item in scene.look(watched=seen, is_placed=lambda _: False).ours] == ["pv-a"]
     assert scene.asked == [], "it is watched"
     assert scene.look(watched=seen, is_placed=lambda _: False, elsewhere=(elsewhere("Running", "n2"),)).ours == ()
+
+
+@pytest.mark.parametrize("unread", ["a", "pv-a"])
+def test_what_could_not_be_read_while_a_pod_was_here_is_asked_after_its_end(unread: str) -> None:
+    """Its eviction answers nothing: the volume may be here, and no label says so."""
+    scene = Scene()
+    scene.objects["pv-a"] = {**volume("pv-a", claim="a"), "spec": {**volume("pv-a", claim="a")["spec"], "nodeAffinity": None}}
+    answer, scene.objects[unread] = scene.objects[unread], Forbidden("no", status=403)
+    assert not scene.look(pod("p", "a")).ours
+    for scene.now in (30.0, 61.0):
+        assert not scene.look().ours
+        assert scene.asking.ignorance, "nothing is ready on what is not known"
+    scene.objects[unread] = answer
+    scene.now = 130.0
+    for _ in range(2):
+        assert [found.name for found in scene.look().ours] == ["pv-a"]
+        assert not scene.asking.ignorance
+
+
+def test_a_claim_of_an_ended_pod_that_turns_out_to_be_another_drivers_or_gone_is_not_asked_on() -> None:
+    scene = Scene()
+    answers = {name: scene.objects[name] for name in ("b", "unbound")}
+    scene.objects |= dict.fromkeys(answers, Forbidden("no", status=403))
+    scene.look(pod("p", "b", "unbound"))
+    scene.objects |= {"b": answers["b"]}
+    del scene.objects["unbound"]
+    scene.now = 61.0
+    assert not scene.look().ours
+    asked = len(scene.asked)
+    for scene.now in (130.0, 200.0):
+        assert not scene.look().ours and not scene.asking.ignorance
+    assert len(scene.asked) == asked
