@@ -175,7 +175,7 @@ class ControlPlane:
         self._await_ready()
 
     def _start_etcd_and_apiserver(self, *, attempts: int) -> None:
-        etcd_port, api_port = _free_ports(2)
+        etcd_port, api_port = free_ports(2)
         self.etcd_url = f"http://127.0.0.1:{etcd_port}"
         self.url = f"https://127.0.0.1:{api_port}"
         try:
@@ -455,7 +455,7 @@ class ControlPlane:
         file.write_text(json.dumps(config, indent=1))
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Below those for outgoing connections: one of those may be taken before it is listened on."""
     found: list[int] = []
     for port in random.sample(range(10000, 30000), 100 + count):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import re
 import signal
 import socket
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.control_plane import REPOSITORY, free_ports, until
 
 Json = dict[str, Any]
 LATE, IMMEDIATE = "WaitForFirstConsumer", "Immediate"
@@ -107,7 +106,7 @@ class Sidecar(Process):
         args: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         command = [
             sys.executable,
             "-m",
@@ -246,18 +245,6 @@ def connects(path: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-def free_port() -> int:
-    """A free port below those for outgoing connections: one of those may be taken before it is listened on."""
-    for port in random.sample(range(10000, 30000), 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise OSError("no free port among a hundred between 10000 and 30000")
 
 
 @contextlib.contextmanager

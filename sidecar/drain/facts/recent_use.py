@@ -41,6 +41,7 @@ class RecentUse:
 
     def among(self, claims: Iterable[str], *, observed: bool) -> frozenset[str]:
         """Those of these claims (`namespace/name`) that count as used. `observed`: somebody empties the node."""
+        self._forget(self._clock())
         return self._counted(claims, self._named_at, observed=observed)
 
     def evicted_among(self, claims: Iterable[str], *, observed: bool) -> frozenset[str]:
@@ -49,15 +50,13 @@ class RecentUse:
 
     def _counted(self, claims: Iterable[str], at: dict[str, float], *, observed: bool) -> frozenset[str]:
         now, claims = self._clock(), tuple(claims)
-        self._forget(now)
         if observed and self._is_new(now):
             return frozenset(claims)
         return frozenset(claim for claim in claims if claim in at and now - at[claim] < LATELY)
 
     def named_among(self, claims: Iterable[str]) -> frozenset[str]:
         """Those that a pod was really seen to name, whatever this process has not seen yet."""
-        now = self._clock()
-        return frozenset(claim for claim in claims if claim in self._named_at and now - self._named_at[claim] < LATELY)
+        return self._counted(claims, self._named_at, observed=False)
 
     def ends_at(self, claims: Iterable[str], *, observed: bool) -> float | None:
         """When the next of these claims counts no more, by the clock of this process."""
