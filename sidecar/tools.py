@@ -52,4 +52,5 @@ class MakeLoop(Protocol):
         workers: int,
         attempts: Attempts[str],
         glance: Callable[[str], float | NeedsWork | None] = ...,
+        deadline: float | None = ...,
     ) -> Loop[str]: ...

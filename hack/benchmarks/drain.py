@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hack.benchmarks.pod import put_into_a_pod
+from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.benchmarks.process_cost import cost_of
 from hack.benchmarks.stage import NODE, Stage, a_stage, count, is_synced, wait
 from hack.lib.control_plane import REPOSITORY, until
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, a_stage(Path(folder), say=say) as stage:
         stage.plane.apply((REPOSITORY / "deploy/components/drain/crd.yaml").read_text())
         until(lambda: stage.plane.serves("/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"), "the reports are served")
+        compile_bytecode()
         say("writing the cluster")
         asyncio.run(_fill(stage))
         memory = {flags: [_resident(stage, flags) for _ in range(arguments.runs)] for flags in ((), JUDGING, EVERYTHING)}

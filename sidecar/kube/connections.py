@@ -7,6 +7,7 @@ import asyncio
 import base64
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ _PORTS = {"http": 80, "https": 443}
 _NEXT_ADDRESS_AFTER = 0.25
 # A peer that vanished is found after a minute. By default Linux waits two hours before it asks.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+# asyncio takes and fills a buffer of 256 KiB for each connection by TLS, and every watch has one. A record of TLS has 16 KiB at most.
+sslproto.SSLProtocol.max_size = 2**15
 
 
 class NoConnection(ConnectionError):

@@ -6,9 +6,10 @@ import gc
 import socket
 import ssl
 import subprocess
+import tracemalloc
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -761,6 +762,24 @@ def test_ten_megabytes_in_pieces_there_and_back(tls: bool, api: Identity) -> Non
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_by_tls_takes_little_memory(api: Identity) -> None:
+    """Each watch has one for as long as the program runs. asyncio would take 256 KiB for each, here on both sides."""
+
+    async def main() -> None:
+        async with Server(serves, tls=api.server()) as server, pool(10) as connections, AsyncExitStack() as held:
+            route = route_to(server, tls=api.trusted())
+            await gets_ok(connections, route)
+            tracemalloc.start()
+            try:
+                for _ in range(10):
+                    await held.enter_async_context(lent(connections, route))
+                assert tracemalloc.get_traced_memory()[0] / 10 < 128 * 1024
+            finally:
+                tracemalloc.stop()
+
+    run(main())
 
 
 @pytest.mark.parametrize("through", ["straight", "proxy", "tls-proxy"])

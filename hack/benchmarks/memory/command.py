@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hack.benchmarks.memory import load
-from hack.benchmarks.pod import put_into_a_pod
+from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.benchmarks.process_cost import Cost, cost_of
 from hack.benchmarks.stage import OURS, PEER, Stage, a_stage, count, is_synced, new_file, not_negative, wait
 from hack.lib.progress import say
@@ -59,6 +59,7 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, a_stage(Path(folder), say=say) as stage:
+        compile_bytecode()
         measurements = measure_all(stage, objects=arguments.objects, runs=arguments.runs, settle=arguments.settle)
         sizes = asyncio.run(load.mean_sizes(stage.plane.kubeconfig))
         versions = stage.versions()
