@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import sidecar
 from sidecar.config.config import Config
@@ -26,6 +26,9 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.provisioning.creations.journal import FileJournal, Journal, NoJournal
+
+if TYPE_CHECKING:
+    from sidecar.drain.publish.last_served_io import LastServed
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +82,12 @@ class Opened:
         """Names itself in Events as upstream does: driver, pod, and a part that is new at every start."""
         component = f"{self.connection.driver.info.name}_{self.config.pod_name or platform.node()}_{uuid.uuid4()}"
         return EventRecorder(self.kube, component=component, host=self.config.node_name)
+
+    def last_served(self) -> "LastServed":
+        """Imports inside, so that a process that makes no drain decisions does not have that room in memory."""
+        from sidecar.drain.publish.last_served_io import FileLastServed, NothingRemembered
+
+        return NothingRemembered() if self.config.dry_run else FileLastServed(Path(self.config.csi_address))
 
     def _journal(self) -> Journal:
         if self.config.dry_run:

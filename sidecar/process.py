@@ -18,7 +18,7 @@ from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.wiring import Sidecar, assemble
+from sidecar.wiring import Sidecar, assemble, before_the_driver
 
 log = logging.getLogger(__name__)
 
@@ -138,15 +138,17 @@ class _Life:
             await asyncio.sleep(_HEARTBEAT)
 
     async def _work(self, doors: Opened) -> None:
-        info = await doors.connection.first_ready()
-        fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
-        log.info("Driver is ready", extra={"fields": fields})
-        doors = replace(doors, config=await fitted(doors.config, doors.kube))
-        self._sidecar = assemble(doors)
-        # What exists by now lives as long as the process, so the garbage collector need not look at it again.
-        gc.freeze()
-        self._work_scope.report(OK())
-        await self._sidecar.run()
+        async with before_the_driver(doors.config, doors.kube, self._tools, doors.last_served) as meet:
+            info = await doors.connection.first_ready()
+            fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
+            log.info("Driver is ready", extra={"fields": fields})
+            await meet(info.name)
+            doors = replace(doors, config=await fitted(doors.config, doors.kube))
+            self._sidecar = assemble(doors)
+            # What exists by now lives as long as the process, so the garbage collector need not look at it again.
+            gc.freeze()
+            self._work_scope.report(OK())
+            await self._sidecar.run()
 
     def _heard_of_driver(self, state: link.LinkState) -> None:
         was_ready = isinstance(self._driver_scope.state, OK)

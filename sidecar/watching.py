@@ -59,6 +59,10 @@ class Watching:
         """KeyError if no room watches it."""
         return self._open[resource].state
 
+    def version(self, resource: Resource) -> str:
+        """Up to which resourceVersion its cache has come; empty while a list is due. KeyError if no room watches it."""
+        return self._open[resource].resource_version
+
     def has_synced(self, resource: Resource) -> bool:
         """Whether it is watched, and its first list is complete."""
         return resource in self._open and self._open[resource].has_synced

@@ -6,7 +6,8 @@ line is in `settings`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from sidecar.config.table import RANKED
 from sidecar.doors import Doors, Instruments, Opened
 from sidecar.engine.backoff import Attempts
 from sidecar.engine.loop import WORK, Loop, NeedsWork
+from sidecar.kube.api import KubeApi
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.store import Store
 from sidecar.local.caches import Caches
@@ -30,6 +32,7 @@ from sidecar.tools import Tools
 from sidecar.watching import Watching
 
 if TYPE_CHECKING:
+    from sidecar.drain.publish.last_served_io import LastServed
     from sidecar.drain.watches import DrainPart
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,41 @@ _FLUSH_SECONDS: Final = 2.0
 def assemble(opened: Opened) -> "Sidecar":
     """Everything together, once the driver has said who it is."""
     return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder())
+
+
+@asynccontextmanager
+async def before_the_driver(
+    config: Config, kube: KubeApi, instruments: Instruments, last_served: "Callable[[], LastServed]"
+) -> AsyncIterator[Callable[[str], Awaitable[None]]]:
+    """While the driver has not said its name: takes back what was said of this node for the driver that was served last.
+
+    Yields what is to be told the name, before anything is said for that driver. Its own words are then taken back by `Sidecar`.
+    """
+    if not settings.drains(config):
+        yield _nobody_asks
+        return
+    from sidecar.drain.publish.withdrawal_io import Withdrawal
+
+    memory = last_served()
+    former = await memory.read()
+    async with asyncio.TaskGroup() as group:
+        withdrawal = Withdrawal(kube, settings.drain(config, former), retry=settings.retry(config), wall=instruments.wall)
+        task = group.create_task(withdrawal.run(), name="what was said for the driver before") if former else None
+
+        async def meet(driver: str) -> None:
+            if task is not None and driver == former:
+                task.cancel()
+            await memory.write(driver)
+
+        try:
+            yield meet
+        finally:
+            if task is not None:
+                task.cancel()
+
+
+async def _nobody_asks(driver: str) -> None:
+    """No drain decisions, no words that would have to be taken back."""
 
 
 class Sidecar:
@@ -194,6 +232,7 @@ class Sidecar:
             under_way=self.provisioning.under_way,
             make_loop=self._loop,
             on_standing=self._standing_changed,
+            version=self._watching.version,
         )
 
     # --- what one room asks or tells another --------------------------------------------------------------------------
@@ -224,13 +263,14 @@ class Sidecar:
         workers: int,
         attempts: Attempts[str],
         glance: Callable[[str], float | NeedsWork | None] = lambda key: WORK,
+        deadline: float | None = None,
     ) -> Loop[str]:
         observer = self._tools.metrics.queue(name)
         loop: Loop[str] = Loop(
             name,
             handle,
             workers=workers,
-            deadline=2 * self._config.timeout + _LOOK_SLACK,
+            deadline=deadline or 2 * self._config.timeout + _LOOK_SLACK,
             backoff=self._tools.retry,
             glance=glance,
             attempts=attempts,

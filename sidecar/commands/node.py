@@ -21,6 +21,7 @@ from sidecar.commands.printing import show
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
+from sidecar.config.words import closest, quoted
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.facts.listed_cluster import NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
@@ -81,9 +82,20 @@ def _read(words: Sequence[str]) -> Order | None:
     if line is None:
         return None
     verb, *nodes = line.positional or ("",)
-    if verb not in list(Verb) or not nodes or any(not name or "/" in name for name in nodes):
-        raise UsageError([USAGE])
+    if wrong := _wrong(verb, nodes):
+        raise UsageError([wrong, USAGE])
     return Order(Verb(verb), tuple(dict.fromkeys(nodes)), line.own.driver, line.own.yes, line.of_run)
+
+
+def _wrong(verb: str, nodes: Sequence[str]) -> str:
+    """What is wrong with these words; empty: nothing."""
+    if verb not in list(Verb):
+        meant = closest(verb, list(Verb))
+        return f"there is no verb {quoted(verb)}" + (f"; did you mean {meant}?" if meant else "") if verb else "the verb is missing"
+    if not nodes:
+        return f"node {verb} needs the name of a node"
+    odd = next((name for name in nodes if not name or "/" in name), None)
+    return "" if odd is None else f"{quoted(odd)} is not the name of a node: give the name alone"
 
 
 def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:

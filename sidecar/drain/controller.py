@@ -14,6 +14,7 @@ from sidecar.drain.duty import Duty, Picture
 from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty
 from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.standing_io import StandingKeeper
+from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
@@ -22,6 +23,7 @@ from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate.controller import GateController, GateDuty
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.judgement.controller import JudgementDuty
+from sidecar.drain.judgement.new_uses import NewUses
 from sidecar.drain.leases import RENEWED_EVERY
 from sidecar.drain.publish.as_json import bytes_in_the_way
 from sidecar.drain.publish.controller import MarksDuty, ReportDuty, ReportWriter
@@ -63,6 +65,7 @@ class DrainRoom:
         watched: Watched,
         never_used: NeverUsed,
         untracked: Untracked,
+        absence: Absence,
         on_standing: Callable[[], None],
     ) -> None:
         kube, clock, wall = tools.kube, tools.clock, tools.wall
@@ -82,21 +85,31 @@ class DrainRoom:
         self._refused_until = 0.0
         """A change has the node looked at no sooner, because something was refused."""
         self.attempts: Attempts[str] = Attempts()
-        self.withdrawal = Withdrawal(tools, settings)
+        self.withdrawal = Withdrawal(kube, settings, retry=tools.retry, wall=wall)
         """To be run from the very start, before anything is listed."""
 
         refusals, own_node = self._refusals, self._own_node
         slot, events = SlotController(kube, settings, wall=wall), EvacuationEvents(tools.recorder, settings)
         gate = GateController(kube, settings, clock=clock, wall=wall)
-        marks = MarksDuty(settings, own_node, events)
-        self._gate = GateDuty(settings, gate, watched=watched, recorder=tools.recorder, refusals=refusals)
+        marks = MarksDuty(settings, own_node, events, wall=wall)
+        self._gate = GateDuty(settings, gate, watched=watched, recorder=tools.recorder, refusals=refusals, wall=wall)
         # The order counts: the gate follows the verdicts, and nothing is told before it is done.
         self._duties: tuple[Duty, ...] = (StandDownDuty(slot, refusals), self._gate, marks)
         if settings.judges:
             reports, lookups = ReportWriter(kube, settings, clock=clock), Lookups(kube, settings, watched, clock=clock)
             self._duties = (
                 DeadlineDuty(settings, own_node, events, wall=wall),
-                JudgementDuty(settings, lookups, reports=reports, never_used=never_used, untracked=untracked, refusals=refusals, wall=wall),
+                JudgementDuty(
+                    settings,
+                    lookups,
+                    reports=reports,
+                    never_used=never_used,
+                    untracked=untracked,
+                    new_uses=NewUses(watched.begun_uses, clock=clock),
+                    absence=absence,
+                    refusals=refusals,
+                    wall=wall,
+                ),
                 EvacuationDuty(settings, slot, refusals, wall=wall),
                 self._gate,
                 marks,

@@ -1,11 +1,15 @@
 """Tries each read and write of a look by itself, and remembers what the API server refused or did not answer."""
 
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sidecar.kube.errors import ApiError
 
 R = TypeVar("R")
+
+URGENT: Final = 10.0
+"""Seconds after which what data depends on is tried again, however long the rest of what was refused waits: a True that has to be taken
+back, a gate that should stand."""
 
 
 class Refusals:

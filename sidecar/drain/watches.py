@@ -6,15 +6,16 @@ A process that makes no drain decisions has none of this. What follows from a ch
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.drain.controller import DrainRoom
+from sidecar.drain.facts.absence_io import Absence
+from sidecar.drain.facts.begun_uses import BegunUses
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.recent_use import RecentUse
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
-from sidecar.drain.gate.takeover_io import Neighbours
 from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
 from sidecar.kube import reflector as reflectors
@@ -30,27 +31,42 @@ from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Attachment, Claim, Json, Volume, claim_provisioner, selected_node
 from sidecar.tools import MakeLoop, Tools
 
+if TYPE_CHECKING:
+    from sidecar.drain.gate.takeover_io import Neighbours
+
 _SHARED = (CLAIMS, VOLUMES, CLASSES)
 """What this room judges by, and other rooms watch too."""
+
+# Seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer.
+_LOOK = 450.0
 
 
 class DrainWatches:
     """The node itself is always watched; pods, budgets and snapshots only if the node is judged."""
 
     def __init__(
-        self, here: Here, caches: Caches, *, judges: bool, state: Callable[[Resource], ReflectorState], clock: Callable[[], float]
+        self,
+        here: Here,
+        caches: Caches,
+        *,
+        judges: bool,
+        state: Callable[[Resource], ReflectorState],
+        clock: Callable[[], float],
+        version: Callable[[Resource], str] = lambda _: "",
     ) -> None:
+        """`version`: up to which resourceVersion a watch has come without a break; empty: a list is due."""
         self.nodes: Store[Node] = Store()
         self.pods: Store[Pod] = Store()
         self.contents: Store[SnapshotContent] = Store()
         self.budgets: Store[Budget] = Store()
         self.never_used = NeverUsed()
         self.recent = RecentUse(clock=clock)
+        self.begun_uses = BegunUses(clock=clock)
         self.on_node: Callable[[], None] = _nobody
         self.on_change: Callable[[], None] = _nobody
         self._here, self._caches, self._judges, self._state = here, caches, judges, state
         self._driver: DriverInfo = here.driver
-        self._pods_listed = False
+        self._pod_lists, self._version = 0, version
         # Snapshots even if the driver does not offer them today: those it made before still lie here.
         judged: list[Watch[Any]] = [self._watch_pods(), self._watch_budgets(), self._watch_contents()] if judges else []
         # Provisioning watches them as well, for a driver that attached when this process began.
@@ -80,6 +96,9 @@ class DrainWatches:
             without_contents=self._without_contents,
             attached=self._attached,
             recent=self.recent,
+            begun_uses=self.begun_uses,
+            pod_lists=lambda: self._pod_lists,
+            pods_version=lambda: self._version(PODS),
         )
 
     def ignorance(self) -> tuple[str, ...]:
@@ -138,6 +157,8 @@ class DrainWatches:
         def wakes(change: Change[Pod]) -> None:
             if change.new is not None:
                 self.never_used.seen(change.new)
+            if change.new is not None and change.old is None and self._pod_lists:
+                self.begun_uses.began(change.new)
             for pod in (change.old, change.new):
                 if pod is not None and not pod.ended:
                     self.recent.named(pod)
@@ -156,9 +177,9 @@ class DrainWatches:
 
     def _pods_were_listed(self) -> None:
         """A list shows which pods are there, and not which came and went since the watch broke."""
-        if self._pods_listed:
+        if self._pod_lists:
             self.never_used.overlooked()
-        self._pods_listed = True
+        self._pod_lists += 1
         self.recent.began()
 
     def _watch_budgets(self) -> Watch[Budget]:
@@ -196,23 +217,27 @@ class DrainPart:
         under_way: Callable[[], Iterable[str]],
         make_loop: MakeLoop,
         on_standing: Callable[[], None],
+        version: Callable[[Resource], str],
     ) -> None:
-        watches = self._watches = DrainWatches(here, caches, judges=settings.judges, state=state, clock=tools.clock)
+        judges = settings.judges
+        watches = self._watches = DrainWatches(here, caches, judges=judges, state=state, clock=tools.clock, version=version)
         watched = replace(watches.watched(), begun=lambda: frozenset(under_way()))
         self._node = here.node
         self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way, clock=tools.clock, on_found=self.wake)
         watched = replace(watched, listed=self._untracked.listed)
+        self._absence = Absence(tools.kube, here.node, watched=watched, clock=tools.clock, on_found=self.wake)
         self.room = DrainRoom(
             tools,
             settings=settings,
             watched=watched,
             never_used=watches.never_used,
             untracked=self._untracked,
+            absence=self._absence,
             on_standing=on_standing,
         )
-        self._neighbours = Neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node))
-        self._judges, self._guards_others = settings.judges, settings.gate
-        self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts)
+        self._judges = judges
+        self._neighbours = _neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node)) if settings.gate else None
+        self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
         watches.on_node, watches.on_change = self.node_changed, self.wake
         tools.metrics.watch_drain(self.room.numbers)
 
@@ -229,7 +254,8 @@ class DrainPart:
             group.create_task(self.loop.run(), name="drain")
             if self._judges:
                 group.create_task(self._untracked.run(), name="untracked volumes")
-            if self._guards_others:
+                group.create_task(self._absence.run(), name="uses that nobody watched")
+            if self._neighbours is not None:
                 group.create_task(self._neighbours.run(), name="gates of others")
 
     def node_changed(self) -> None:
@@ -239,6 +265,13 @@ class DrainPart:
 
     def wake(self) -> None:
         self.loop.add(self._node, self.room.soonest())
+
+
+def _neighbours(tools: Tools, settings: Settings, *, own_node: Callable[[], Node | None]) -> "Neighbours":
+    """Imports inside, so that a process that builds no gates does not have this in memory."""
+    from sidecar.drain.gate.takeover_io import Neighbours
+
+    return Neighbours(tools, settings, own_node=own_node)
 
 
 def _unknown(resource: Resource, state: ReflectorState) -> str:

@@ -20,10 +20,9 @@ def test_installed_with_one_command_and_uninstalled_without_a_trace(loaded: Inst
     for node in loaded.cluster.nodes:
         # The kubelet looks for sockets that are gone when it is told so.
         until(lambda node=node: not _registered(loaded, node.name), f"{DRIVER} to leave the CSINode {node.name}", seconds=60)
-        assert (
-            node.run("sh", "-c", f"find {PLUGIN} {VOLUMES} -mindepth 1 -not -name .journal; ls /var/lib/kubelet/plugins_registry").split()
-            == []
-        )
+        # The driver's name beside its socket is left where drains were judged before, as deploy/base/README.md says.
+        found = f"find {PLUGIN} {VOLUMES} -mindepth 1 -not -name .journal -not -name '.csi-node-sidecar.csi.sock.driver'"
+        assert node.run("sh", "-c", f"{found}; ls /var/lib/kubelet/plugins_registry").split() == []
         assert "kubernetes.io~csi" not in node.run("cat", "/proc/self/mountinfo")
 
 

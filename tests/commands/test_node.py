@@ -220,6 +220,21 @@ def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str], capsys
     assert main(["node", *words]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["rebot", "n1"], 'there is no verb "rebot"; did you mean reboot?'),
+        ([], "the verb is missing"),
+        (["retire"], "node retire needs the name of a node"),
+        (["retire", "node/n1"], '"node/n1" is not the name of a node: give the name alone'),
+    ],
+)
+def test_a_line_that_cannot_be_read_names_the_mistake_first(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        run(words, {})
+    assert refused.value.messages[0] == says
+
+
 def test_its_help_is_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node", "reboot", "--help"]) == 0
     assert "node reboot|retire|release NAME" in capsys.readouterr().out

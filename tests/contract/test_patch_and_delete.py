@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, CONFIG_MAPS, JSON_PATCH, MERGE_PATCH, NAMESPACES, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
+from sidecar.kube.api import CLAIMS, CONFIG_MAPS, JSON_PATCH, MERGE_PATCH, NAMESPACES, NODES, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from tests.contract.objects import claim, config_map, volume
 
@@ -53,6 +53,26 @@ async def test_a_patch_of_an_old_version_is_a_conflict(api: KubeApi, namespace: 
     with pytest.raises(Conflict):
         await api.patch(CONFIG_MAPS, "a", stale, content_type=content_type, namespace=namespace)
     assert await api.get(CONFIG_MAPS, "a", namespace=namespace) == new
+
+
+@pytest.mark.parametrize("content_type", [JSON_PATCH, STRATEGIC_MERGE_PATCH])
+async def test_a_patch_of_an_old_version_of_a_status_is_a_conflict(api: KubeApi, namespace: str, content_type: str) -> None:
+    name = f"node-{namespace}"
+    made = await api.create(NODES, {"metadata": {"name": name}})
+
+    def says(status: str) -> object:
+        conditions, version = [{"type": "example.io/A", "status": status}], made["metadata"]["resourceVersion"]
+        if content_type == STRATEGIC_MERGE_PATCH:
+            return {"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}}
+        guard = {"op": "add", "path": "/metadata/resourceVersion", "value": version}
+        return [guard, {"op": "add", "path": "/status", "value": {"conditions": conditions}}]
+
+    await api.patch(NODES, name, says("True"), content_type=content_type, subresource="status")
+    with pytest.raises(Conflict):
+        await api.patch(NODES, name, says("False"), content_type=content_type, subresource="status")
+    found = (await api.get(NODES, name))["status"]["conditions"]
+    assert [item["status"] for item in found if item["type"] == "example.io/A"] == ["True"]
+    await api.delete(NODES, name)
 
 
 @pytest.mark.parametrize("content_type", [MERGE_PATCH, STRATEGIC_MERGE_PATCH])

@@ -1033,3 +1033,52 @@ def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
         assert (told.count("EvacuationStarted"), told.count("EvacuationSucceeded")) == (1, 1)
 
     play(story, args=EVACUATING, nodes=("n0",))
+
+
+@pytest.mark.parametrize("verb", ["create", "get"])
+def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_long_it_was_refused(verb: str) -> None:
+    """Until it stands whoever drains the node takes its volumes along."""
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, verb) else None
+
+    async def story(bench: NotebookWorld) -> None:
+        broken.append(True)
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 900)
+        assert not await all_of(bench, BUDGETS)
+        broken.clear()
+        await wait(bench, 12)
+        assert await all_of(bench, BUDGETS) and await all_of(bench, DEPLOYMENTS)
+
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
+
+
+def test_where_no_gate_is_due_what_is_refused_of_it_is_tried_less_and_less() -> None:
+    tried: list[None] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        tried.extend([None] if call.resource == BUDGETS and call.verb == "get" else [])
+        return Unavailable("no answer") if call.resource == BUDGETS and call.verb == "get" else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 900)
+        tried.clear()
+        await wait(bench, 900)
+        assert len(tried) <= 4
+
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
+
+
+def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 20)
+        bench.network.weather = replace(bench.network.weather, write=Latency(45.0, 45.0))
+        await with_pod(bench, "a")
+        await wait(bench, 900)
+        assert (await report_of(bench))["verdicts"]["retire"]["status"] == "False"
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",))

@@ -14,6 +14,7 @@ from sidecar.drain.publish import stored
 from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.simulation.drains.drain_world import NEVER_YES
 from sidecar.simulation.drains.referee import DATA_LOST, LET_GO, NO_GATE, SAID_YES
+from sidecar.simulation.world.doors import NodeLastServed
 from tests.world.mutations import Mutation
 
 Patch = pytest.MonkeyPatch
@@ -57,6 +58,13 @@ def _old_words_stay(patch: Patch) -> None:
         pass
 
     patch.setattr(Withdrawal, "run", nothing)
+
+
+def _nobody_remembers_the_driver(patch: Patch) -> None:
+    async def nothing(self: Any) -> str:
+        return ""
+
+    patch.setattr(NodeLastServed, "read", nothing)
 
 
 def _no_gate_in_peace(patch: Patch) -> None:
@@ -109,6 +117,7 @@ DRAIN_MUTATIONS = (
     Mutation("labels outrank the driver's own list", _labels_outrank_the_driver, LOSING),
     Mutation("a snapshot without a place counts nowhere", _unplaced_snapshots_do_not_count, LOSING),
     Mutation("what an earlier process said stays at the start", _old_words_stay, LOSING),
+    Mutation("what an earlier process said stays while the driver is dead", _nobody_remembers_the_driver, LOSING),
     Mutation("no gate stands in peace", _no_gate_in_peace, LOSING),
     Mutation("an announced reboot needs no cordon", _a_reboot_needs_no_cordon, LOSING),
     Mutation("an announced reboot does not end with the uncordon", _a_reboot_never_ends, LOSING),

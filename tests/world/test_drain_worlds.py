@@ -3,8 +3,12 @@
 `hack/fire --worlds drains` plays any number of them. By day 24 seeds are played, with CSI_NODE_SIDECAR_SEEDS=all, as at night, 200.
 """
 
+from typing import Any
+
 import pytest
 
+from sidecar.drain.facts.absence_io import Absence
+from sidecar.drain.facts.begun_uses import Missed
 from sidecar.model import names
 from sidecar.simulation.drains.drain_world import play
 from sidecar.simulation.drains.plan import GATED, TROUBLES, plan_of
@@ -63,12 +67,39 @@ def test_a_new_use_voids_an_acknowledgement_that_was_given_a_moment_after_the_la
     assert report.transcript.index("comes to rest") < report.transcript.index("n0 is switched off for good")
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_use_while_the_sidecar_was_away_voids_an_acknowledgement_and_the_referee_knows(asked: bool, monkeypatch: pytest.MonkeyPatch):
+    async def of_nothing(self: Absence, gap: Any) -> Missed:
+        return Missed(gap.ended)
+
+    if not asked:
+        monkeypatch.setattr(Absence, "_ask", of_nothing)
+    stop, start, ack = ("scale", "app-0", 0.0), ("scale", "app-0", 1.0), ("ack", "app-0")
+    away, back = ("sidecar dies", "n0"), ("sidecar lives", "n0")
+    moments = ((100.0, *stop), (170.0, *ack), (250.0, *away), (252.0, *start), (262.0, *stop), (270.0, *back))
+    events = (QUIET[0], *(PlannedEvent(*moment) for moment in moments), PlannedEvent(400.0, "drain for good", "n0"))
+    report = play(Plan(1, ("n0",), events=events, args=("--node-drain-policy=NoSchedule", *GATED), settle=300.0))
+    assert report.ok is asked, str(report)
+
+
 def test_nobody_is_blamed_where_a_reboot_was_announced_and_the_node_went_for_good():
     announced = PlannedEvent(90.0, "announce", "n0", detail=names.DRAIN_INTENT)
     args = ("--node-drain-policy=NoSchedule", *GATED)
     report = play(Plan(1, ("n0",), events=(QUIET[0], announced, QUIET[1]), args=args, settle=300.0))
     assert report.ok, str(report)
     assert report.transcript.index("n0 is switched off for good") < report.transcript.index("comes to rest")
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+def test_a_forgotten_reboot_is_held_against_a_sidecar_only_if_it_could_see_the_cordon_it_was_for(unseen: bool):
+    outage = (PlannedEvent(85.0, "outage"), PlannedEvent(135.0, "recovery")) if unseen else ()
+    cordons = (PlannedEvent(92.0, "cordon", "n0"), PlannedEvent(130.0, "uncordon", "n0"))
+    announced = PlannedEvent(90.0, "announce", "n0", detail=names.KURED_REBOOTS)
+    events = sorted((QUIET[0], announced, *outage, *cordons, PlannedEvent(400.0, "drain for good", "n0")), key=lambda item: item.at)
+    report = play(Plan(1, ("n0",), events=tuple(events), args=("--node-drain-policy=NoSchedule", *GATED), settle=300.0))
+    assert report.ok, str(report)
+    held = report.transcript.index("comes to rest") < report.transcript.index("n0 is switched off for good")
+    assert held is not unseen
 
 
 def test_the_same_seed_is_the_same_world():

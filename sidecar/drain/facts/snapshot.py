@@ -92,9 +92,11 @@ class Snapshot:
     unheeded_namespaces: frozenset[str] = frozenset()
     """Namespaces whose own word for Block, and that of their claims, is not heeded (`--drain-tenant-policies`)."""
     void_acknowledgements: frozenset[str] = frozenset()
+    """Uids of objects that were used again after they had been acknowledged as dispensable, or may have been."""
     not_remembered: str = ""
-    """Why acknowledgements of volumes here cannot be remembered, so that none may be believed; empty: they can, or there are none."""
-    """Uids of objects that were used again after they had been acknowledged as dispensable."""
+    """Why acknowledgements of volumes here may not be believed, whatever they say; empty: they may, or there are none."""
+    pods_seen: str = ""
+    """The resourceVersion up to which it is known which pods of this node began to use which claims; empty: something is missing."""
     default_policy: Policy | None = None
     """What the driver's operator chose for all; None: AllowIdle for a reboot, Block for retiring."""
     budgets: tuple[Budget, ...] | None = None

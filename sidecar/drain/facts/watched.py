@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from sidecar.drain.facts.begun_uses import BegunUses
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.recent_use import RecentUse
@@ -41,6 +42,11 @@ class Watched:
     attached: Callable[[], frozenset[str]] = frozenset
     """Names of PersistentVolumes that are attached to this node; none for a driver that does not attach."""
     recent: RecentUse = field(default_factory=lambda: RecentUse(clock=lambda: 0.0))
+    begun_uses: BegunUses = field(default_factory=lambda: BegunUses(clock=lambda: 0.0))
+    pod_lists: Callable[[], int] = lambda: 0
+    """How many lists of this node's pods were complete: with each one but the first, pods may have come and gone unseen before it."""
+    pods_version: Callable[[], str] = str
+    """Up to which resourceVersion `pods` has followed them without a break since the last list; empty: a list is due."""
     listed: Callable[[], DriverList] = lambda: NOTHING_LISTED
     """What the driver said last of its volumes."""
     begun: Callable[[], frozenset[str]] = frozenset

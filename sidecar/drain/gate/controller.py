@@ -12,7 +12,7 @@ from sidecar.drain.gate.rules import Build, Clear, GateView, Open
 from sidecar.drain.lease_io import TRUSTED, LeaseWriter, OwnLease
 from sidecar.drain.leases import identity
 from sidecar.drain.publish.report import GateStatus
-from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.refusals_io import URGENT, Refusals
 from sidecar.drain.rest import Rest
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Intent, Status
@@ -82,6 +82,10 @@ class GateController:
         """Whether both objects are there, as far as it is known."""
         return self._budget is not None and self._deployment is not None
 
+    def is_missing(self, picture: Picture, pods: Iterable[Pod]) -> bool:
+        """A gate should stand, and as far as it is known one does not."""
+        return not self.held and not self._settings.dry_run and rules.wanted(self._view(picture, pods)) is not None
+
     def _has_gate(self) -> bool:
         return self._budget is not None or self._deployment is not None
 
@@ -147,7 +151,17 @@ class GateDuty:
     It also opens a gate that an earlier process with other flags built. Where nothing is judged that is all it does, and nobody is told.
     """
 
-    def __init__(self, settings: Settings, gate: GateController, *, watched: Watched, recorder: Recorder, refusals: Refusals) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        gate: GateController,
+        *,
+        watched: Watched,
+        recorder: Recorder,
+        refusals: Refusals,
+        wall: Callable[[], float],
+    ) -> None:
+        self._wall = wall
         self._settings = settings
         self._gate = gate
         self._watched = watched
@@ -158,13 +172,15 @@ class GateDuty:
         node, judged = picture.node, picture.assessment
         if not self._settings.gate and not self._gate.may_stand:
             return Outcome(picture)
-        decision = await self._refusals.attempt(_GATE, self._gate.step(picture, tuple(self._watched.pods.values())))
+        pods = tuple(self._watched.pods.values())
+        decision = await self._refusals.attempt(_GATE, self._gate.step(picture, pods))
         if self._gate.lease.failure:
             self._refusals.note("the lease of the gate", self._gate.lease.failure)
         if self._settings.gate:
             picture = replace(picture, notes=replace(picture.notes, gate=self.status(node.uid)))
         if decision is None or judged is None:
-            return Outcome(picture)
+            # Until it stands, whoever drains the node takes its volumes along.
+            return Outcome(picture, until=self._wall() + URGENT if decision is None and self._gate.is_missing(picture, pods) else None)
         self._tell(node, decision)
         return Outcome(picture, decision, about=f"gate of {node.name}")
 

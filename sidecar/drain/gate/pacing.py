@@ -6,6 +6,9 @@ From the moment a sidecar dies until its gate may be opened by a neighbour, in t
     1,050 s until it may be taken (`takeover`): the lease's 900 s, 90 s of patience, up to 60 s of chance; 151 s with a lease of one second
     5 s     the shortest pause: the look that takes the lease comes no later after that, and judges the gate too
     65 s    until a second judgement confirms the first: 60 s and the shortest pause; `force-drain` and the deadline need none
+
+That is so as long as requests are answered. A look that fails is soon followed by another, because all neighbours get their time again
+after a gap in which this process saw nothing (`takeover_io`), and requests that are refused now and then must not look like one.
 """
 
 from collections.abc import Iterable
@@ -23,6 +26,11 @@ _SHORTEST: Final = 1 / 12
 def usual(gates: int) -> float:
     """Short enough to renew in time the leases of the neighbours that this process looks after."""
     return min(_USUAL * max(1.0, gates / _GATES_A_MINUTE), RENEWED_EVERY)
+
+
+def after_failures(usual_one: float, in_a_row: int) -> float:
+    """Seconds until the next look: the shortest pause at first, twice as long after each further failure, and never above the usual one."""
+    return min(usual_one * _SHORTEST * 2.0 ** min(in_a_row - 1, 16), usual_one)
 
 
 def pause(usual_one: float, *, spread: float, due: Iterable[float], now: float) -> float:

@@ -13,7 +13,6 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.facts import node_marks
-from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import pacing, rules, takeover
 from sidecar.drain.gate.controller import take_away
@@ -37,7 +36,6 @@ from sidecar.drain.gate.takeover_events_io import TakeoverEvents
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.lease_io import LeaseWriter, Written
 from sidecar.drain.leases import Lease, LeaseView, identity
-from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.settings import Settings
 from sidecar.engine.backoff import jittered
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, NODES, find
@@ -78,17 +76,27 @@ class Neighbours:
         self._due: list[float] = []
         """When there is something to do that cannot wait for the usual pause to end."""
         self._failure = ""
+        self._in_vain = 0
+        """Looks in a row in which something failed."""
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             await asyncio.sleep(self.pause())
-            failures: list[str] = []
-            try:
-                failures += await self.look()
-            except ApiError as error:
-                failures.append(str(error))
-            self._tell_failures(failures)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """One look, after whose failure the next one comes soon."""
+        failures: list[str] = []
+        try:
+            failures += await self.look()
+        except ApiError as error:
+            failures.append(str(error))
+        self._in_vain = self._in_vain + 1 if failures else 0
+        if failures:
+            soon = pacing.after_failures(pacing.usual(len(self._seen)), self._in_vain)
+            self._due.append(self._clock() + jittered(soon, self._rng, spread=1.0))
+        self._tell_failures(failures)
 
     def pause(self) -> float:
         """Seconds until the next look."""
@@ -214,6 +222,10 @@ class Neighbours:
 
     async def _judge(self, facts: GateFacts) -> GateFacts:
         """As `explain node` judges, by what the API server tells. Where what only the driver knows would block, that is not enough."""
+        # Hardly any node ever judges another, and what lists a cluster is half a MiB of code.
+        from sidecar.drain.facts.cluster_listing import ClusterListing
+        from sidecar.drain.publish.from_outside import snapshot_of
+
         driver, seen, now = self._settings.driver, self._seen[facts.lease.name], self._clock()
         seen.judged_at, self._may_judge = now, False
         listing = ClusterListing(self._kube, facts.lease.node, now=self._wall(), tenants=self._settings.tenant_policies)

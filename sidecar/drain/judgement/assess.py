@@ -47,6 +47,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         notes=tuple(_notes(snapshot, held, users=users, findings=findings, gone=[pod for pod in there if pod not in users])),
         complete=not _unknown(snapshot),
         acknowledged=tuple(item.acknowledged for item in held if item.acknowledged),
+        pods_seen=snapshot.pods_seen,
     )
 
 

@@ -129,6 +129,8 @@ class Assessment:
     """All that should be known was read, so what is not among the blockers does not block."""
     acknowledged: tuple[Acknowledged, ...] = ()
     """Of volumes here; for who remembers them."""
+    pods_seen: str = ""
+    """As `Snapshot.pods_seen`."""
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire

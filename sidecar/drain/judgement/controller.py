@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.untracked import Untracked
-from sidecar.drain.judgement.acknowledged import FORGOTTEN, NOT_REMEMBERED, is_acknowledged
+from sidecar.drain.judgement.acknowledged import FORGOTTEN, NOT_KNOWN_YET, NOT_REMEMBERED, is_acknowledged
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.judgement.new_uses import NewUses
 from sidecar.drain.publish import stored
 from sidecar.drain.publish.controller import ReportWriter
 from sidecar.drain.refusals_io import Refusals
@@ -32,6 +34,8 @@ class JudgementDuty:
         reports: ReportWriter,
         never_used: NeverUsed,
         untracked: Untracked,
+        new_uses: NewUses,
+        absence: Absence,
         refusals: Refusals,
         wall: Callable[[], float],
     ) -> None:
@@ -40,6 +44,8 @@ class JudgementDuty:
         self._reports = reports
         self._never_used = never_used
         self._untracked = untracked
+        self._new_uses = new_uses
+        self._absence = absence
         self._refusals = refusals
         self._wall = wall
         self._recalled_for = ""
@@ -73,6 +79,8 @@ class JudgementDuty:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
         facts, now = await self._lookups.facts(node, observed=signals.observed, anew=anew), self._wall()
         assembled = assemble(facts, now=now, default_policy=self._settings.default_policy)
+        new = self._used_again(node, facts.volumes)
+        void = stored.void_acknowledgements(self._reports.previous, facts.volumes, node_uid=node.uid, now=now)
         snapshot = replace(
             assembled,
             ignorance=(*assembled.ignorance, *self._forgotten(facts.volumes)),
@@ -81,7 +89,8 @@ class JudgementDuty:
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,
             never_used=self._never_used.names(),
-            void_acknowledgements=stored.void_acknowledgements(self._reports.previous, facts.volumes, node_uid=node.uid, now=now),
+            void_acknowledgements=void | new,
+            pods_seen=self._absence.seen_up_to,
             since=self._reports.since(now=now),
             node_policy=self._settings.policy,
         )
@@ -93,14 +102,28 @@ class JudgementDuty:
         ignorance = (*self._lookups.ignorance[before:], *snapshot.ignorance)
         return assess(replace(snapshot, surroundings=surroundings, ignorance=ignorance))
 
+    def _used_again(self, node: Node, volumes: Iterable[Volume]) -> frozenset[str]:
+        """As `Snapshot.void_acknowledgements`. What pods did while nobody watched is asked for where a use would make a difference."""
+        if not self._reports.recalled:
+            return frozenset()
+        remembered = stored.remembered(self._reports.previous, node_uid=node.uid)
+        if any(item.may_be_used for item in remembered):
+            self._absence.ask(stored.pods_seen(self._reports.previous, node_uid=node.uid))
+        else:
+            self._absence.forget()
+        if (missed := self._absence.take()) is not None:
+            self._new_uses.begun.missed(missed)
+        return self._new_uses.void(remembered, volumes)
+
     def _forgotten(self, volumes: Iterable[Volume]) -> tuple[str, ...]:
         """The report is the memory of acknowledgements. Without it none may be believed."""
         return (FORGOTTEN,) if not self._reports.recalled and _any_acknowledged(volumes) else ()
 
     def _not_remembered(self, volumes: Iterable[Volume]) -> str:
-        """What is not stored is forgotten at the next restart."""
-        lost = self._reports.recalled and not self._reports.remembers
-        return NOT_REMEMBERED if lost and _any_acknowledged(volumes) else ""
+        """What is not stored is forgotten at the next restart; and what happened before this one has to be known."""
+        if not self._reports.recalled or not _any_acknowledged(volumes):
+            return ""
+        return NOT_REMEMBERED if not self._reports.remembers else "" if self._absence.seen_up_to else NOT_KNOWN_YET
 
 
 def _any_acknowledged(volumes: Iterable[Volume]) -> bool:

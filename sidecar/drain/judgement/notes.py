@@ -15,7 +15,10 @@ from sidecar.model.objects import Volume
 
 _DISPENSABLE: Final = (VolumeClass.IN_USE, VolumeClass.IDLE, VolumeClass.RETAINED, VolumeClass.RELEASING, VolumeClass.RENAMED)
 
-_SPENT: Final = "the volume was used when it was written, or since; to renew it, change its text (WHO, DATE) while no pod uses the volume"
+_SPENT: Final = (
+    "the volume was used when it was written, or since, or may have been used while the sidecar was away; to renew it, change its text "
+    "(WHO, DATE) while no pod uses the volume"
+)
 NOT_LISTED: Final = "whether the driver has volumes without a PersistentVolume is not known: "
 
 

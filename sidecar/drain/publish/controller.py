@@ -2,6 +2,9 @@
 
 New is compared with what is stored, not with what was written last: others may have edited it. So it is read at the start, at every
 heartbeat and after every write that failed.
+
+A write that was not answered may still arrive, after later ones. So each one of a verdict names the version that it was based on, and
+after one that failed another follows even where it says what is stored: what comes then is refused.
 """
 
 from collections.abc import Callable
@@ -15,11 +18,11 @@ from sidecar.drain.publish import events, on_node, overtaken, report, stored
 from sidecar.drain.publish.on_node import needs_protection, summary_mark
 from sidecar.drain.publish.own_node_io import OwnNode
 from sidecar.drain.publish.report import HEARTBEAT, ReportContext
-from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.refusals_io import URGENT, Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
-from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.events.recorder import Recorder
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -32,6 +35,10 @@ Since = dict[tuple[str, Reason], float]
 _SETTLES_WITHIN: Final = 60.0
 # Seconds until another look, once acknowledgements can be remembered.
 _PACE: Final = 1.0
+# Of a write to the Node, which the kubelet and others write too: what they write in between is no failure. After a slow answer it is
+# left to the next look, because the rest of this one waits.
+_ATTEMPTS: Final = 3
+_QUICK: Final = 1.0
 _MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
 
 
@@ -48,9 +55,13 @@ class ReportWriter:
         """The stored report as it was last seen: a write that failed may have left it as it was."""
         self._unsaved = False
         """The last report that was made could not be stored, so the stored one is out of date."""
+        self._version = ""
+        """Of the stored report; empty: not known."""
+        self._may_arrive: list[Json] = []
+        """Reports that were sent and not answered, since the last one that was stored."""
         self._report_read_at: float | None = None
         self._conditions: list[Json] = []
-        self._conditions_read_at: float | None = None
+        self._conditions_may_arrive: list[Json] = []
         self._conditions_written_at: float | None = None
         self._node_uid = ""
         self._since: Since = {}
@@ -68,14 +79,15 @@ class ReportWriter:
     async def recall(self, node: Node) -> None:
         """Read what an earlier process, or anybody else, has stored. Raises ApiError."""
         if node.uid != self._node_uid:
-            self._stored = self._made = self._shown = self._report_read_at = self._conditions_read_at = self._conditions_written_at = None
+            self._stored = self._made = self._shown = self._report_read_at = self._conditions_written_at = None
             self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
+            self._may_arrive, self._conditions_may_arrive = [], []
             self.remembers = self._settings.dry_run
             self._since = self._complete_since = {}
         if self._is_due(self._report_read_at):
             self._stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
             self._report_read_at, self.recalled = self._clock(), True
-            self._shown = self._stored
+            self._shown, self._version = self._stored, _version(self._stored)
             self._notice(self._stored)
 
     def since(self, *, now: float) -> Since:
@@ -93,31 +105,50 @@ class ReportWriter:
         self._complete_since = found if assessment.complete else self._complete_since
         if self._settings.dry_run:
             return
-        if self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now):
+        is_right = self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now)
+        if is_right and not self._unsaved:
             return
         old, self._stored, self._unsaved = self._stored, None, True
         try:
-            self._notice(await self._store(old, new))
-        except ApiError:
+            served = await self._store(old, new)
+        except ApiError as error:
             self._report_read_at = None
+            self._may_arrive += [new] if isinstance(error, Unavailable) else []
             raise
-        self._stored, self._shown, self._unsaved = new, new, False
+        self._notice(served)
+        self._stored, self._shown, self._unsaved, self._may_arrive = new, new, False, []
+        self._version = _version(served)
 
     async def write_conditions(self, assessment: Assessment) -> None:
         """Raises ApiError if they could not be stored."""
-        if self._is_due(self._conditions_read_at):
-            node = await self._kube.get(NODES, assessment.node)
-            self._conditions = list((node.get("status") or {}).get("conditions") or ())
-            self._conditions_read_at = self._clock()
         wanted = on_node.conditions(assessment, self._conditions)
         if not on_node.conditions_differ(self._conditions, wanted) and not self._is_due(self._conditions_written_at):
             return
-        if not self._settings.dry_run:
-            patch = on_node.conditions_patch(wanted, node_uid=assessment.node_uid)
-            await self._kube.patch(NODES, assessment.node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        self._conditions_written_at, began = None, self._clock()
+        for attempt in range(_ATTEMPTS):
+            try:
+                wanted = await self._write_conditions(assessment)
+                break
+            except Conflict:
+                if attempt == _ATTEMPTS - 1 or self._clock() - began > _QUICK:
+                    raise
         ours = {condition["type"] for condition in wanted}
         self._conditions = [condition for condition in self._conditions if condition.get("type") not in ours] + wanted
-        self._conditions_written_at = self._clock()
+        self._conditions_written_at, self._conditions_may_arrive = self._clock(), []
+
+    async def _write_conditions(self, assessment: Assessment) -> list[Json]:
+        """As they are written, on condition that the Node is as it has just been read."""
+        node = await self._kube.get(NODES, assessment.node)
+        self._conditions = list((node.get("status") or {}).get("conditions") or ())
+        wanted = on_node.conditions(assessment, self._conditions)
+        if not self._settings.dry_run:
+            patch = on_node.conditions_patch(wanted, node_uid=assessment.node_uid, resource_version=_version(node))
+            try:
+                await self._kube.patch(NODES, assessment.node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+            except Unavailable:
+                self._conditions_may_arrive += wanted
+                raise
+        return wanted
 
     def _notice(self, served: Json | None) -> None:
         """How the API server keeps a report, of which it serves no more than its type knows."""
@@ -125,35 +156,48 @@ class ReportWriter:
             self.remembers = self._settings.dry_run or stored.has_memory(status)
 
     def is_overtaken(self, assessment: Assessment) -> bool:
-        """The conditions or the report say True where this assessment does not."""
-        return overtaken.conditions(self._conditions, assessment) or overtaken.report(stored.status_of(self._shown), assessment)
+        """The conditions or the report say True, or may do so in a moment, where this assessment does not."""
+        reports = (self._shown, *self._may_arrive)
+        return overtaken.conditions([*self._conditions, *self._conditions_may_arrive], assessment) or any(
+            overtaken.report(stored.status_of(each), assessment) for each in reports
+        )
 
     async def _store(self, old: Json | None, new: Json) -> Json:
         """As it is served then."""
-        name = new["metadata"]["name"]
+        name, version = new["metadata"]["name"], self._version
         if old is None:
-            try:
-                await self._kube.create(DRAIN_REPORTS, new)
-            except AlreadyExists:
-                pass
-            except NotFound as error:
-                self.remembers = False
-                raise NotFound(_MISSING, status=404) from error
+            version = _version(await self._create(new))
         elif report.owner_differs(old, new):
-            await self._kube.patch(DRAIN_REPORTS, name, report.owner_patch(new), content_type=MERGE_PATCH)
-        return await self._kube.patch(DRAIN_REPORTS, name, report.status_patch(new), content_type=JSON_PATCH, subresource="status")
+            version = _version(await self._kube.patch(DRAIN_REPORTS, name, report.owner_patch(new), content_type=MERGE_PATCH))
+        patch = report.status_patch(new, resource_version=version)
+        return await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+
+    async def _create(self, new: Json) -> Json:
+        """The one that is there is as good."""
+        try:
+            return await self._kube.create(DRAIN_REPORTS, new)
+        except AlreadyExists:
+            return await self._kube.get(DRAIN_REPORTS, new["metadata"]["name"])
+        except NotFound as error:
+            self.remembers = False
+            raise NotFound(_MISSING, status=404) from error
 
     def _is_due(self, at: float | None) -> bool:
         return at is None or self._clock() - at >= HEARTBEAT
 
 
+def _version(obj: Json | None) -> str:
+    return str(((obj or {}).get("metadata") or {}).get("resourceVersion") or "")
+
+
 class MarksDuty:
     """Writes our marks on the Node as this look has decided them, then the event about it: no event without its mark."""
 
-    def __init__(self, settings: Settings, own_node: OwnNode, evacuation_events: EvacuationEvents) -> None:
+    def __init__(self, settings: Settings, own_node: OwnNode, evacuation_events: EvacuationEvents, *, wall: Callable[[], float]) -> None:
         self._settings = settings
         self._own_node = own_node
         self._evacuation_events = evacuation_events
+        self._wall = wall
 
     async def perform(self, picture: Picture) -> Outcome:
         settings, judged = self._settings, picture.assessment
@@ -166,7 +210,7 @@ class MarksDuty:
             self._evacuation_events.tell(picture.node, picture.evacuation)
             return Outcome(picture)
         said = picture.node.annotations.get(names.of_driver(settings.driver, names.DRAIN_SUMMARY))
-        return Outcome(picture, until=judged.at + overtaken.AGAIN_AFTER if overtaken.summary(said, judged) else None)
+        return Outcome(picture, until=self._wall() + URGENT if overtaken.summary(said, judged) else None)
 
 
 class ReportDuty:
@@ -223,4 +267,4 @@ class ReportDuty:
     def _again(self, assessment: Assessment) -> float | None:
         """A True that could not be taken back does not wait for as long as the rest of what was refused."""
         wrong = not self._settings.dry_run and self._reports.is_overtaken(assessment)
-        return self._wall() + overtaken.AGAIN_AFTER if wrong else None
+        return self._wall() + URGENT if wrong else None

@@ -235,9 +235,13 @@ def conditions_differ(previous: Iterable[Json], wanted: Iterable[Json]) -> bool:
     return any(before.get(condition["type"]) != _without_heartbeat(condition) for condition in wanted)
 
 
-def conditions_patch(wanted: list[Json], *, node_uid: str) -> Json:
-    """A strategic merge patch for nodes/status: it merges conditions by type, so others' stay. The uid makes it fail on another machine."""
-    return {"metadata": {"uid": node_uid}, "status": {"conditions": wanted}}
+def conditions_patch(wanted: list[Json], *, node_uid: str, resource_version: str = "") -> Json:
+    """A strategic merge patch for nodes/status: it merges conditions by type, so others' stay. The uid makes it fail on another machine.
+
+    With a `resource_version` it changes that state of the Node and no later one.
+    """
+    guard = {"uid": node_uid} | ({"resourceVersion": resource_version} if resource_version else {})
+    return {"metadata": guard, "status": {"conditions": wanted}}
 
 
 def _without_heartbeat(condition: Json) -> Json:

@@ -11,9 +11,6 @@ from sidecar.drain.vocabulary import Intent, Status
 from sidecar.model import names
 from sidecar.model.objects import Json
 
-AGAIN_AFTER: Final = 10.0
-"""Seconds after which a write that takes back a True is tried again, however long the rest of what was refused waits."""
-
 _IN_NODE: Final = {Intent.REBOOT: names.DRAIN_READY, Intent.RETIRE: names.RETIRE_READY}
 _IN_REPORT: Final = {Intent.REBOOT: "drain", Intent.RETIRE: "retire"}
 _TRUE: Final = str(Status.TRUE)

@@ -12,7 +12,7 @@ from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.as_json import as_json
 from sidecar.drain.publish.events import about_marks, announced
-from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, seconds, shortened, status_of
+from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, remembered, seconds, shortened, status_of, text
 from sidecar.drain.publish.withdrawn import remembering, without_memory
 from sidecar.drain.vocabulary import Intent
 from sidecar.model import names, timestamps
@@ -20,12 +20,15 @@ from sidecar.model.objects import Json, Owner
 
 SCHEMA: Final = 1
 HEARTBEAT: Final = 300.0
+WATCHFUL_HEARTBEAT: Final = 60.0
+"""While an acknowledgement counts that a use would end: the API server does not remember for long what pods did after `podsSeen`."""
 MOST: Final = 200
 """Entries of a list."""
 MOST_WITHIN: Final = 20
 """Entries of a list within such an entry."""
 LISTS_BYTES: Final = 1_000_000
 """Of all lists together: an API server stores no object above about 1.5 MiB."""
+_TIMES: Final = ("observedAt", "validUntil", "podsSeen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
         **{key: whole[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in whole},
         **_lists(whole),
         "acknowledgements": acknowledgements(before, assessment),
+        "podsSeen": assessment.pods_seen or text(before, "podsSeen"),
         "announced": [claim.as_json() for claim in told],
         "conditions": [_condition(names.DRAIN_READY, verdicts["drain"]), _condition(names.RETIRE_READY, verdicts["retire"])],
     }
@@ -166,20 +170,29 @@ def differs(old: Json | None, new: Json) -> bool:
     return old is None or owner_differs(old, new) or _timeless(status_of(old)) != _timeless(status_of(new))
 
 
+def heartbeat_of(report: Json) -> float:
+    standing = any(item.may_be_used for item in remembered(report, node_uid=text(status_of(report), "nodeUID")))
+    return WATCHFUL_HEARTBEAT if standing else HEARTBEAT
+
+
 def owner_differs(old: Json, new: Json) -> bool:
     """The stored report belongs to a former node of this name, and would be removed with it."""
     return bool(mapping(old, "metadata").get("ownerReferences") != new["metadata"]["ownerReferences"])
 
 
-def is_stale(old: Json, *, now: float, heartbeat: float = HEARTBEAT) -> bool:
+def is_stale(old: Json, *, now: float) -> bool:
     """Due for a heartbeat. A time in the future, or one that cannot be read, is no heartbeat."""
     seen = seconds(status_of(old), "observedAt")
-    return seen is None or not 0 <= now - seen < heartbeat
+    return seen is None or not 0 <= now - seen < heartbeat_of(old)
 
 
-def status_patch(new: Json) -> list[Json]:
-    """A JSON patch for the status subresource: it replaces the whole status, where a merge patch would leave old fields."""
-    return [{"op": "add", "path": "/status", "value": new["status"]}]
+def status_patch(new: Json, *, resource_version: str = "") -> list[Json]:
+    """A JSON patch for the status subresource: it replaces the whole status, where a merge patch would leave old fields.
+
+    With a `resource_version` it replaces that one and no later one. Said in this way, and not as a `test`, a later one is a Conflict.
+    """
+    guard = [{"op": "add", "path": "/metadata/resourceVersion", "value": resource_version}] if resource_version else []
+    return [*guard, {"op": "add", "path": "/status", "value": new["status"]}]
 
 
 def owner_patch(new: Json) -> Json:
@@ -190,4 +203,4 @@ def owner_patch(new: Json) -> Json:
 def _timeless(status: Json) -> Json:
     # Notes about marks have become events, and what was told has to be remembered at once.
     told = {"notes": about_marks(status.get("notes"))}
-    return {key: value for key, value in status.items() if key not in ("observedAt", "validUntil", "notes")} | told
+    return {key: value for key, value in status.items() if key not in _TIMES and key != "notes"} | told

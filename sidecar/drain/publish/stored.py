@@ -64,7 +64,18 @@ def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, nod
     status = of_this_node(status_of(report), node_uid)
     seen = seconds(status, "observedAt")
     watched = now is None or (seen is not None and now - seen <= UNWATCHED)
-    return void_now((replace(item, void=item.void or not watched) for item in _acknowledgements(status)), volumes)
+    known = _acknowledgements(status)
+    return void_now((replace(item, void=item.void or (not watched and item.may_be_used)) for item in known), volumes)
+
+
+def remembered(report: Json | None, *, node_uid: str) -> tuple[Acknowledgement, ...]:
+    """The acknowledgements that earlier judgements have found."""
+    return tuple(_acknowledgements(of_this_node(status_of(report), node_uid)))
+
+
+def pods_seen(report: Json | None, *, node_uid: str) -> str:
+    """The resourceVersion up to which those heed what pods of this node did; empty if that is not known."""
+    return text(of_this_node(status_of(report), node_uid), "podsSeen")
 
 
 def has_memory(status: Json) -> bool:
@@ -82,7 +93,8 @@ def _acknowledgements(status: Json) -> Iterable[Acknowledgement]:
     for entry in entries(status, "acknowledgements"):
         # Whatever is not plainly false counts against it: a report that was edited must not make data dispensable.
         void, rested = entry.get("void") is not False, entry.get("rested") is not False
-        yield Acknowledgement(text(entry, "uid"), text(entry, "digest"), text(entry, "claim"), void, rested)
+        released = entry.get("released") is True
+        yield Acknowledgement(text(entry, "uid"), text(entry, "digest"), text(entry, "claim"), void, rested, released)
 
 
 def dated(said: Json, before: Json, *, at: float) -> Json:

@@ -1,18 +1,20 @@
 """Takes back, at the start, what an earlier process has said of the node: until this one has judged, both verdicts are Unknown.
 
-It waits for nothing that has to be listed first. An old True must not stand for as long as claims or volumes cannot be read.
+It waits for nothing that has to be listed first. An old True must not stand for as long as claims or volumes cannot be read. Nor does it
+wait for the driver, which may be dead: whose words these are is remembered beside its socket (`last_served_io`).
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from sidecar.drain.publish import on_node, report, withdrawn
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, find
+from sidecar.engine.backoff import Backoff
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
@@ -20,11 +22,11 @@ log = logging.getLogger(__name__)
 class Withdrawal:
     """`run` as a task from the very start; `end` before the first judgement is written."""
 
-    def __init__(self, tools: Tools, settings: Settings) -> None:
-        self._kube = tools.kube
+    def __init__(self, kube: KubeApi, settings: Settings, *, retry: Backoff, wall: Callable[[], float]) -> None:
+        self._kube = kube
         self._settings = settings
-        self._retry = tools.retry
-        self._wall = tools.wall
+        self._retry = retry
+        self._wall = wall
         self._said = withdrawn.JUST_STARTED if settings.judges else withdrawn.NOT_JUDGED
         self._writing = asyncio.Lock()
         self._over = settings.dry_run
@@ -60,7 +62,7 @@ class Withdrawal:
         if obj is not None:
             node, stored = Node.of(obj), (obj.get("status") or {}).get("conditions") or ()
             if changed := withdrawn.conditions(stored, driver, self._said, at=at):
-                patch = on_node.conditions_patch(changed, node_uid=node.uid)
+                patch = on_node.conditions_patch(changed, node_uid=node.uid, resource_version=obj["metadata"]["resourceVersion"])
                 await self._kube.patch(NODES, name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
             if (marks := on_node.patch(node, withdrawn.summary(node.annotations, driver, self._said))) is not None:
                 await self._kube.patch(NODES, name, marks, content_type=MERGE_PATCH)
@@ -71,7 +73,6 @@ class Withdrawal:
         name = names.drain_report(node.name, self._settings.driver)
         stored = await find(self._kube, DRAIN_REPORTS, name)
         status = withdrawn.report_status(stored or {}, self._said, node_uid=node.uid, at=at)
-        if status is not None:
-            await self._kube.patch(
-                DRAIN_REPORTS, name, report.status_patch({"status": status}), content_type=JSON_PATCH, subresource="status"
-            )
+        if stored is not None and status is not None:
+            patch = report.status_patch({"status": status}, resource_version=stored["metadata"]["resourceVersion"])
+            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")

@@ -16,7 +16,9 @@ from sidecar.drain.vocabulary import MEANING, Reason, Status
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
-JUST_STARTED: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the sidecar has just started and has not judged the node yet")
+JUST_STARTED: Final = Verdict(
+    Status.UNKNOWN, Reason.NOT_KNOWN, "the sidecar has just started: it judges the node when its driver answers and everything is listed"
+)
 NOT_JUDGED: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the node is not judged any more: --drain-report is switched off")
 SILENT: Final = Verdict(Status.UNKNOWN, Reason.AGENT_UNAVAILABLE, MEANING[Reason.AGENT_UNAVAILABLE].says)
 _KEYS: Final = ("drain", "retire")

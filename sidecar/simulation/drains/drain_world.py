@@ -43,6 +43,8 @@ NOT_GIVEN_UP: Final = "not given up"
 _CONTENTS: Final = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 _SAMPLE: Final = 2.0
 _TO_STOP: Final = 60.0
+_TO_FOLLOW: Final = 30.0
+"""Seconds until a sidecar has noted that a node was cordoned, or that it was uncordoned."""
 _LINGERS: Final = 300.0
 _DEFAULT_TOLERATION: Final = 300.0
 
@@ -81,9 +83,10 @@ class DrainWorld:
         self.delays: dict[str, float] = {}
         """By workload: how long it takes to make a pod again."""
         self.nodes = {name: Node(self, name) for name in plan.nodes}
-        self.truth = Truth(self.cluster, self._drivers, clock=self.clock, seen=self.referee.saw_use_after)
+        self.truth = Truth(self.cluster, self._drivers, clock=self.clock, noted=self.referee.saw_acknowledged)
         self._announced: dict[str, float] = {}
-        self._uncordoned: dict[str, float] = {}
+        self._cordons: dict[str, tuple[float, float | None]] = {}
+        """By node: when its last cordon began and ended; None: it has not ended."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
 
@@ -135,6 +138,10 @@ class DrainWorld:
         """The sidecar runs and reaches the API server. What it may not read it must not answer."""
         return self.nodes[node].sidecar is not None and self.network.up(node)
 
+    def runs(self, node: str) -> bool:
+        """A process runs and reaches the API server, though its driver may be dead."""
+        return self.nodes[node].alive and self.network.up(node) and not self.network.restricts(node)
+
     def _drivers(self) -> dict[str, LocalDriver]:
         return {name: node.driver for name, node in self.nodes.items()}
 
@@ -152,13 +159,23 @@ class DrainWorld:
             self._announced[node] = self.clock()
 
     def cordoned(self, node: str) -> None:
-        """What was announced before the last uncordon is over, if the sidecar could see that."""
-        at, eyes = self._uncordoned.get(node), self.referee.eyes.get(node)
-        if at is not None and eyes is not None and self._announced.get(node, at) < at and eyes.had_a_chance(at, self.clock(), seconds=30.0):
+        """What was announced for the cordon before this one is over, if the sidecar could see that cordon and its end.
+
+        Of a reboot that is announced and of a cordon that nobody saw, all that shows is a reboot for which the cordon is yet to come.
+        """
+        now, eyes = self.clock(), self.referee.eyes.get(node)
+        begun, ended = self._cordons.get(node, (now, now))
+        if ended is None:
+            return
+        announced = self._announced.get(node, ended)
+        spans = ((max(announced, begun), ended), (ended, now))
+        if announced < ended and eyes is not None and all(eyes.had_a_chance(*span, seconds=_TO_FOLLOW) for span in spans):
             self._announced.pop(node, None)
+        self._cordons[node] = now, None
 
     def uncordoned(self, node: str) -> None:
-        self._uncordoned[node] = self.clock()
+        begun, _ = self._cordons.get(node, (self.clock(), None))
+        self._cordons[node] = begun, self.clock()
 
     def may_be_taken_for_a_reboot(self, node: str) -> bool:
         """Somebody has announced a reboot, and cordoned the node for it as far as anybody can tell."""

@@ -247,6 +247,16 @@ def _refusals(dice: random.Random, draft: Draft) -> None:
         _second_thoughts(dice, draft, at)
 
 
+def _dead_drivers(dice: random.Random, draft: Draft) -> None:
+    """A driver is dead when its sidecar starts."""
+    node, at = dice.choice(draft.nodes), dice.uniform(80.0, 300.0)
+    draft.add(at, "driver away", node)
+    draft.add(at + 1.0, "kill", node)
+    draft.add(at + dice.choice((30.0, 300.0, 900.0)), "driver back", node)
+    if dice.random() < 0.6:
+        _second_thoughts(dice, draft, at)
+
+
 _SHARED: Final = (
     "kills",
     "dooms",
@@ -278,4 +288,5 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "orphans": _orphans,
     "forgotten reboots": _forgotten,
     "refusals": _refusals,
+    "dead drivers": _dead_drivers,
 }

@@ -43,6 +43,8 @@ class DrainReferee:
         self.eyes: dict[str, Eyes] = {}
         self._readers: dict[str, Eyes] = {}
         """The same for sidecars that may read everything besides."""
+        self._processes: dict[str, Eyes] = {}
+        """The same for processes whose driver may be dead."""
 
     async def after(self, call: Call) -> None:
         """The hook of the API server: the change has happened, and nobody has acted on it yet."""
@@ -65,6 +67,7 @@ class DrainReferee:
             self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=sees)
             reads = sees and not self._world.network.restricts(name)
             self._readers.setdefault(name, Eyes()).sample(now, life=node.lives, sees=reads)
+            self._processes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=self._world.runs(name))
             if self._world.exists(name):
                 self._check_standing(name)
 
@@ -72,10 +75,11 @@ class DrainReferee:
         now = self._world.clock()
         return [what for what, at in self._dangers.get((node, intent), {}).items() if now - at > older_than]
 
-    def saw_use_after(self, node: str, acknowledged: float, used: float, until: float) -> bool:
-        """Whether its sidecar had the time to see an acknowledgement first and the new use then: of pods that are gone nothing tells."""
+    def saw_acknowledged(self, node: str, since: float, used: float) -> bool:
+        """Whether its sidecar had the time to note an acknowledgement before the new use. The use itself it need not have seen: what it
+        cannot tell of a time in which it was away it must not take for granted."""
         eyes = self._readers.get(node)
-        return eyes is not None and eyes.had_a_chance(acknowledged, used, seconds=LAG) and eyes.had_a_chance(used, until, seconds=LAG)
+        return eyes is not None and eyes.had_a_chance(since, used, seconds=LAG)
 
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
@@ -143,6 +147,7 @@ class DrainReferee:
         now = self._world.clock()
         if not self.eyes[node].sees_for(now, seconds=self._stand):
             self._check_forgotten(node)
+            self._check_taken_back(node)
             return
         for type_, intent in _VERDICTS:
             condition = self._condition(node, type_)
@@ -166,6 +171,16 @@ class DrainReferee:
         wrong = self.dangers(node, RETIRE, older_than=OUTLIVED)
         if wrong and watched and self._world.wall() - said > OUTLIVED:
             self._found(SAID_YES, node, f"nobody has withdrawn that {node} is RetireReady, and nobody gave up {', '.join(wrong)}")
+
+    def _check_taken_back(self, node: str) -> None:
+        """A process has started that cannot judge, for its driver is dead: what an earlier one has said must not stand."""
+        now = self._world.clock()
+        if self.eyes[node].since is not None or not self._processes[node].sees_for(now, seconds=self._stand):
+            return
+        for type_, intent in _VERDICTS:
+            condition = self._condition(node, type_)
+            if condition and condition["status"] == "True" and (wrong := self.dangers(node, intent, older_than=self._stand)):
+                self._found(SAID_YES, node, f"{node} is {type_} beside a dead driver, and {_loses(intent)} {', '.join(wrong)}")
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -93,10 +93,10 @@ class Truth:
         drivers: Callable[[], Mapping[str, LocalDriver]],
         *,
         clock: Callable[[], float],
-        seen: Callable[[str, float, float, float], bool] = lambda node, acknowledged, used, until: True,
+        noted: Callable[[str, float, float], bool] = lambda node, since, used: True,
     ) -> None:
-        """`seen`: whether anybody on that node could know that a volume was acknowledged and then used again, from when until when."""
-        self._seen = seen
+        """`noted`: whether anybody on that node could know of an acknowledgement since then, before the volume was used."""
+        self._noted = noted
         self._cluster = cluster
         self._drivers = drivers
         self._clock = clock
@@ -104,8 +104,6 @@ class Truth:
         """By handle: when a pod last began to run with it."""
         self.first_used: dict[str, float] = {}
         """By name of a PersistentVolume: when a pod first ran with it."""
-        self._until: dict[str, float] = {}
-        """By handle: when a pod last ran with it."""
         self._running: dict[str, None] = {}
         self._acks: dict[str, tuple[str, float]] = {}
         self.snapshots: dict[str, str] = {}
@@ -118,7 +116,6 @@ class Truth:
         for uid, pod in running.items():
             for volume in filter(None, map(scene.bound_to, claims_of(pod))):
                 handle = volume["spec"]["csi"]["volumeHandle"]
-                self._until[handle] = self._clock()
                 if uid not in self._running:
                     self._used[handle] = self._clock()
                     self.first_used.setdefault(volume["metadata"]["name"], self._clock())
@@ -172,9 +169,9 @@ class Truth:
         if word.policy == "AllowIdle" and word.by_name and claim:
             return True
         known, handle = self._acks.get(volume["metadata"]["uid"]), spec["csi"]["volumeHandle"]
-        # A use that began after the acknowledgement voids it, if anybody could see that.
+        # A use that began after the acknowledgement voids it, if anybody could know of that.
         used = self._used.get(handle, 0.0)
-        return known is not None and (known[1] >= used or not self._seen(node, known[1], used, self._until.get(handle, used)))
+        return known is not None and (known[1] >= used or not self._noted(node, known[1], used))
 
     def _note_ack(self, meta: Json) -> None:
         text = (meta.get("annotations") or {}).get(names.ACKNOWLEDGED, "").strip()

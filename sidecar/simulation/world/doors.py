@@ -188,6 +188,8 @@ class Folder:
     def __init__(self) -> None:
         self.begun: dict[str, CreationRecord] = {}
         self.full = False
+        self.last_served = ""
+        """The name of the driver, as a sidecar has written it down."""
         self.unrecorded: set[str] = set()
         """The names of volumes whose creation could not be written down."""
 
@@ -222,6 +224,23 @@ class NodeJournal:
 
     async def close(self) -> None:
         pass
+
+
+class NodeLastServed:
+    """What one process reads and writes there of the driver's name."""
+
+    def __init__(self, folder: Folder, life: Life) -> None:
+        self._folder = folder
+        self._life = life
+
+    async def read(self) -> str:
+        self._life.check()
+        return self._folder.last_served
+
+    async def write(self, driver: str) -> None:
+        self._life.check()
+        if not self._folder.full:
+            self._folder.last_served = driver
 
 
 class Link:

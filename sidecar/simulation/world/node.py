@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
 from sidecar.kube.api import KubeApi
@@ -16,13 +17,13 @@ from sidecar.simulation.driver.calls import Call, Reception, Record
 from sidecar.simulation.driver.faults import Fault, Faults
 from sidecar.simulation.driver.local_driver import LocalDriver
 from sidecar.simulation.driver.spec import Spec
-from sidecar.simulation.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
+from sidecar.simulation.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube, NodeLastServed
 from sidecar.simulation.world.life import Killed, Life
 from sidecar.simulation.world.network import Network
 from sidecar.simulation.world.plan import Plan
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
-from sidecar.wiring import Sidecar
+from sidecar.wiring import Sidecar, before_the_driver
 
 DRIVER: Final = "world.csi-node-sidecar.io"
 TOPOLOGY_KEY: Final = f"topology.{DRIVER}/node"
@@ -106,6 +107,11 @@ class Node:
         """The last call for that volume's creation, as the driver saw it."""
         calls = [call for call in self.reception.record.calls if (call.method, call.name) == ("CreateVolume", name)]
         return calls[-1] if calls else None
+
+    @property
+    def alive(self) -> bool:
+        """A process of the sidecar runs, be it only one that waits for its driver."""
+        return self._life is not None and self._life.alive
 
     def has_ended(self, life: int) -> bool:
         return any(end.number == life for end in self.ends)
@@ -201,9 +207,16 @@ class Node:
         return over.result()
 
     async def _program(self, life: Life) -> None:
-        await self.link.ready()
-        self.sidecar = self._assemble(life)
-        await self.sidecar.run()
+        world = self._world
+        kube = NodeKube(
+            world.api, world.network, life, node=self.name, tell=world.transcript.voice(self.name), request_log=world.request_log
+        )
+        config, tools = self._config(), self._instruments(life)
+        async with before_the_driver(config, kube, tools, lambda: NodeLastServed(self.folder, life)) as meet:
+            await self.link.ready()
+            await meet(DRIVER)
+            self.tools, self.sidecar = tools, self._assemble(life, kube, config, tools)
+            await self.sidecar.run()
 
     async def _drain(self, life: Life) -> None:
         """Stops as on SIGTERM: calls in flight may end. The process may be killed meanwhile."""
@@ -228,33 +241,34 @@ class Node:
         if self._over is not None and not self._over.done():
             self._over.set_result(f"killed: {why}")
 
-    def _assemble(self, life: Life) -> Sidecar:
+    def _config(self) -> Config:
+        parsed = parse([*_ARGS, *self._world.plan.args], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        assert isinstance(parsed, Parsed), parsed
+        return parsed.config
+
+    def _instruments(self, life: Life) -> Instruments:
+        world, dice = self._world, random.Random(f"sidecar {self._world.plan.seed} {self.name} {life.number}")
+
+        def wall() -> float:
+            return EPOCH + world.clock()
+
+        return Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
+
+    def _assemble(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> Sidecar:
         world = self._world
-        tell = world.transcript.voice(self.name)
-        dice = random.Random(f"sidecar {world.plan.seed} {self.name} {life.number}")
-        kube = NodeKube(world.api, world.network, life, node=self.name, tell=tell, request_log=world.request_log)
         driver = NodeDriver(
             self.driver,
             self.reception,
             life,
             network=world.network,
             timeout=CALL_TIMEOUT,
-            tell=tell,
+            tell=world.transcript.voice(self.name),
             link=self.link,
             on_sent=lambda method, name: self._asked(method, name, life),
             on_done=lambda method, name: world.acted(self.name, method, name),
         )
-
-        def wall() -> float:
-            return EPOCH + world.clock()
-
-        tools = self.tools = Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
-        recorder = EventRecorder(
-            kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=dice.random
-        )
-        parsed = parse([*_ARGS, *world.plan.args], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
-        assert isinstance(parsed, Parsed), parsed
-        return Sidecar(parsed.config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)
+        recorder = EventRecorder(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
+        return Sidecar(config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)
 
 
 def _others_than_killed(error: BaseException | None) -> list[Any]:

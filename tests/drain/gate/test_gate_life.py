@@ -65,13 +65,12 @@ def test_one_that_stays_dead_is_noticed_by_its_neighbour() -> None:
         await dispensable(bench)
         await cordon(bench, True)
         assert await gate(bench) == OPEN
-        bench.nodes["n0"].driver_away()
-        bench.nodes["n0"].kill()
+        bench.nodes["n0"].lay_down()
         await wait(bench, 1400)
         assert await gate(bench) == NONE
         told = {item["type"]: (item["status"], item.get("reason")) for item in (await node_of(bench))["status"]["conditions"]}
         assert told[names.condition(DRIVER, names.RETIRE_READY)] == ("Unknown", "AgentUnavailable")
-        bench.nodes["n0"].driver_back()
+        bench.nodes["n0"].get_up()
         await wait(bench, 60)
         assert await gate(bench) == OPEN
         await cordon(bench, False)

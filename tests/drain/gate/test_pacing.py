@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.drain.gate.pacing import pause, usual
+from sidecar.drain.gate.pacing import after_failures, pause, usual
 from sidecar.drain.leases import RENEWED_EVERY
 
 
@@ -22,3 +22,7 @@ def test_a_pause_ends_when_something_is_due_and_is_never_very_short(due: list[fl
 
 def test_where_very_many_leases_run_out_together_they_are_not_listed_every_few_seconds() -> None:
     assert pause(usual(1_000), spread=300.0, due=[1_000.0], now=1_000.0) == 25.0
+
+
+def test_after_a_failure_the_next_look_comes_soon_and_after_many_as_usual() -> None:
+    assert [after_failures(usual(0), number) for number in (1, 2, 3, 4, 5, 6, 10_000)] == [5, 10, 20, 40, 60, 60, 60]

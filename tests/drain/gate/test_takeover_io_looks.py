@@ -11,7 +11,7 @@ from sidecar.drain.gate.controller import GateController
 from sidecar.drain.leases import identity
 from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import BUDGETS, LEASES, NODES, PODS, VOLUMES
-from sidecar.kube.errors import ApiError, Forbidden, Invalid, Unavailable
+from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from tests.harness.drain.samples import DRIVER
@@ -218,6 +218,40 @@ def test_after_a_gap_in_which_nobody_could_look_all_have_time_to_renew() -> None
         await scene.looks(neighbour, 900.0)
         (lease,) = await scene.all(LEASES)
         assert lease["spec"]["holderIdentity"] == identity(node.uid, DRIVER)
+
+    play(story)
+
+
+def test_a_server_that_refuses_two_of_three_requests_leaves_no_verdict_of_a_dead_sidecar_standing() -> None:
+    """A list that was refused is no gap in which nobody could renew, unless nothing is answered for long."""
+
+    async def story(scene: Scene) -> None:
+        await scene.said(await scene.guarded("n0"), "True")
+        await scene.volume("pv-a", "n0")
+        asked: list[None] = []
+
+        async def happens(call: Call) -> None:
+            asked.extend([None] if (call.resource, call.verb) == (LEASES, "list") else [])
+            if (call.resource, call.verb) == (LEASES, "list") and len(asked) % 3:
+                raise TooManyRequests("too many requests", retry_after=1.0)
+
+        scene.happens = happens
+        times = await scene.runs(await scene.neighbour(), 2 * EXPIRED)
+        assert await scene.statuses("n0") == ["Unknown/AgentUnavailable"] * 2
+        assert len(times) <= 3 * 2 * EXPIRED / LOOK
+
+    play(story)
+
+
+def test_while_nothing_is_answered_looks_come_no_oftener_than_usual() -> None:
+    async def story(scene: Scene) -> None:
+        async def happens(call: Call) -> None:
+            raise Unavailable("no answer")
+
+        scene.happens = happens
+        neighbour = await scene.neighbour()
+        await scene.runs(neighbour, 600.0)
+        assert len(await scene.runs(neighbour, 600.0)) <= 10
 
     play(story)
 

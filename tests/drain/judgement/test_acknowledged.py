@@ -52,8 +52,8 @@ def test_an_acknowledgement_is_believed_until_the_volume_is_used_again() -> None
     found = looks.at(idle())
     assert (found.retire.status, found.retire.reason) == (Status.FALSE, Reason.LAST_COPY)
     assert [note for note in found.notes if "void" in note] == [
-        "the annotation csi-node-sidecar.io/ack is void, because the volume was used when it was written, or since; "
-        "to renew it, change its text (WHO, DATE) while no pod uses the volume: pv-0"
+        "the annotation csi-node-sidecar.io/ack is void, because the volume was used when it was written, or since, or may have been used "
+        "while the sidecar was away; to renew it, change its text (WHO, DATE) while no pod uses the volume: pv-0"
     ]
     assert looks.at(idle()).retire.reason is Reason.LAST_COPY
 

@@ -1,6 +1,7 @@
 """What is remembered of former looks, and what is kept as it is until that is known."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
-from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.publish.controller import ReportWriter
-from sidecar.drain.publish.report import MOST, NORMAL_LIFE
+from sidecar.drain.publish.report import HEARTBEAT, MOST, NORMAL_LIFE
 from sidecar.drain.settings import Settings
-from sidecar.kube.errors import NotFound, Unavailable
+from sidecar.drain.vocabulary import Reason, Status
+from sidecar.kube.api import DRAIN_REPORTS, NODES, STRATEGIC_MERGE_PATCH
+from sidecar.kube.errors import Conflict, NotFound, Unavailable
+from sidecar.model import names
 from sidecar.simulation.cluster import InProcessApi
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import samples
@@ -83,3 +87,105 @@ def test_what_is_stored_is_known_once_it_was_read_or_there_is_none_and_of_anothe
     with pytest.raises(Unavailable):
         asyncio.run(desk.scribe.recall(samples.node(uid="uid-new")))
     assert not desk.scribe.recalled and desk.scribe.since(now=NOW) == {}
+
+
+class LatePost:
+    """A scribe some of whose writes get no answer and are carried out later."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._cluster = new_cluster(clock=lambda: NOW + self.now)
+        self.you = InProcessApi(self._cluster)
+        self._lost: tuple[Any, ...] | None = None
+        self._loses: Any = None
+        kube = InProcessApi(self._cluster)
+        self._patch = kube.patch
+        kube.patch = self._late_patch  # type: ignore[method-assign]
+        self.scribe = ReportWriter(kube, Settings(samples.NODE, samples.DRIVER, "ns", "1"), clock=lambda: self.now)
+
+    async def _late_patch(self, resource: Any, name: str, patch: Any, **options: Any) -> Any:
+        if self._loses == resource:
+            self._lost, self._loses = (resource, name, patch, options), None
+            raise Unavailable("no answer in time")
+        return await self._patch(resource, name, patch, **options)
+
+    async def begin(self) -> None:
+        self.uid = (await self.you.create(NODES, {"metadata": {"name": samples.NODE}}))["metadata"]["uid"]
+
+    async def tell(self, status: Status, *, loses: Any = None) -> bool:
+        """Write both verdicts; whether all was answered."""
+        self.now, self._loses = self.now + 10, loses
+        word = Verdict(status, Reason.NOT_KNOWN, "said")
+        judged = replace(assess(samples.idle(now=NOW + self.now)), drain=word, retire=word, node_uid=self.uid)
+        await self.scribe.recall(samples.node(uid=self.uid))
+        try:
+            await self.scribe.write_conditions(judged)
+            await self.scribe.write_report(judged, NORMAL_LIFE, now=NOW + self.now)
+        except Unavailable:
+            return False
+        return True
+
+    async def arrives(self) -> None:
+        assert self._lost is not None
+        resource, name, patch, options = self._lost
+        with suppress(Conflict):
+            await self._patch(resource, name, patch, **options)
+
+    async def said(self) -> set[str]:
+        node = await self.you.get(NODES, samples.NODE)
+        found = await self.you.get(DRAIN_REPORTS, names.drain_report(samples.NODE, samples.DRIVER))
+        return {item["status"] for item in (*node["status"]["conditions"], *found["status"]["verdicts"].values())}
+
+
+@pytest.mark.parametrize("lost", [NODES, DRAIN_REPORTS], ids=["conditions", "report"])
+@pytest.mark.parametrize("before", [Status.FALSE, Status.TRUE, Status.UNKNOWN])
+def test_a_write_that_arrives_late_does_not_bring_an_old_true_back(before: Status, lost: Any) -> None:
+    async def story() -> None:
+        post = LatePost()
+        await post.begin()
+        assert await post.tell(before)
+        post.now += HEARTBEAT
+        assert not await post.tell(Status.TRUE, loses=lost)
+        assert await post.tell(Status.FALSE)
+        await post.arrives()
+        assert await post.said() == {"False"}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("lost", [NODES, DRAIN_REPORTS], ids=["conditions", "report"])
+def test_a_true_that_may_still_arrive_is_overtaken_as_one_that_is_stored(lost: Any) -> None:
+    async def story() -> None:
+        post = LatePost()
+        await post.begin()
+        assert await post.tell(Status.FALSE)
+        assert not await post.tell(Status.TRUE, loses=lost)
+        assert not await post.tell(Status.FALSE, loses=lost)
+        judged = replace(assess(samples.idle(now=NOW + post.now)), node_uid=post.uid)
+        assert judged.retire.status is Status.FALSE and post.scribe.is_overtaken(judged)
+        assert await post.tell(Status.FALSE)
+        assert not post.scribe.is_overtaken(judged)
+
+    asyncio.run(story())
+
+
+def test_who_else_writes_to_the_node_at_that_moment_delays_no_verdict() -> None:
+    async def story() -> None:
+        post = LatePost()
+        await post.begin()
+        kubelet = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        get = post.scribe._kube.get
+
+        async def meanwhile(resource: Any, name: str, **options: Any) -> Any:
+            found = await get(resource, name, **options)
+            if resource == NODES and kubelet:
+                await post.you.patch(NODES, name, dict(kubelet), content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+                kubelet.clear()
+            return found
+
+        post.scribe._kube.get = meanwhile  # type: ignore[method-assign]
+        assert await post.tell(Status.FALSE)
+        types = {item["type"] for item in (await post.you.get(NODES, samples.NODE))["status"]["conditions"]}
+        assert len(types) == 3
+
+    asyncio.run(story())

@@ -22,9 +22,9 @@ def serve_former_type(bench: NotebookWorld) -> None:
 
     async def patch(resource: Resource, name: str, patch: Mapping[str, Any] | list[Any], **given: Any) -> Json:
         if resource == DRAIN_REPORTS and given.get("subresource") == "status":
-            (written,) = patch
+            *guard, written = patch
             assert isinstance(written, dict)
-            patch = [written | {"value": {key: value for key, value in written["value"].items() if key not in OF_THIS_RELEASE}}]
+            patch = [*guard, written | {"value": {key: value for key, value in written["value"].items() if key not in OF_THIS_RELEASE}}]
         return await as_served(resource, name, patch, **given)
 
     bench.api.patch = patch  # type: ignore[method-assign]

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from sidecar.config.config import Config
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments
 from sidecar.drain.publish import on_node, report, validity
 from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.drain.settings import Settings
@@ -27,6 +30,7 @@ from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER as WORLD_DRIVER
 from sidecar.simulation.world.node import EPOCH
+from sidecar.wiring import before_the_driver
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.doors import tools
 from tests.harness.drain.judgements import DRIVER, NODE, NOW, ready
@@ -64,7 +68,7 @@ class Start:
 
     def withdrawal(self, **changes: Any) -> Withdrawal:
         settings = Settings(NODE, DRIVER, "default", "1", **{"judges": True, **changes})
-        return Withdrawal(tools(self.kube, wall=lambda: NOW + 60), settings)
+        return Withdrawal(self.kube, settings, retry=tools(self.kube).retry, wall=lambda: NOW + 60)
 
     async def stored(self) -> list[tuple[str, str]]:
         """Status and message of all that is stored: two conditions, and both verdicts of the report."""
@@ -157,6 +161,105 @@ def test_a_true_of_an_earlier_process_does_not_stand_while_claims_or_volumes_can
         assert not [event for event in await all_of(bench, EVENTS) if event["involvedObject"]["kind"] == "Node"]
 
     play(story, nodes=("n0",), args=JUDGING, refuse=refuse)
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["lists", "refused lists"])
+def test_a_true_of_an_earlier_process_does_not_stand_while_the_driver_is_dead(lists: bool) -> None:
+    broken: list[str] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and not lists and call.verb == "list" else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 20)
+        assert await statuses(bench) == {"True"}
+        broken.append("broken")
+        bench.nodes["n0"].driver_away()
+        bench.nodes["n0"].kill()
+        await wait(bench, 20)
+        assert await statuses(bench) == {"Unknown"}
+        summary = (await node_of(bench))["metadata"]["annotations"][WORLD_KEY]
+        assert '"Unknown"' in summary and '"True"' not in summary
+        broken.clear()
+        bench.nodes["n0"].driver_back()
+        await wait(bench, 120)
+        assert await statuses(bench) == {"True"}
+
+    play(story, nodes=("n0",), args=JUDGING, refuse=refuse)
+
+
+class Note:
+    """What is remembered of the driver that was served last."""
+
+    def __init__(self, driver: str) -> None:
+        self.driver = driver
+
+    async def read(self) -> str:
+        return self.driver
+
+    async def write(self, driver: str) -> None:
+        self.driver = driver
+
+
+def config(*args: str) -> Config:
+    parsed = parse(["--node-deployment", *args], {"NODE_NAME": NODE, "NAMESPACE": "default"})
+    assert isinstance(parsed, Parsed), parsed
+    return parsed.config
+
+
+@pytest.mark.parametrize(
+    ("remembered", "args", "after"),
+    [
+        (DRIVER, JUDGING, {"Unknown"}),
+        ("another.example.com", JUDGING, {"True"}),
+        ("", JUDGING, {"True"}),
+        (DRIVER, (), {"True"}),
+        (DRIVER, (*JUDGING, "--dry-run"), {"True"}),
+    ],
+    ids=["its own", "of another driver's sidecar", "nothing is remembered", "no drain decisions", "dry run"],
+)
+def test_while_the_driver_is_silent_the_words_of_its_own_sidecar_are_taken_back_and_no_others(
+    remembered: str, args: tuple[str, ...], after: set[str]
+) -> None:
+    async def story() -> None:
+        start = Start()
+        await start.said()
+        async with before_the_driver(config(*args), start.kube, Instruments(wall=lambda: NOW + 60), lambda: Note(remembered)):
+            await asyncio.sleep(60)
+            assert {status for status, _ in await start.stored()} == after
+
+    run_virtual(story())
+
+
+def test_where_another_driver_answers_than_before_the_words_for_the_former_one_are_taken_back_all_the_same() -> None:
+    answers: list[str] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return None if answers else Unavailable("no answer")
+
+    async def story() -> None:
+        start, note = Start(refuse), Note(DRIVER)
+        await start.said()
+        async with before_the_driver(config(*JUDGING), start.kube, Instruments(wall=lambda: NOW + 60), lambda: note) as meet:
+            await meet("another.example.com")
+            answers.append("yes")
+            await asyncio.sleep(600)
+            assert {status for status, _ in await start.stored()} == {"Unknown"}
+        assert note.driver == "another.example.com"
+
+    run_virtual(story())
+
+
+def test_who_has_met_its_driver_again_speaks_for_itself() -> None:
+    async def story() -> None:
+        start = Start()
+        await start.said()
+        async with before_the_driver(config(*JUDGING), start.kube, Instruments(wall=lambda: NOW + 60), lambda: Note(DRIVER)) as meet:
+            await meet(DRIVER)
+            await asyncio.sleep(600)
+            assert {status for status, _ in await start.stored()} == {"True"}
+
+    run_virtual(story())
 
 
 async def statuses(bench: NotebookWorld) -> set[str]:

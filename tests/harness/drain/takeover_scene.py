@@ -185,7 +185,7 @@ class Scene:
         while self.now + (pause := neighbour.pause()) < begun + seconds:
             self.now += pause
             times.append(self.now - begun)
-            await neighbour.look()
+            await neighbour.turn()
         self.now = begun + seconds
         return times
 

@@ -1,0 +1,71 @@
+"""The name beside the socket, as one process writes it and the next one reads it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from sidecar.drain.publish.last_served_io import FileLastServed
+
+
+def read(socket: Path) -> str:
+    return asyncio.run(FileLastServed(socket).read())
+
+
+def write(socket: Path, driver: str) -> None:
+    asyncio.run(FileLastServed(socket).write(driver))
+
+
+def test_the_next_process_reads_what_was_written_last(tmp_path: Path) -> None:
+    socket = tmp_path / "csi.sock"
+    assert read(socket) == ""
+    for driver in ("zfs.example.com", "zfs.example.com", "lvm.example.com"):
+        write(socket, driver)
+        assert read(socket) == driver
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_sockets_of_one_folder_are_two_drivers(tmp_path: Path) -> None:
+    write(tmp_path / "zfs.sock", "zfs.example.com")
+    assert read(tmp_path / "lvm.sock") == ""
+    write(tmp_path / "lvm.sock", "lvm.example.com")
+    assert read(tmp_path / "zfs.sock") == "zfs.example.com"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"../../etc", b"a/b", b"\xff\xfe", b"x" * 64, b"a.example.com\nb.example.com"],
+    ids=["empty", "a line without a name", "a path", "a slash", "bytes", "too long", "two names"],
+)
+def test_what_is_no_name_counts_as_not_there(tmp_path: Path, content: bytes) -> None:
+    socket = tmp_path / "csi.sock"
+    write(socket, "zfs.example.com")
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(content)
+    assert read(socket) == ""
+    write(socket, "zfs.example.com")
+    assert read(socket) == "zfs.example.com"
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "folder", "link"])
+def test_nothing_but_a_file_is_read(tmp_path: Path, kind: str) -> None:
+    socket = tmp_path / "csi.sock"
+    write(socket, "zfs.example.com")
+    (file,) = tmp_path.iterdir()
+    file.rename(tmp_path / "elsewhere")
+    match kind:
+        case "FIFO":
+            os.mkfifo(file)
+        case "folder":
+            file.mkdir()
+        case _:
+            file.symlink_to(tmp_path / "elsewhere")
+    assert read(socket) == ""
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_keeps_nobody_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    socket = tmp_path / "nowhere" / "csi.sock"
+    write(socket, "zfs.example.com")
+    assert read(socket) == ""
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
