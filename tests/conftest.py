@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from sidecar.observe import logs
 from tests.time_budgets import Bookkeeper, Stopwatch, budgets
 
 # How long an example takes says more of the machine than of the program; what a test costs has a budget of its own.
@@ -48,6 +51,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Stopwatch())
     if not hasattr(config, "workerinput"):  # with xdist, the process that starts the others
         config.pluginmanager.register(Bookkeeper(config))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Commands set how much is logged, for their process; tests share one, in any order."""
+    yield
+    logs.teardown()
+    logging.getLogger(logs.OUR_ROOT).setLevel(logging.NOTSET)
 
 
 def group_of(nodeid: str, *, real: bool) -> str:

@@ -49,6 +49,14 @@ def test_the_tests_of_a_file_are_added_up() -> None:
     assert ended(kept(("tests/a.py", half), ("tests/a.py", half))) == 1
 
 
+def test_a_file_that_ran_while_the_machine_was_busiest_may_wait_longer() -> None:
+    busy = Spent(cpu=1.0, wall=3.0 + 2 * MOST["waits"], ran=1.5, starved=1.5)
+    alone = Spent(cpu=1000.0, wall=1000.0, ran=1000.0)
+    books = kept(("tests/a.py", busy), ("tests/b.py", alone))
+    books.pytest_sessionfinish(SimpleNamespace(exitstatus=pytest.ExitCode.OK))  # type: ignore[arg-type]
+    assert books._excesses and all("tests/b.py" in excess for excess in books._excesses)
+
+
 def test_a_run_that_failed_says_why_it_failed() -> None:
     session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.INTERRUPTED)
     kept(("tests/a.py", Spent(cpu=1000.0))).pytest_sessionfinish(session)

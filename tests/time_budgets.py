@@ -125,7 +125,8 @@ class Bookkeeper:
         return sum(self._spent.values(), Spent())
 
     def _figures(self, spent: Spent) -> dict[str, float]:
-        return {"cpu": spent.cpu, "waits": spent.waits / self._total().stretch}
+        # A file may have run while the machine was busier than on the whole, and so did the programs that it waited for.
+        return {"cpu": spent.cpu, "waits": spent.waits / max(self._total().stretch, spent.stretch)}
 
     def _compared(self) -> list[str]:
         found = []
