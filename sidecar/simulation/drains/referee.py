@@ -79,7 +79,7 @@ class DrainReferee:
         """Whether its sidecar had the time to note an acknowledgement before the new use. The use itself it need not have seen: what it
         cannot tell of a time in which it was away it must not take for granted."""
         eyes = self._readers.get(node)
-        return eyes is not None and eyes.had_a_chance(since, used, seconds=self._lag)
+        return eyes is not None and eyes.had_a_chance(since, used, seconds=LAG)
 
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
