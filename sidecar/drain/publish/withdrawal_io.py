@@ -7,6 +7,7 @@ wait for the driver, which may be dead: whose words these are is remembered besi
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from sidecar.drain.publish import on_node, report, withdrawn
 from sidecar.drain.settings import Settings
@@ -17,6 +18,9 @@ from sidecar.model import names
 from sidecar.model.nodes import Node
 
 log = logging.getLogger(__name__)
+
+PATIENCE: Final = 30.0
+"""Seconds between two tries at most: however long the API server was away, the old words must not stand for long once it is back."""
 
 
 class Withdrawal:
@@ -45,7 +49,7 @@ class Withdrawal:
             except ApiError as error:
                 log.info("What was said of the node before could not be taken back yet", extra={"fields": {"err": str(error)}})
             if not self._over:
-                await asyncio.sleep(self._retry.delay(attempt))
+                await asyncio.sleep(min(self._retry.delay(attempt), PATIENCE))
                 attempt += 1
 
     async def end(self) -> None:

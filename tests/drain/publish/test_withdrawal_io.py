@@ -10,7 +10,7 @@ from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments
 from sidecar.drain.publish import on_node, report, validity
-from sidecar.drain.publish.withdrawal_io import Withdrawal
+from sidecar.drain.publish.withdrawal_io import PATIENCE, Withdrawal
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import (
     CLAIMS,
@@ -116,6 +116,19 @@ def test_what_fails_is_tried_again() -> None:
         await start.said()
         await start.withdrawal().run()
         assert {status for status, _ in await start.stored()} == {"Unknown"}
+
+    run_virtual(story())
+
+
+def test_however_long_the_api_server_was_away_the_old_words_stand_for_seconds_once_it_is_back() -> None:
+    async def story() -> None:
+        clock = asyncio.get_running_loop().time
+        back = clock() + 520.0
+        start = Start(lambda _: Unavailable("connection refused") if clock() < back else None)
+        await start.said()
+        await start.withdrawal().run()
+        assert {status for status, _ in await start.stored()} == {"Unknown"}
+        assert clock() - back <= PATIENCE
 
     run_virtual(story())
 
