@@ -74,7 +74,7 @@ def slack_of(plan: Plan) -> float:
     """What late requests and watches of this plan add to the time that a verdict may be behind."""
     lags = [item.number for item in plan.events if item.what == "lag"]
     # Where requests fail, what takes back a True is tried again every 10 s. What is not watched is then read within five minutes.
-    unwatched = any(item.what in ("unplaced volume", "snapshot") for item in plan.events)
+    unwatched = any(item.what == "unplaced volume" for item in plan.events)
     late = (300.0 if unwatched else 60.0) if plan.weather.straying or plan.weather.lost_requests or plan.weather.refused else 0.0
     return max(lags, default=0.0) + 3.0 * plan.weather.watch.p99 + late
 
