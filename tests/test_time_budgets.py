@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import group_of
-from tests.time_budgets import DEFAULT, SLACK, TIMES_ALLOWED, Bookkeeper, Spent
+from tests.time_budgets import DEFAULT, FEWEST_LONG, LONG, SLACK, TIMES_ALLOWED, Bookkeeper, Spent
 
 
 def kept(*spent: tuple[str, Spent], renew: bool = False) -> Bookkeeper:
@@ -55,6 +55,26 @@ def test_a_file_that_ran_while_the_machine_was_busiest_may_wait_longer() -> None
     books = kept(("tests/a.py", busy), ("tests/b.py", alone))
     books.pytest_sessionfinish(SimpleNamespace(exitstatus=pytest.ExitCode.OK))  # type: ignore[arg-type]
     assert books._excesses and all("tests/b.py" in excess for excess in books._excesses)
+
+
+def long_files() -> list[tuple[str, float]]:
+    table = Bookkeeper(SimpleNamespace(getoption=lambda name: False))._budgets["unit"]  # type: ignore[arg-type]
+    return [(file, budget["cpu"]) for file, budget in table.items() if budget["cpu"] >= LONG]
+
+
+@pytest.mark.parametrize(
+    ("pace", "used", "code"),
+    [(1.0, 1.1, 1), (0.5, 1.1, 1), (1.5, 1.4, 0), (1.5, 1.6, 1), (9.0, 1.9, 1)],
+    ids=["a machine as usual", "a quick machine allows no less", "a slow machine", "more than that explains", "all take far too much"],
+)
+def test_on_a_slow_machine_each_file_may_use_more_cpu(pace: float, used: float, code: int) -> None:
+    others = [(file, Spent(cpu=budget * pace)) for file, budget in long_files()]
+    assert ended(kept(("tests/a.py", Spent(cpu=MOST["cpu"] * used)), *others)) == code
+
+
+def test_few_long_files_do_not_show_how_slow_the_machine_is() -> None:
+    others = [(file, Spent(cpu=budget * 1.9)) for file, budget in long_files()[: FEWEST_LONG - 1]]
+    assert ended(kept(("tests/a.py", Spent(cpu=MOST["cpu"] * 1.1)), *others)) == 1
 
 
 def test_a_run_that_failed_says_why_it_failed() -> None:

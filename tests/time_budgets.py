@@ -3,12 +3,14 @@
 Two figures of each file are compared, and neither grows because others use the machine: the CPU time of the tests and of what
 they start, and the time in which the test process had nothing to do, which on a busy machine is divided by how much longer
 this process took for its own work. Budgets are in `time_budgets.toml`; `--renew-budgets` writes what the run used into it.
+Another machine may need more CPU time for the same work: it is divided by the pace that the long files of the run show.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import statistics
 import time
 import tomllib
 from collections import defaultdict
@@ -24,6 +26,11 @@ SLACK = {"cpu": 3.0, "waits": 10.0}
 """Seconds on top: what is small may double by chance."""
 DEFAULT = {"cpu": 1.0, "waits": 1.0}
 """The budget of a file that is not in the table."""
+LONG = 10.0
+"""Seconds of CPU. Files with such a budget do the same work in each run, so together they show how slow the machine is."""
+FEWEST_LONG = 5
+SLOWEST = 2.0
+"""How slow a machine may be found. Beyond it, the program itself is suspected."""
 SHOWN = 15
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -113,7 +120,8 @@ class Bookkeeper:
             return
         terminalreporter.section("where the time goes")
         terminalreporter.write_line(
-            f"{'wall s':>8} {'CPU s':>8} {'waits s':>8}   (the machine is shared: all took {total.stretch:.1f} times as long)"
+            f"{'wall s':>8} {'CPU s':>8} {'waits s':>8}   (the machine is shared: all took {total.stretch:.1f} times as long; long files used"
+            f" {self._pace():.1f} times the CPU of their budgets)"
         )
         ordered = sorted(self._spent.items(), key=lambda item: -item[1].cpu - item[1].waits)
         for (tier, file), spent in [*ordered[:SHOWN], (("all", f"{len(ordered)} files"), total)]:
@@ -128,12 +136,19 @@ class Bookkeeper:
         # A file may have run while the machine was busier than on the whole, and so did the programs that it waited for.
         return {"cpu": spent.cpu, "waits": spent.waits / max(self._total().stretch, spent.stretch)}
 
+    def _pace(self) -> float:
+        """How many times the CPU time of its budget the usual long file took; 1 where too few of them ran to tell."""
+        budgets = {(tier, file): budget["cpu"] for tier, files in self._budgets.items() for file, budget in files.items()}
+        shares = [spent.cpu / budgets[key] for key, spent in self._spent.items() if budgets.get(key, 0.0) >= LONG]
+        return min(max(statistics.median(shares), 1.0), SLOWEST) if len(shares) >= FEWEST_LONG else 1.0
+
     def _compared(self) -> list[str]:
         found = []
+        paces = {"cpu": self._pace(), "waits": 1.0}
         for (tier, file), spent in self._spent.items():
             budget = self._budgets.get(tier, {}).get(file, DEFAULT)
             for kind, used in self._figures(spent).items():
-                if used > TIMES_ALLOWED * budget[kind] + SLACK[kind]:
+                if used / paces[kind] > TIMES_ALLOWED * budget[kind] + SLACK[kind]:
                     found.append(f"{file} ({tier}) {kind} {used:.1f} s, its budget is {budget[kind]:g} s")
         return found
 
