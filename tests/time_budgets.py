@@ -119,10 +119,9 @@ class Bookkeeper:
         if not self._enforced and total.wall < 60.0:
             return
         terminalreporter.section("where the time goes")
-        terminalreporter.write_line(
-            f"{'wall s':>8} {'CPU s':>8} {'waits s':>8}   (the machine is shared: all took {total.stretch:.1f} times as long; long files used"
-            f" {self._pace():.1f} times the CPU of their budgets)"
-        )
+        shared = f"the machine is shared: all took {total.stretch:.1f} times as long"
+        slow = f"it is slow: long files used {self._pace():.1f} times their CPU" if self._pace() > 1.0 else "it is no slower than usual"
+        terminalreporter.write_line(f"{'wall s':>8} {'CPU s':>8} {'waits s':>8}   ({shared}; {slow})")
         ordered = sorted(self._spent.items(), key=lambda item: -item[1].cpu - item[1].waits)
         for (tier, file), spent in [*ordered[:SHOWN], (("all", f"{len(ordered)} files"), total)]:
             terminalreporter.write_line(f"{spent.wall:8.1f} {spent.cpu:8.1f} {spent.waits:8.1f}   {tier} {file}")

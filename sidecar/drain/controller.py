@@ -28,6 +28,7 @@ from sidecar.drain.leases import RENEWED_EVERY
 from sidecar.drain.publish.as_json import bytes_in_the_way
 from sidecar.drain.publish.controller import MarksDuty, ReportDuty, ReportWriter
 from sidecar.drain.publish.own_node_io import OwnNode
+from sidecar.drain.publish.retraction_io import RetractionDuty
 from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
@@ -93,7 +94,7 @@ class DrainRoom:
         gate = GateController(kube, settings, clock=clock, wall=wall)
         marks = MarksDuty(settings, own_node, events, wall=wall)
         self._gate = GateDuty(settings, gate, watched=watched, recorder=tools.recorder, refusals=refusals, wall=wall)
-        # The order counts: the gate follows the verdicts, and nothing is told before it is done.
+        # The order counts: an old True is taken back first, the gate follows the verdicts, and nothing is told before it is done.
         self._duties: tuple[Duty, ...] = (StandDownDuty(slot, refusals), self._gate, marks)
         if settings.judges:
             reports, lookups = ReportWriter(kube, settings, clock=clock), Lookups(kube, settings, watched, clock=clock)
@@ -110,6 +111,7 @@ class DrainRoom:
                     refusals=refusals,
                     wall=wall,
                 ),
+                RetractionDuty(reports, refusals),
                 EvacuationDuty(settings, slot, refusals, wall=wall),
                 self._gate,
                 marks,

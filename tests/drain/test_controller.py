@@ -1082,3 +1082,18 @@ def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(ca
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
     play(story, args=(*JUDGING, *GATE), nodes=("n0",))
+
+
+def test_a_true_is_taken_back_before_the_gate_is_made() -> None:
+    """Where the API server is slow, making the gate takes minutes."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 20)
+        assert condition(await node_of(bench), names.RETIRE_READY) == "True"
+        bench.network.weather = replace(bench.network.weather, write=Latency(20.0, 20.0))
+        await with_pod(bench, "a")
+        while not await all_of(bench, BUDGETS):
+            await wait(bench, 1)
+        assert condition(await node_of(bench), names.RETIRE_READY) != "True"
+
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",))

@@ -39,6 +39,7 @@ _PACE: Final = 1.0
 # left to the next look, because the rest of this one waits.
 _ATTEMPTS: Final = 3
 _QUICK: Final = 1.0
+CONDITIONS: Final = "the node's conditions"
 _MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
 
 
@@ -241,7 +242,7 @@ class ReportDuty:
     async def perform(self, picture: Picture) -> Outcome:
         assessment, signals = picture.assessment, picture.signals
         assert assessment is not None
-        await self._refusals.attempt("the node's conditions", self._reports.write_conditions(assessment))
+        await self._refusals.attempt(CONDITIONS, self._reports.write_conditions(assessment))
         if not self._reports.recalled:
             # Which events were written is not known, and the report that knows must not be overwritten.
             return Outcome(picture, until=self._again(assessment))
