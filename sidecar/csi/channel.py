@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -24,6 +25,9 @@ _FAILED: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnec
 
 # gRPC takes a deadline more than about 220 years away for one that has passed.
 _LONGEST_CALL: Final = 365 * 86400.0
+
+# gRPC ends the process if it cannot open its own files: eight with the first channel, one with each.
+_FILES_FOR_A_CHANNEL: Final = 12
 
 OPTIONS: Final = (
     # By default the authority is the percent-encoded path, which servers written in Go refuse.
@@ -73,7 +77,7 @@ class Wire:
 
     async def connect(self, patience: float) -> link.Connected | link.ConnectFailed:
         self._retire(self._grace)
-        why = why_no_socket(self._path)
+        why = why_no_socket(self._path) or why_no_files(self._path)
         if why:
             return link.ConnectFailed(why)
         self._file = _identity(self._path)
@@ -160,16 +164,27 @@ def why_no_socket(path: str) -> str:
     return f"{path} is no socket but {kind}"
 
 
+def why_no_files(path: str) -> str:
+    """Why gRPC must not be asked to open a channel now; empty if it may."""
+    try:
+        with ExitStack() as opened:
+            for _ in range(_FILES_FOR_A_CHANNEL):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return f"{path} cannot be connected to ({error.strerror}: this process has used up the files that it may open)"
+    return ""
+
+
 def why_refused(path: str) -> str:
     """Why no connection could be opened. gRPC does not say, so the kernel is asked by a connection of our own, only after a failure."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
             probe.connect(path)
-        except OSError as error:
-            if error.errno == errno.ECONNREFUSED:
-                return f"nobody listens on {path} (a socket left behind by a driver that ended)"
-            return f"{path} cannot be connected to ({error.strerror or error})"
+    except OSError as error:  # of `socket` too: this process may have used up its open files
+        if error.errno == errno.ECONNREFUSED:
+            return f"nobody listens on {path} (a socket left behind by a driver that ended)"
+        return f"{path} cannot be connected to ({error.strerror or error})"
     return f"what listens on {path} does not speak gRPC"
 
 

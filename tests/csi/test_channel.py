@@ -16,6 +16,7 @@ from sidecar.csi import channel
 from sidecar.csi.link import Connected, ConnectFailed, Disconnected
 from sidecar.errors import Fatal
 from tests.harness.driver.in_loop import FakeDriver, run, until
+from tests.harness.open_files import no_more_files
 
 PROBE = "/csi.v1.Identity/Probe"
 
@@ -93,6 +94,26 @@ def test_a_socket_that_speaks_something_else(tmp_path: Path) -> None:
 
     path = tmp_path / "csi.sock"
     assert run(main()) == "what listens on PATH does not speak gRPC"
+
+
+@pytest.mark.parametrize("spare", [0, 4])
+def test_without_files_to_spare_no_channel_is_opened(tmp_path: Path, spare: int) -> None:
+    path = tmp_path / "csi.sock"
+
+    async def main() -> None:
+        driver = FakeDriver(path)
+        await driver.start()
+        with no_more_files(spare):
+            assert "cannot be connected to (Too many open files" in await refused(path)
+        assert await connects(str(path))
+        await driver.stop()
+
+    run(main())
+
+
+def test_the_last_files_may_be_gone_when_the_reason_of_a_failure_is_looked_for(tmp_path: Path) -> None:
+    with no_more_files():
+        assert channel.why_refused(str(tmp_path)).endswith("cannot be connected to (Too many open files)")
 
 
 def test_a_path_with_blanks_and_percent_signs(tmp_path: Path) -> None:
