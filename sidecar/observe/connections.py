@@ -5,6 +5,7 @@ whatever it sends or does not send, and to the number of clients. What an answer
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -23,8 +24,10 @@ class Bounds:
     """How many connections, how many bytes, and seconds for each phase of a connection."""
 
     connections: int = 32
-    """A kubelet, scrapers and people have one or two each. With one more, the one that has been without a request for longest is closed. If
-    the new one were refused, whoever holds many open could make the kubelet's probes fail, and have the container restarted."""
+    """A kubelet, scrapers and people have one or two each. With one more, one of them is closed. If the new one were refused, whoever holds
+    many open could make the kubelet's probes fail, and have the container restarted."""
+    of_one_address: int = 12
+    """More than a kubelet and people behind one address need, and so few that two addresses do not fill all."""
     discarded: int = 2**16
     """Bytes behind a request that is the last one of its connection. Nobody reads them."""
     request: float = 5.0
@@ -63,10 +66,22 @@ class Connections:
         if self._closing:
             connection.abort()
             return
-        if len(self._open) >= self.bounds.connections:
-            next(iter(self._open)).abort()
+        of_its_address = [other for other in self._open if other.address == connection.address]
+        if len(of_its_address) >= self.bounds.of_one_address:
+            of_its_address[0].abort()
+        elif len(self._open) >= self.bounds.connections:
+            self.give_way()
         self._open[connection] = None
         self._none_left.clear()
+
+    def give_way(self) -> None:
+        """Close one: of those whose address has the most, the one that has been without a request for longest."""
+        held = Counter(connection.address for connection in self._open)
+        most = max(held.values(), default=0)
+        for connection in self._open:
+            if held[connection.address] == most:
+                connection.abort()
+                return
 
     def asked(self, connection: "Connection") -> None:
         """A request came on it."""
@@ -99,6 +114,7 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, connections: Connections) -> None:
+        self.address = ""
         self._all = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -124,6 +140,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)  # `resume_writing` says when all of an answer has been sent
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._begin("request")
         self._all.opened(self)
 

@@ -1,10 +1,9 @@
 """Serves our pages: opens the only socket that listens, and closes it with all its connections.
 
-`pages` makes the answers, `connections` limits the clients. Pages are served by the event loop that does the work, so an answer within a
-probe's timeout proves that the loop runs.
+`pages` makes the answers, `listening` accepts the clients, `connections` limits them. Pages are served by the event loop that does the
+work, so an answer within a probe's timeout proves that the loop runs.
 """
 
-import asyncio
 import logging
 import os
 import socket
@@ -14,6 +13,7 @@ from typing import Final
 from sidecar.errors import Fatal
 from sidecar.http1.requests import Request
 from sidecar.observe.connections import BOUNDS, Bounds, Connections
+from sidecar.observe.listening import Listening
 from sidecar.observe.pages import FAILED, Answer, Exposition, Pages, Verdict
 
 log = logging.getLogger("sidecar.observe")
@@ -49,7 +49,7 @@ class ObserveServer:
         if self._pages.hidden:
             fields = {"path": self._pages.hidden}
             log.warning("The metrics hide another page: choose another --metrics-path to have both", extra={"fields": fields})
-        self._listening: asyncio.Server | None = None
+        self._listening: Listening | None = None
         self._connections: Connections | None = None
 
     @property
@@ -57,7 +57,7 @@ class ObserveServer:
         """The port it listens on, also if the address had port 0."""
         if self._listening is None:
             raise RuntimeError("the server has not been started")
-        return int(self._listening.sockets[0].getsockname()[1])
+        return self._listening.port
 
     async def start(self) -> None:
         """Listen and serve. Fatal if the address is malformed, in use, or not one of this host."""
@@ -72,7 +72,7 @@ class ObserveServer:
                 "free that port or choose another address with --http-endpoint"
             ) from error
         self._connections = Connections(self._answer, bounds=self._bounds)
-        self._listening = await asyncio.get_running_loop().create_server(self._connections.begin, sock=opened, backlog=_BACKLOG)
+        self._listening = Listening(opened, self._connections.begin, give_way=self._connections.give_way)
         log.info("Serving metrics and health", extra={"fields": {"address": self._address, "port": self.port}})
 
     async def stop(self) -> None:
@@ -80,7 +80,7 @@ class ObserveServer:
         listening, self._listening = self._listening, None
         connections, self._connections = self._connections, None
         if listening is not None:
-            listening.close()
+            await listening.close()
         if connections is not None:
             await connections.close(grace=SHUTDOWN_GRACE)
 

@@ -17,6 +17,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.observe.pages import text
 from sidecar.observe.server import ObserveServer
 from sidecar.simulation.clock import run_virtual
+from tests.harness.open_files import no_more_files
 
 # Milliseconds instead of seconds.
 SOON = Bounds(connections=4, discarded=2000, request=0.08, answer=0.08, idle=0.16, farewell=0.08)
@@ -79,9 +80,10 @@ class Port:
         self.server = server
         self._clients: list[Client] = []
 
-    async def client(self, *pieces: bytes, window: int | None = None) -> Client:
-        wire = socket.socket()
+    async def client(self, *pieces: bytes, window: int | None = None, of: str = "127.0.0.1", wire: socket.socket | None = None) -> Client:
+        wire = wire or socket.socket()
         wire.setblocking(False)
+        wire.bind((of, 0))
         if window is not None:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         await asyncio.get_running_loop().sock_connect(wire, ("127.0.0.1", self.server.port))
@@ -90,8 +92,8 @@ class Port:
         client.says(*pieces)
         return client
 
-    async def works(self) -> bool:
-        return await (await self.client(GET)).hears() == [200]
+    async def works(self, **given: Any) -> bool:
+        return await (await self.client(GET, **given)).hears() == [200]
 
     @property
     def open(self) -> int:
@@ -299,6 +301,65 @@ def test_a_crowd_that_says_nothing_keeps_no_probe_out() -> None:
     run(main())
 
 
+def test_a_crowd_of_one_address_ends_connections_of_its_own() -> None:
+    async def main() -> None:
+        async with port(Bounds(connections=8, of_one_address=4)) as at:
+            probe = await at.client()
+            for _ in range(20):
+                await at.client(of="127.0.0.2")
+            probe.says(GET)
+            assert await probe.hears() == [200]
+            assert at.open == 5
+
+    run(main())
+
+
+def test_of_many_addresses_the_one_with_most_connections_gives_way() -> None:
+    async def main() -> None:
+        async with port(Bounds(connections=8, of_one_address=4)) as at:
+            probe = await at.client()
+            for number in range(24):
+                await at.client(of=f"127.0.0.{2 + number % 3}")
+            probe.says(GET)
+            assert await probe.hears() == [200]
+            assert at.open == 8
+
+    run(main())
+
+
+# --- a process without a file to spare ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spare", [0, 6])
+def test_probes_are_answered_although_no_file_can_be_opened(spare: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with port(Bounds()) as at:
+            wires = [socket.socket() for _ in range(60)]
+            with no_more_files(spare):
+                for number, wire in enumerate(wires):
+                    if number % 10 == 9:
+                        assert await at.works(wire=wire)
+                    else:
+                        await at.client(GET[:5], wire=wire, of="127.0.0.2")
+            assert await at.works()
+
+    run(main())
+    assert len(caplog.records) == 1, "told once, not for each"
+
+
+def test_files_in_reserve_come_back() -> None:
+    async def main() -> None:
+        async with port(Bounds()) as at:
+            for _ in range(4):
+                wires = [socket.socket() for _ in range(6)]
+                with no_more_files():
+                    for wire in wires:
+                        assert await at.works(wire=wire)
+                await at.works()
+
+    run(main())
+
+
 # --- what follows a request -------------------------------------------------------------------------------------------
 
 
@@ -484,7 +545,7 @@ def test_garbage_of_all_sorts() -> None:
     rng = random.Random(17)
 
     async def main() -> None:
-        async with port(Bounds(connections=100, request=0.1, idle=0.1, farewell=0.1)) as at:
+        async with port(Bounds(connections=100, of_one_address=100, request=0.1, idle=0.1, farewell=0.1)) as at:
             clients = []
             for _ in range(60):
                 raw = bytearray(GET * rng.randint(1, 3))
