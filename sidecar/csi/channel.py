@@ -28,6 +28,8 @@ _LONGEST_CALL: Final = 365 * 86400.0
 
 # gRPC ends the process if it cannot open its own files: eight with the first channel, one with each.
 _FILES_FOR_A_CHANNEL: Final = 12
+# Bytes. Go's clients take as much, so drivers keep within it.
+LARGEST_ANSWER: Final = 4 << 20
 
 OPTIONS: Final = (
     # By default the authority is the percent-encoded path, which servers written in Go refuse.
@@ -38,7 +40,7 @@ OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     # No keepalive: on a unix socket deadlines find the same failures, and servers close connections because of it.
     # No reconnect back-off: its minimum would limit the first handshake too, which a busy driver may not complete in 200 ms.
-    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_receive_message_length", LARGEST_ANSWER),
     # Drivers put the output of their tools into the text of a status, which is metadata. By default texts of 8 KiB may be refused and of
     # 16 KiB are, and then the call ends with another status than the driver's. This is the limit of Go's client.
     ("grpc.max_metadata_size", 16 << 20),
@@ -117,12 +119,12 @@ class Wire:
                 return link.Disconnected(f"{self._path} has been replaced by another socket")
         return link.Disconnected(f"the connection to the driver at {self._path} was lost")
 
-    async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes:
-        """One call. It raises gRPC's errors, which `driver` translates."""
+    async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes | None:
+        """One call. It raises gRPC's errors, which `driver` translates. None: the answer was OK and had no message."""
         if self._channel is None:
             raise ConnectionError(f"{self._path} is not connected")
         # Bytes in and out: messages are the codec's part.
-        method_call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method, None, None)
+        method_call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes | None] = self._channel.unary_unary(method, None, None)
         return await method_call(request, timeout=min(timeout, _LONGEST_CALL))
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from csi_proto import csi_pb2 as pb
-from sidecar.csi import channel, codec, link, redact
+from sidecar.csi import channel, codec, link, redact, unheard
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, NotSent
 from sidecar.errors import Fatal
@@ -81,7 +81,7 @@ class Caller:
         _log("GRPC response", rpc, "response", answer)
         return rpc.read(answer)
 
-    async def _timed(self, rpc: Rpc[Any, Any], request: Message) -> bytes:
+    async def _timed(self, rpc: Rpc[Any, Any], request: Message) -> bytes | None:
         started = self._clock()
         result = await self._sent(rpc, request)
         error = result if isinstance(result, DriverError) else None
@@ -91,12 +91,12 @@ class Caller:
             raise result
         return result
 
-    async def _sent(self, rpc: Rpc[Any, Any], request: Message) -> bytes | DriverError:
+    async def _sent(self, rpc: Rpc[Any, Any], request: Message) -> bytes | DriverError | None:
         """Returns the failure, since raising it here would keep gRPC's error as its context, and with it this frame with the request."""
         try:
             return await self._wire.unary(rpc.path, request.SerializeToString(), timeout=self._timeout)
         except grpc.RpcError as error:
-            return DriverError(code_of(error.code()), error.details() or "")
+            return unheard.failure(code_of(error.code()), error.details() or "")
         except (ConnectionError, grpc.aio.UsageError) as error:
             return DriverError(Code.UNAVAILABLE, str(error))
         except asyncio.CancelledError:
@@ -271,7 +271,9 @@ def _details(state: link.LinkState) -> dict[str, str]:
     return {"why": state.why}
 
 
-def _parsed(rpc: Rpc[M, Any], raw: bytes) -> M:
+def _parsed(rpc: Rpc[M, Any], raw: bytes | None) -> M:
+    if raw is None:
+        raise BadAnswer(f"the driver answered {rpc.name} with OK but without a message")
     try:
         return rpc.message.FromString(raw)
     except DecodeError as error:

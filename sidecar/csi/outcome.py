@@ -46,6 +46,10 @@ class BadAnswer(DriverError):
         super().__init__(Code.INTERNAL, message)
 
 
+class Unheard(DriverError):
+    """gRPC itself made this status, on our side: the driver's answer was lost. What the driver did is unknown, so this is never final."""
+
+
 class NotSent(DriverError):
     """The driver was away, so the call was not sent."""
 
@@ -112,7 +116,7 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
     """`may_reschedule`: there is topology and a selected node, so the scheduler can choose another node for the claim."""
     if isinstance(error, NotSent):
         return NeverSent(str(error))
-    if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer):
+    if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer | Unheard):
         return MaybeRunning(str(error))
     if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
         return NoSpaceHere(str(error))

@@ -65,8 +65,8 @@ class FakeDriver:
     cancelled: int = 0
     _server: grpc.aio.Server | None = None
 
-    async def start(self) -> None:
-        self._server = grpc.aio.server()
+    async def start(self, *options: tuple[str, int]) -> None:
+        self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers(tuple(self._services()))
         self._server.add_insecure_port(f"unix:{self.path}")
         await self._server.start()
