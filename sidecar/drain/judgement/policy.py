@@ -70,6 +70,10 @@ class _Statement:
             return STRICTNESS.index(self.policy) > STRICTNESS.index(_BUILT_IN[Intent.REBOOT])
         return self.policy is Policy.BLOCK and not self.loosens_reboots_only
 
+    def tightens(self, other: "_Statement | None") -> bool:
+        """Whether it keeps a node from being retired where those who make volumes and classes have said something laxer."""
+        return other is not None and self.intent is Intent.RETIRE and STRICTNESS.index(self.policy) > STRICTNESS.index(other.policy)
+
     def __str__(self) -> str:
         said = f"{self.source} says {quoted(self.text)}" + (f" for {self.intent}" if self.by_name else "")
         return said if self.known else f"{said}, which is not a policy"
@@ -94,7 +98,8 @@ def resolve(
     of_claim = _word(names.CLAIM, claim.notes if claim else (), intent)
     of_class = _word(f"StorageClass {class_.name}", class_.notes, intent) if class_ else None
     of_namespace = _word(f"Namespace {_namespace(volume, claim)}", namespace, intent)
-    unheeded = tuple(word for word in (of_claim, of_namespace) if word and word.is_bounded and not heeded)
+    above = of_volume or of_class
+    unheeded = tuple(word for word in (of_claim, of_namespace) if word and not heeded and (word.is_bounded or word.tightens(above)))
     own = tuple(word for word in (of_volume, of_claim) if word and word not in unheeded)
     shared = tuple(word for word in (of_class, of_namespace) if word and word not in unheeded)
     fallback, said_by = _fallback(default, intent, at_least=bool(unheeded))

@@ -221,6 +221,17 @@ def test_where_tenants_are_not_heeded_they_hold_up_no_reboot(
     assert (both(**said), both(**said, heeded=False)) == (heeded, unheeded)
 
 
+@pytest.mark.parametrize("above", ["pv", "class_"])
+@pytest.mark.parametrize("word", [*map(str, Policy), "Foo"])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_where_tenants_are_not_heeded_they_never_tighten_what_volume_or_class_say_of_retiring(above: str, word: str, by_name: bool) -> None:
+    said = ((RETIRE if by_name else names.DRAIN_POLICY, word),)
+    for policy in Policy:
+        without = both(**{above: ((RETIRE, policy),)}, heeded=False)[1]
+        found = both(pvc=said, **{above: ((RETIRE, policy),)}, heeded=False)[1]
+        assert STRICTNESS.index(found) <= STRICTNESS.index(without)
+
+
 def test_a_word_that_is_not_heeded_is_named() -> None:
     found = resolve(None, samples.claim(policy="Block"), class_=None, default=None, intent=Intent.REBOOT, heeded=False)
     assert found.unheeded == "PersistentVolumeClaim says 'Block', which is not heeded in namespace apps (--drain-tenant-policies)"
