@@ -15,6 +15,7 @@ from sidecar.http1.fields import Malformed
 from sidecar.http1.requests import Request, read_request
 from sidecar.http1.writing import answer_bytes
 from sidecar.observe.pages import UNREADABLE, Answer
+from sidecar.observe.turns import Turns
 
 Phase = Literal["request", "answer", "idle", "farewell"]
 
@@ -33,7 +34,7 @@ class Bounds:
     request: float = 5.0
     """From its first byte, or from the beginning of the connection, until its head is complete."""
     answer: float = 10.0
-    """Until the client has taken it."""
+    """From the request until the client has taken it."""
     idle: float = 120.0
     """Between requests. A scraper that comes every minute keeps its connection."""
     farewell: float = 1.0
@@ -47,9 +48,14 @@ BOUNDS: Final = Bounds()
 class Connections:
     """All that are open; the one that has been without a request for longest comes first."""
 
-    def __init__(self, answer: Callable[[Request], Answer], *, bounds: Bounds = BOUNDS) -> None:
+    def __init__(
+        self, answer: Callable[[Request], Answer], *, at_once: Callable[[Request], bool] = lambda request: True, bounds: Bounds = BOUNDS
+    ) -> None:
+        """`at_once` says which requests are answered without waiting for a turn."""
         self.answer = answer
+        self.at_once = at_once
         self.bounds = bounds
+        self.turns = Turns()
         self._open: dict[Connection, None] = {}
         self._closing = False
         self._none_left = asyncio.Event()
@@ -89,6 +95,7 @@ class Connections:
             self._open[connection] = self._open.pop(connection)
 
     def lost(self, connection: "Connection") -> None:
+        self.turns.forget(connection)
         self._open.pop(connection, None)
         if not self._open:
             self._none_left.set()
@@ -110,7 +117,8 @@ class Connections:
 class Connection(asyncio.Protocol):
     """One client. Its requests are answered one by one, each in a turn of the event loop of its own.
 
-    While an answer is being sent nothing more is read: a client that asks and never listens holds one answer and one packet of ours.
+    While it waits for a turn, and while an answer is being sent, nothing more is read: a client that asks and never listens holds one
+    answer and one packet of ours.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -119,6 +127,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._rest = b""
+        self._waiting = False
         self._sending = False
         self._answered_last = False
         self._discarded = 0
@@ -187,7 +196,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(getattr(self._all.bounds, phase), self.abort)
 
     def _take_turn(self) -> None:
-        if self._turn is None and not self._sending and not self._answered_last:
+        if self._turn is None and not self._waiting and not self._sending and not self._answered_last:
             self._turn = self._loop.call_soon(self._read)
 
     def _read(self) -> None:
@@ -201,9 +210,21 @@ class Connection(asyncio.Protocol):
             return
         if request is not None:
             self._all.asked(self)
-            self._send(self._all.answer(request), last=not request.stays_open, with_body=request.method != "HEAD")
+            self._begin("answer")
+            if self._all.at_once(request):
+                self._answer(request)
+            else:
+                self._waiting = True
+                self._transport.pause_reading()
+                self._all.turns.wait(self, lambda: self._answer(request))
         elif self._client_ended:
             self.close()
+
+    def _answer(self, request: Request) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._transport.resume_reading()
+        self._send(self._all.answer(request), last=not request.stays_open, with_body=request.method != "HEAD")
 
     def _send(self, answer: Answer, *, last: bool, with_body: bool = True) -> None:
         self._begin("answer")

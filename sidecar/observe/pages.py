@@ -76,15 +76,23 @@ class Pages:
         index = "".join(f"{path}\n" for path in sorted(pages))
         pages.setdefault("/", lambda _: text(index))
         self._pages = pages
+        self._probes = {"/healthz", "/readyz", LEADER_ELECTION_PATH} - {self._metrics_path}
+
+    def at_once(self, request: Request) -> bool:
+        """Whether this costs so little that nobody need wait for it, as what probes ask for."""
+        return request.path in self._probes or self._page(request.path) is None
 
     def answer(self, request: Request) -> Answer:
         """Raises what the page's callable raises."""
-        page = self._pages.get(request.path) or self._below_metrics(request.path)
+        page = self._page(request.path)
         if page is None:
             return text("not found", status=404)
         if request.method not in ("GET", "HEAD"):
             return text("only GET and HEAD", status=405, Allow="GET, HEAD")
         return page(request)
+
+    def _page(self, path: str) -> Page | None:
+        return self._pages.get(path) or self._below_metrics(path)
 
     def _below_metrics(self, path: str) -> Page | None:
         """As in Go, a path that ends in a slash stands for all that begins with it, and the same without the slash leads there."""

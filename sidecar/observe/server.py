@@ -71,7 +71,7 @@ class ObserveServer:
                 f"cannot listen on {self._address} for metrics and health: {_reason(error)}; "
                 "free that port or choose another address with --http-endpoint"
             ) from error
-        self._connections = Connections(self._answer, bounds=self._bounds)
+        self._connections = Connections(self._answer, at_once=self._pages.at_once, bounds=self._bounds)
         self._listening = Listening(opened, self._connections.begin, give_way=self._connections.give_way)
         log.info("Serving metrics and health", extra={"fields": {"address": self._address, "port": self.port}})
 

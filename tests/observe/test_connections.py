@@ -6,6 +6,7 @@ import gc
 import random
 import socket
 import struct
+import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -323,6 +324,41 @@ def test_of_many_addresses_the_one_with_most_connections_gives_way() -> None:
             probe.says(GET)
             assert await probe.hears() == [200]
             assert at.open == 8
+
+    run(main())
+
+
+def test_pages_that_cost_time_keep_no_probe_waiting_and_leave_time_for_the_work() -> None:
+    async def main() -> None:
+        made: list[float] = []
+
+        def much() -> list[str]:
+            time.sleep(0.005)
+            made.append(0.005)
+            return []
+
+        async with port(Bounds(), queues=much) as at:
+            for number in range(30):
+                await at.client(GET.replace(b"healthz", b"debug/queue") * 100, of=f"127.0.0.{2 + number % 3}")
+            began, waits = time.monotonic(), []
+            while time.monotonic() - began < 0.6:
+                asked = time.monotonic()
+                assert await at.works()
+                waits.append(time.monotonic() - asked)
+            assert sorted(waits)[len(waits) // 2] < 0.05, "one page, and not one of each client"
+            assert made and sum(made) < 0.4 * 0.6
+
+    run(main())
+
+
+def test_who_waits_for_a_turn_may_go_away() -> None:
+    async def main() -> None:
+        async with port(Bounds(), queues=lambda: time.sleep(0.004)) as at:
+            request = GET.replace(b"healthz", b"debug/queue")
+            for client in [await at.client(request, request) for _ in range(8)]:
+                client.writer.transport.abort()
+            staying = await at.client(request + GET)
+            assert await staying.hears(2) == [200, 200]
 
     run(main())
 
