@@ -330,6 +330,10 @@ class ControlPlane:
         answer: Json = json.loads(self._send(method, path, body, content_type=content_type))
         return answer
 
+    def metrics(self) -> str:
+        """What the API server counts about itself."""
+        return self._send("GET", "/metrics").decode()
+
     def history(self, path: str, *, since: str) -> list[Json]:
         """All changes of a collection after that resourceVersion, from a watch, so that no state is missed."""
         wire = self._send("GET", f"{path}?watch=true&resourceVersion={since}&timeoutSeconds=1")
@@ -355,13 +359,19 @@ class ControlPlane:
             return False
         return True
 
-    def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path:
-        """A kubeconfig with a token (valid for a day) of this service account, which must exist and has only the rights of its RBAC."""
-        wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
-        answer = self.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token", wish)
-        file = self._work_dir / f"{namespace}.{service_account}.kubeconfig"
-        self._write_kubeconfig(file, answer["status"]["token"])
+    def kubeconfig_for(self, *, namespace: str, service_account: str, bound_to: Json | None = None) -> Path:
+        """A kubeconfig with a token of this service account, which must exist and has only the rights of its RBAC."""
+        who = f"{namespace}.{service_account}" + (f".{bound_to['name']}" if bound_to else "")
+        file = self._work_dir / f"{who}.kubeconfig"
+        self._write_kubeconfig(file, self.token_for(namespace=namespace, service_account=service_account, bound_to=bound_to))
         return file
+
+    def token_for(self, *, namespace: str, service_account: str, bound_to: Json | None = None) -> str:
+        """Valid for a day, and for as long as the pod exists to which it is bound; that pod says of which node it is."""
+        spec = {"expirationSeconds": 86400, **({"boundObjectRef": bound_to} if bound_to else {})}
+        wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer = self.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token", wish)
+        return str(answer["status"]["token"])
 
     def compact(self) -> int:
         """Makes etcd forget all history up to now; returns that revision.

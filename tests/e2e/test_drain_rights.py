@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -30,59 +26,16 @@ from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
+from tests.e2e.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
 from tests.harness.drain.judgements import blocked, everything, ready
 
-ACCOUNT, BASE_ONLY, DRIVER = "csi-node-sidecar", "base-only", "local.csi-node-sidecar.io"
+DRIVER = "local.csi-node-sidecar.io"
 NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.CLOSED_AT, names.EVACUATION_STATE))
-# An account with the base's rights, as every sidecar has them that is not told to decide about drains.
-WITHOUT_COMPONENT = f"""
-apiVersion: v1
-kind: ServiceAccount
-metadata: {{name: {BASE_ONLY}, namespace: {NAMESPACE}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: {BASE_ONLY}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: csi-node-sidecar}}
-subjects: [{{kind: ServiceAccount, name: {BASE_ONLY}, namespace: {NAMESPACE}}}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: {BASE_ONLY}, namespace: {NAMESPACE}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: csi-node-sidecar}}
-subjects: [{{kind: ServiceAccount, name: {BASE_ONLY}, namespace: {NAMESPACE}}}]
-"""
-
-
-class Person:
-    """Whoever has this token, and what the API server answers them."""
-
-    def __init__(self, plane: ControlPlane, token: str) -> None:
-        cluster = json.loads(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=authority))
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), tls)
-        self._url, self._token = plane.url, token
-
-    def ask(self, method: str, path: str, content: Any = None, *, content_type: str = "application/json") -> tuple[int, Json]:
-        data = None if content is None else json.dumps(content).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type, "Accept": "application/json"}
-        wire = urllib.request.Request(self._url + path, data=data, headers=headers, method=method)
-        try:
-            with self._opener.open(wire, timeout=30) as response:
-                return response.status, json.loads(response.read())
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                return refusal.code, json.loads(refusal.read())
-
-    def patch(self, path: str, change: Any, *, content_type: str = MERGE_PATCH) -> tuple[int, str]:
-        code, answer = self.ask("PATCH", path, change, content_type=content_type)
-        return code, str(answer.get("message", ""))
 
 
 class Drained:
@@ -90,33 +43,18 @@ class Drained:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
-        self.sidecars = {name: Person(plane, self._token_on(name)) for name in ("n1", "n2")}
-        self.nobody = Person(plane, self._token(ACCOUNT))
-        self.base_only = Person(plane, self._token(BASE_ONLY))
+        self.sidecars = {name: person_on(plane, name) for name in ("n1", "n2")}
+        self.nobody = person_nowhere(plane)
+        self.base_only = person_nowhere(plane, UNRESTRICTED)
 
     def node(self, name: str = "n1") -> Json:
         return self.plane.request("GET", f"{NODES}/{name}")
-
-    def _token_on(self, node: str) -> str:
-        """As the kubelet of that node gets it for a pod."""
-        pod = {
-            "metadata": {"name": f"sidecar-{node}"},
-            "spec": {"nodeName": node, "serviceAccountName": ACCOUNT, "containers": [{"name": "c", "image": "x"}]},
-        }
-        made = self.plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}
-        return self._token(ACCOUNT, {"boundObjectRef": bound})
-
-    def _token(self, account: str, wish: Json | None = None) -> str:
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600, **(wish or {})}}
-        return str(self.plane.request("POST", path, request)["status"]["token"])
 
 
 @pytest.fixture(scope="module")
 def drained(plane: ControlPlane) -> Iterator[Drained]:
     objects = [item for item in rendered(DEPLOY / "overlays" / "drained") if item["kind"] not in NOT_INSTALLED]
-    manifest = yaml.safe_dump_all([*objects, *yaml.safe_load_all(WITHOUT_COMPONENT)])
+    manifest = yaml.safe_dump_all([*objects, *yaml.safe_load_all(WITHOUT_POLICIES)])
     plane.apply(manifest)
     until(lambda: plane.serves(REPORTS), "the API server serves reports")
     for name in ("n1", "n2"):

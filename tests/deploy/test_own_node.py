@@ -1,0 +1,49 @@
+"""The component that keeps each sidecar to its own node: what it adds, whom it looks at, and that it says what the program says."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.model import names
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, rendered, the, written
+
+FOLDER = DEPLOY / "components" / "own-node"
+FILES = sorted(path.name for path in FOLDER.glob("*.yaml") if path.name != "kustomization.yaml")
+KIND = "ValidatingAdmissionPolicy"
+
+
+def objects() -> list[Json]:
+    return [item for file in FILES for item in written("components", "own-node", file)]
+
+
+def policies() -> list[Json]:
+    return [item for item in objects() if item["kind"] == KIND]
+
+
+@pytest.mark.real_api
+def test_it_adds_its_policies_and_changes_nothing_else() -> None:
+    base, kept = rendered(DEPLOY / "base"), rendered(DEPLOY / "overlays" / "own-node")
+    added = [item for item in kept if item not in base]
+    assert len(added) == len(kept) - len(base)
+    assert {item["kind"] for item in added} == {KIND, f"{KIND}Binding"}
+
+
+def test_every_policy_is_bound_and_denies_also_when_it_cannot_judge() -> None:
+    bindings = {item["spec"]["policyName"]: item["spec"]["validationActions"] for item in objects() if item["kind"] == f"{KIND}Binding"}
+    assert bindings == {item["metadata"]["name"]: ["Deny"] for item in policies()}
+    assert {item["spec"]["failurePolicy"] for item in policies()} == {"Fail"}
+
+
+@pytest.mark.parametrize("policy", policies(), ids=lambda item: item["metadata"]["name"])
+def test_a_policy_is_about_the_account_and_the_driver_of_the_base(policy: Json) -> None:
+    account = the("ServiceAccount", written("base", "rbac.yaml"))["metadata"]["name"]
+    (condition, *_) = policy["spec"]["matchConditions"]
+    assert condition["name"] == "the-sidecar"
+    assert condition["expression"] == f"request.userInfo.username == 'system:serviceaccount:{NAMESPACE}:{account}'"
+    assert {item["expression"] for item in policy["spec"]["variables"] if item["name"] == "driver"} <= {f"'{DRIVER}'"}
+
+
+def test_what_they_name_is_what_the_program_writes() -> None:
+    volumes = str(written("components", "own-node", "volumes.yaml"))
+    for word in (names.VOLUME_FINALIZER, names.PROVISIONER_IDENTITY, names.PROVISIONED_BY, f"{names.GROUP}/"):
+        assert f"'{word}'" in volumes.replace("\\", "")

@@ -1,0 +1,218 @@
+"""What the token of one node's sidecar could do with its role alone, and that each of it is refused by a rule which says why.
+
+Each line is tried before, by an account that no policy is about, and after. Of the rules each one alone stops its request. What the
+program itself writes passes: `test_rights_at_work`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import Json
+from sidecar.kube.api import STRATEGIC_MERGE_PATCH
+from sidecar.model import names
+from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.e2e.conftest import VOLUMES
+from tests.e2e.rights import POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, secured
+
+FOREIGN = "ebs.csi.aws.com"
+PV_PROTECTION = "kubernetes.io/pv-protection"
+
+
+def identity(node: str, driver: str = DRIVER) -> str:
+    return f"1700000000000-4711-{driver}-{node}"
+
+
+def placed(*nodes: str) -> Json:
+    terms = [{"matchExpressions": [{"key": f"topology.{DRIVER}/node", "operator": "In", "values": [node]}]} for node in nodes]
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+
+
+def volume(name: str, node: str = "n1", *, driver: str = DRIVER, csi: Json | None = None, meta: Json | None = None, **spec: Any) -> Json:
+    """One as the sidecar of that node makes it."""
+    source = {"driver": driver, "volumeHandle": name, "volumeAttributes": {names.PROVISIONER_IDENTITY: identity(node, driver)}}
+    claimed = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": f"uid-{name}", "apiVersion": "v1"}
+    wish = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete"}
+    head = {"name": name, "finalizers": [names.VOLUME_FINALIZER], "annotations": {names.PROVISIONED_BY: driver}, **(meta or {})}
+    full = {**wish, "csi": {**source, **(csi or {})}, "claimRef": claimed, **placed(node), **spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": head,
+        "spec": {key: value for key, value in full.items() if value is not None},
+    }
+
+
+RELEASED = {"status": {"phase": "Released"}}
+
+
+@pytest.fixture(scope="module")
+def cluster(plane: ControlPlane) -> Iterator[Secured]:
+    """With volumes of both nodes and of another driver. Their claims do not exist, so the controller calls all of them released."""
+    with secured(plane, DEPLOY / "overlays" / "own-node") as made:
+        for obj in (
+            volume("mine"),
+            volume("theirs", "n2"),
+            volume("foreign", driver=FOREIGN),
+            volume("unplaced", nodeAffinity=None, persistentVolumeReclaimPolicy="Retain"),
+            volume("kept", persistentVolumeReclaimPolicy="Retain"),
+            volume("brought", csi={"volumeAttributes": {}}),
+            volume("nowhere", "n2", csi={"volumeAttributes": {}}, nodeAffinity=None),
+            volume("protected", meta={"finalizers": [names.VOLUME_FINALIZER, "example.com/backup"]}),
+        ):
+            made.make(VOLUMES, obj)
+        for name in ("mine", "theirs", "foreign", "kept"):
+            until(lambda name=name: phase(made, name) == "Released", f"{name} is released")  # type: ignore[misc]
+        in_force(create(VOLUMES, volume("new")), made.nobody, "bound to no pod")
+        in_force(patch(f"{VOLUMES}/mine", labelled()), made.nobody, "bound to no pod")
+        in_force(delete(f"{VOLUMES}/mine"), made.nobody, "bound to no pod")
+        yield made
+
+
+def phase(cluster: Secured, name: str) -> str:
+    return str(cluster.plane.request("GET", f"{VOLUMES}/{name}").get("status", {}).get("phase"))
+
+
+def labelled(**labels: str | None) -> Json:
+    return {"metadata": {"labels": labels or {"example.com/x": "y"}}}
+
+
+def noted(**notes: str | None) -> Json:
+    return {"metadata": {"annotations": notes}}
+
+
+# --- PersistentVolumes ------------------------------------------------------------------------------------------------
+
+HOST_PATH = {"csi": None, "hostPath": {"path": "/etc"}}
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "x"}
+SECRET = {"nodeStageSecretRef": {"name": "root", "namespace": "kube-system"}}
+CREATING: dict[str, tuple[Json, str]] = {
+    "a folder of the host": (volume("new", csi={}) | {"spec": {**volume("new")["spec"], **HOST_PATH}}, "has another source"),
+    "another driver's": (volume("new", driver=FOREIGN), f"of driver {DRIVER} only"),
+    "another node's": (volume("new", "n2"), "on that node only"),
+    "another node's, by a name that ends like this one's": (
+        volume("new", "x-n1", nodeAffinity=None),
+        "on that node only",
+    ),
+    "nobody's claim": (volume("new", claimRef=None), "for one claim each"),
+    "a claim without uid": (volume("new", claimRef={"namespace": "default", "name": "x"}), "for one claim each"),
+    "a finalizer": (volume("new", meta={"finalizers": ["example.com/x"]}), "no finalizer on a new PersistentVolume"),
+    "words of people": (volume("new", meta={"annotations": {names.DRAIN_POLICY: "Ignore"}}), "for people to say"),
+    "another maker": (volume("new", meta={"annotations": {names.PROVISIONED_BY: FOREIGN}}), "another driver made it"),
+    "an owner": (volume("new", meta={"ownerReferences": [OWNER]}), "no owner"),
+    "a Secret of anybody": (volume("new", csi=SECRET), "secretNamespaces"),
+}
+
+
+@pytest.mark.parametrize(("obj", "says"), CREATING.values(), ids=CREATING.keys())
+def test_no_volume_is_made_with(cluster: Secured, obj: Json, says: str) -> None:
+    spec = {key: value for key, value in obj["spec"].items() if value is not None}
+    Abuse(create(VOLUMES, {**obj, "spec": spec}), says).check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        volume("new"),
+        volume("new", nodeAffinity=None),
+        volume("new", csi={"volumeAttributes": {}}),
+        volume("new", meta={"finalizers": [names.VOLUME_FINALIZER, PV_PROTECTION]}),
+        volume("new", persistentVolumeReclaimPolicy="Retain", **placed("n2", "n1")),
+    ],
+    ids=["as usual", "by its maker alone", "by its place alone", "protected", "kept and shared"],
+)
+def test_a_volume_of_the_own_node_is_made(cluster: Secured, obj: Json) -> None:
+    allowed(create(VOLUMES, obj), cluster.n1)
+    assert create(VOLUMES, obj).by(cluster.nobody)[0] == 422
+
+
+NOT_OURS = {"theirs": "on that node only", "foreign": f"of driver {DRIVER} only", "nowhere": "on that node only"}
+
+
+@pytest.mark.parametrize(("name", "says"), NOT_OURS.items())
+def test_no_volume_of_others_is_changed_or_deleted(cluster: Secured, name: str, says: str) -> None:
+    stripped = {"metadata": {"finalizers": None}}
+    for request in (
+        patch(f"{VOLUMES}/{name}", labelled()),
+        patch(f"{VOLUMES}/{name}", stripped),
+        patch(f"{VOLUMES}/{name}", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}),
+        delete(f"{VOLUMES}/{name}"),
+    ):
+        Abuse(request, says).check(cluster, cluster.n1)
+
+
+def test_a_token_of_no_node_changes_no_volume(cluster: Secured) -> None:
+    for request in (create(VOLUMES, volume("new")), patch(f"{VOLUMES}/mine", labelled()), delete(f"{VOLUMES}/mine")):
+        Abuse(request, "bound to no pod of a node").check(cluster, cluster.nobody)
+
+
+OTHER_CLAIM = {"kind": "PersistentVolumeClaim", "namespace": "tenant", "name": "x", "uid": "x", "apiVersion": "v1"}
+CHANGING: dict[str, tuple[str, Json, str]] = {
+    "reclaim policy": ("mine", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}, "nothing in the spec"),
+    "claim": ("mine", {"spec": {"claimRef": OTHER_CLAIM}}, "nothing in the spec"),
+    "no claim": ("mine", {"spec": {"claimRef": None}}, "nothing in the spec"),
+    "size": ("mine", {"spec": {"capacity": {"storage": "1Ti"}}}, "nothing in the spec"),
+    "place": ("unplaced", {"spec": placed("n2")}, "nothing in the spec"),
+    "class": ("mine", {"spec": {"storageClassName": "fast"}}, "nothing in the spec"),
+    "mount options": ("mine", {"spec": {"mountOptions": ["dev", "suid"]}}, "nothing in the spec"),
+    "label": ("mine", labelled(), "neither labels nor annotations"),
+    "words of people": ("mine", noted(**{names.DRAIN_POLICY: "Ignore"}), "neither labels nor annotations"),
+    "annotation": ("mine", noted(**{names.PROVISIONED_BY: None}), "neither labels nor annotations"),
+    "owner": ("mine", {"metadata": {"ownerReferences": [OWNER]}}, "no owner"),
+    "finalizer added": ("mine", {"metadata": {"finalizers": [names.VOLUME_FINALIZER, PV_PROTECTION, "a/b"]}}, "no finalizer"),
+    "protection taken off": ("mine", {"metadata": {"finalizers": [names.VOLUME_FINALIZER]}}, "no finalizer"),
+    "another's finalizer taken off": ("protected", {"metadata": {"finalizers": [names.VOLUME_FINALIZER, PV_PROTECTION]}}, "no finalizer"),
+    "its own finalizer taken off": ("mine", {"metadata": {"finalizers": [PV_PROTECTION]}}, "only while that is being deleted"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "says"), CHANGING.values(), ids=CHANGING.keys())
+def test_of_a_volume_of_its_own_no_sidecar_changes(cluster: Secured, name: str, change: Json, says: str) -> None:
+    Abuse(patch(f"{VOLUMES}/{name}", change), says).check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize("name", ["kept", "unplaced", "brought"])
+def test_the_finalizer_goes_on_and_where_data_is_kept_off(cluster: Secured, name: str) -> None:
+    """By who made it, and by where it is."""
+    stored = cluster.plane.request("GET", f"{VOLUMES}/{name}")
+    on = {"metadata": {"uid": stored["metadata"]["uid"], "finalizers": [names.VOLUME_FINALIZER]}}
+    allowed(patch(f"{VOLUMES}/{name}", on, content_type=STRATEGIC_MERGE_PATCH), cluster.n1)
+    if stored["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
+        off = {"metadata": {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]}}
+        allowed(patch(f"{VOLUMES}/{name}", off, content_type=STRATEGIC_MERGE_PATCH), cluster.n1)
+
+
+def test_released_volumes_go_and_others_stay(cluster: Secured) -> None:
+    allowed(delete(f"{VOLUMES}/mine"), cluster.n1)
+    Abuse(delete(f"{VOLUMES}/kept"), "reclaim policy is Delete").check(cluster, cluster.n1)
+
+
+def test_a_volume_in_use_is_not_deleted(cluster: Secured) -> None:
+    cluster.make(VOLUMES, volume("bound", claimRef=None))
+    until(lambda: phase(cluster, "bound") == "Available", "nobody has it")
+    Abuse(delete(f"{VOLUMES}/bound"), "only when they are released").check(cluster, cluster.n1)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def test_other_accounts_are_not_looked_at(cluster: Secured) -> None:
+    for request in (create(VOLUMES, volume("new", driver=FOREIGN)), delete(f"{VOLUMES}/theirs")):
+        allowed(request, cluster.unrestricted)
+
+
+def test_the_policies_are_understood_to_the_letter(cluster: Secured) -> None:
+    """The server compares the expressions with its own types, and warns of what they do not have."""
+
+    def judged() -> dict[str, Json] | None:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        found = {item["metadata"]["name"]: item for item in cluster.plane.request("GET", path)["items"]}
+        mine = {name: item.get("status", {}).get("typeChecking") for name, item in found.items() if name.startswith("csi-node-sidecar")}
+        return {name: said or {} for name, said in mine.items()} if mine and None not in mine.values() else None
+
+    said = until(judged, f"each {POLICY} is type-checked", seconds=30)
+    assert said == {name: {} for name in said or ()}

@@ -1,0 +1,102 @@
+"""The program under the policies of deploy/components/own-node, with a token as the kubelet hands it out: all that it writes passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import IMMEDIATE, LATE, OurDriver, Sidecar, all_of, claim, pod, storage_class
+from sidecar.model import names
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
+from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
+from tests.e2e.persons import ACCOUNT
+from tests.e2e.rights import Secured, create, in_force, secured
+
+HURRY = ("--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms", "--enable-capacity=false")
+
+
+@pytest.fixture(scope="module")
+def secure(plane: ControlPlane) -> Iterator[Secured]:
+    with secured(plane, DEPLOY / "overlays" / "own-node") as made:
+        volume = {"metadata": {"name": "x"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}
+        volume["spec"]["csi"] = {"driver": DRIVER, "volumeHandle": "x"}
+        in_force(create(VOLUMES, volume), made.nobody, "bound to no pod")
+        yield made
+
+
+@pytest.fixture
+def denials(secure: Secured) -> Iterator[None]:
+    """None in the whole test, by the API server's own count."""
+    before = _denied(secure.plane)
+    yield
+    assert _denied(secure.plane) == before
+
+
+def _denied(plane: ControlPlane) -> dict[str, float]:
+    text = plane.metrics()
+    found = re.findall(r"^apiserver_validating_admission_policy_check_total\{(.*)\} (\S+)$", text, re.MULTILINE)
+    return {labels: float(count) for labels, count in found if 'enforcement_action="deny"' in labels and "csi-node-sidecar" in labels}
+
+
+@pytest.fixture
+def world(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Sidecar]]:
+    """Two nodes with driver and sidecar."""
+    drivers = {name: OurDriver(tmp_path, node=name, name=DRIVER) for name in ("n1", "n2")}
+    plane = secure.plane
+    secure.add_nodes()  # each test takes them away
+    for name, driver in drivers.items():
+        labels = {"metadata": {"labels": {driver.key: name}}}
+        plane.request("PATCH", f"/api/v1/nodes/{name}", labels, content_type="application/merge-patch+json")
+        plane.add_csinode(name, DRIVER, name, [driver.key])
+    cluster.create(DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": False, "attachRequired": False}})
+    for name, binding in (("late", LATE), ("now", IMMEDIATE)):
+        cluster.create(CLASSES, storage_class(name, DRIVER, binding))
+    sidecars = {
+        name: Sidecar(
+            tmp_path,
+            node=name,
+            address=driver.socket,
+            kubeconfig=secure.kubeconfig(name, ACCOUNT),
+            args=HURRY,
+            environ={"NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{name}"},
+        )
+        for name, driver in drivers.items()
+    }
+    with all_of([*drivers.values(), *sidecars.values()]):
+        for sidecar in sidecars.values():
+            sidecar.until_ready()
+        yield sidecars
+
+
+@pytest.mark.usefixtures("denials", "world")
+def test_volumes_are_made_bound_and_deleted(cluster: Cluster) -> None:
+    for name in ("late", "now"):
+        cluster.create(CLAIMS, claim(name, name))
+    cluster.create(PODS, pod("consumer", "late"))
+    for name in ("late", "now"):
+        until(lambda name=name: cluster.phase(CLAIMS, name) == "Bound", f"{name} is bound", seconds=30)  # type: ignore[misc]
+    for item in cluster.items(VOLUMES):
+        assert names.VOLUME_FINALIZER in item["metadata"]["finalizers"]
+    until(lambda: any(event["reason"] == names.PROVISIONING_SUCCEEDED for event in cluster.events("now")), "it is told")
+    cluster.delete(PODS, "consumer")
+    for name in ("late", "now"):
+        cluster.delete(CLAIMS, name)
+    until(lambda: not cluster.items(VOLUMES), "the volumes are gone", seconds=30)
+
+
+@pytest.mark.usefixtures("denials", "world")
+def test_the_finalizer_follows_the_reclaim_policy(cluster: Cluster) -> None:
+    cluster.create(CLAIMS, claim("kept", "now"))
+    until(lambda: cluster.phase(CLAIMS, "kept") == "Bound", "it is bound", seconds=30)
+    (item,) = cluster.items(VOLUMES)
+    name = item["metadata"]["name"]
+    for policy, protected in (("Retain", False), ("Delete", True)):
+        cluster.patch(VOLUMES, name, {"spec": {"persistentVolumeReclaimPolicy": policy}})
+        until(
+            lambda protected=protected: (names.VOLUME_FINALIZER in cluster.get(VOLUMES, name)["metadata"]["finalizers"]) is protected,  # type: ignore[misc]
+            f"{policy}: the finalizer is {'on' if protected else 'off'}",
+        )
