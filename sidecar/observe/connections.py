@@ -232,7 +232,10 @@ class Connection(asyncio.Protocol):
         self._transport.write(answer_bytes(answer.status, {**answer.headers, **headers}, answer.body, with_body=with_body))
         if last:
             self._answered_last, self._rest = True, b""
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except OSError:  # the client has left, which asyncio only learns by the next read or write
+                self.abort()
         if not self._sending:
             self._sent()
 

@@ -546,6 +546,24 @@ def test_a_reset_at_any_time_is_nobody_elses_matter(said: bytes) -> None:
     run(main())
 
 
+def test_who_leaves_before_the_last_answer_is_nobody_elses_matter() -> None:
+    async def main() -> None:
+        wire = socket.socket()
+
+        def leave() -> tuple[bool, list[str]]:
+            wire.close()
+            return True, []
+
+        async with port(Bounds(), ready=leave) as at:
+            wire.connect(("127.0.0.1", at.server.port))
+            wire.send(GET.replace(b"healthz", b"readyz").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            await asyncio.sleep(0.05)
+            assert at.open == 0
+            assert await at.works()
+
+    run(main())
+
+
 def test_stopping_gives_the_answer_that_is_on_its_way_a_moment() -> None:
     async def main() -> None:
         async with port(Bounds(), queues=lambda: [LARGE] * 300) as at:
