@@ -8,5 +8,6 @@ No test module imports another one: what two of them need is moved here (tests/t
     drain/            the drain room on a simulated API server, node snapshots, and judgements
     driver/           the simulated driver, in this process and as a program
     cluster_tools     a simulated API server, empty
+    planted           what somebody may have put where a file of ours goes
     mounting          mounts, in a namespace of their own or faked
 """

@@ -12,9 +12,10 @@ import asyncio
 import logging
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Final, Protocol
+
+from sidecar.engine import files_io
 
 log = logging.getLogger(__name__)
 
@@ -68,25 +69,19 @@ class FileLastServed:
 
     def _read(self) -> str:
         try:
-            handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with files_io.opened(self._path.parent) as folder:
+                handle = files_io.open_regular(self._path.name, folder=folder)
+            try:
+                found = os.read(handle, _BYTES)
+            finally:
+                os.close(handle)
         except OSError:
             return ""
-        try:
-            found = os.read(handle, _BYTES) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-        except OSError:
-            return ""
-        finally:
-            os.close(handle)
         name = found.decode(errors="replace").strip()
         return name if _NAME.fullmatch(name) else ""
 
     def _write(self, driver: str) -> None:
         """By a rename, so that nobody finds half a name."""
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(handle, f"{driver}\n".encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        fresh.rename(self._path)
+        fresh = f"{self._path.name}.{os.urandom(8).hex()}.new"  # a name that nobody can have taken
+        with files_io.opened(self._path.parent) as folder:
+            os.close(files_io.replace(self._path.name, f"{driver}\n".encode(), fresh=fresh, folder=folder))

@@ -22,7 +22,6 @@ import json
 import logging
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -30,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
+from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class FileJournal:
 
     def __init__(self, folder: Path, driver: str, *, on_state: Callable[[str], None]) -> None:
         self._folder = folder
-        prefix = f".csi-node-sidecar.{driver.replace('/', '_')}."
+        self._prefix = prefix = f".csi-node-sidecar.{driver.replace('/', '_')}."
         # Must match the whole file name: the name of another driver may begin with this driver's name.
         self._name = re.compile(re.escape(prefix) + r"[0-9a-f]{16}\.(journal|new)")
         self._path = folder / f"{prefix}{os.urandom(8).hex()}{_SUFFIX}"
@@ -216,7 +216,7 @@ class FileJournal:
     def _append(self, data: bytes) -> bool:
         """Runs in the thread. False when the file has been deleted meanwhile: the lines are written, but nobody would find them."""
         try:
-            _write_all(self._file, data)
+            files_io.write_all(self._file, data)
             os.fdatasync(self._file)
             self._size += len(data)
             return os.fstat(self._file).st_nlink > 0
@@ -230,18 +230,9 @@ class FileJournal:
         The old file stays until the new one is on the disk, so that a crash in between loses no record. The new file is
         locked before it gets its name, so that no other process can take it over in between.
         """
-        fresh = self._path.with_suffix(_NEW)
-        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _write_all(file, content)
-            os.fsync(file)
-            fresh.rename(self._path)
-            _sync_folder(self._folder)
-        except OSError:
-            os.close(file)
-            fresh.unlink(missing_ok=True)
-            raise
+        fresh = f"{self._prefix}{os.urandom(8).hex()}{_NEW}"  # a name that nobody can have taken
+        with files_io.opened(self._folder) as folder:
+            file = files_io.replace(self._path.name, content, fresh=fresh, folder=folder, before=_lock)
         self._let_go()
         self._file, self._size = file, 0
 
@@ -308,21 +299,20 @@ class _Left:
 def _left(path: Path) -> _Left:
     """Opens, locks and reads the file of a dead process. Raises OSError when that is not possible."""
     with ExitStack() as stack:
-        file = stack.enter_context(open(path, "rb", opener=_without_waiting))
-        # Anything else with the name of a journal, such as a FIFO, is not ours: it is reported and left alone.
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.stat()  # raises when another process took the file over and removed it between open and lock
+        # Anything else with the name of a journal, such as a FIFO or a link, is not ours: it is reported and left alone.
+        with files_io.opened(path.parent) as folder:
+            file = stack.enter_context(os.fdopen(files_io.open_regular(path.name, folder=folder), "rb"))
+            _lock(file.fileno())
+            os.stat(path.name, dir_fd=folder)  # raises when another process took the file over and removed it between open and lock
         # A process that died while it replaced its file left a `.new` file. The old file still holds everything, so this is not read.
         begun = {} if path.suffix == _NEW else _read(file, str(path))
         stack.pop_all()
         return _Left(path, file, begun)
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Opens without blocking: opening a FIFO would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _lock(file: int) -> None:
+    """Without waiting."""
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _read(lines: Iterable[bytes], where: str) -> dict[str, CreationRecord]:
@@ -344,18 +334,3 @@ def _read(lines: Iterable[bytes], where: str) -> dict[str, CreationRecord]:
             if line.endswith(b"\n"):
                 log.error("A line of a journal cannot be read", extra={"fields": {"file": where, "line": number, "err": str(error)}})
     return found
-
-
-def _write_all(file: int, data: bytes) -> None:
-    # os.write may write only a part of the data.
-    while data:
-        data = data[os.write(file, data) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    # A rename survives a power failure only when the folder is on the disk too.
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from sidecar.drain.publish.last_served_io import FileLastServed
+from tests.harness import planted
 
 
 def read(socket: Path) -> str:
@@ -62,6 +64,19 @@ def test_nothing_but_a_file_is_read(tmp_path: Path, kind: str) -> None:
         case _:
             file.symlink_to(tmp_path / "elsewhere")
     assert read(socket) == ""
+
+
+@pytest.mark.parametrize("kind", planted.KINDS)
+def test_nothing_that_lies_beside_it_is_written_through(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    name = folder / ".csi-node-sidecar.csi.sock.driver"
+    planted.plant(kind, name.with_name(f"{name.name}.new"), victim=tmp_path / "victim")
+    write(folder / "csi.sock", "zfs.example.com")
+    assert planted.unharmed(kind, tmp_path / "victim")
+    assert read(folder / "csi.sock") == "zfs.example.com"
+    found = name.lstat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.geteuid(), 0o600)
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_keeps_nobody_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from sidecar.model.topology import Segment
 from sidecar.provisioning.creations import journal as journals
 from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal import FileJournal
+from tests.harness import planted
 
 T = TypeVar("T")
 REQUEST = CreateRequest(
@@ -313,6 +315,24 @@ def test_what_could_not_be_removed_of_this_process_is_not_in_its_way(tmp_path: P
     assert left(tmp_path) == [FIRST]
 
 
+@pytest.mark.parametrize("kind", planted.KINDS)
+def test_nothing_that_lies_beside_it_is_written_through(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        planted.plant(kind, journal._path.with_suffix(".new"), victim=tmp_path / "victim")
+        await begin(journal, FIRST)
+        found = journal._path.lstat()
+        assert stat.S_ISREG(found.st_mode)
+        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.geteuid(), 0o600)
+
+    run(folder, doing, states=states)
+    assert planted.unharmed(kind, tmp_path / "victim")
+    assert states == []
+
+
 def test_half_a_line_at_the_end_and_one_that_is_damaged_cost_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(tmp_path, lambda journal: begin(journal, FIRST, SECOND))
     (path,) = tmp_path.iterdir()
@@ -364,11 +384,14 @@ def test_what_has_been_read_is_made_of_what_it_should_be() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".journal", ".new"])
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "elsewhere")], ids=["folder", "FIFO", "link"]
+)
 def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None], suffix: str
 ) -> None:
     run(tmp_path, lambda journal: begin(journal, FIRST))
+    (tmp_path / "elsewhere").write_bytes(to_line(SECOND) + b"\n")
     make(leftover(tmp_path, suffix))
 
     async def doing(journal: FileJournal) -> list[CreationRecord]:
@@ -380,7 +403,7 @@ def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
 
     assert run(tmp_path, doing) == [FIRST]
     assert [item.message for item in caplog.records] == ["A journal cannot be read; what it tells of may leak"]
-    assert leftover(tmp_path, suffix).exists()
+    assert os.path.lexists(leftover(tmp_path, suffix))
 
 
 def test_a_journal_that_cannot_be_read_to_its_end_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,8 +569,8 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    def reads(path: str | Path, flags: int, mode: int = 0o777) -> int:
-        return refuse() or -1 if flags & os.O_CREAT else really(path, flags, mode)
+    def reads(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        return refuse() or -1 if flags & os.O_CREAT else really(path, flags, mode, dir_fd=dir_fd)
 
     with monkeypatch.context() as patch:
         patch.setattr(journals.os, "open", reads)
