@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sidecar.csi.api import Driver
 from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.engine.fair_line import Party
 from sidecar.engine.health import Health
 from sidecar.engine.loop import Loop, NeedsWork
 from sidecar.kube.api import KubeApi
@@ -53,4 +54,5 @@ class MakeLoop(Protocol):
         attempts: Attempts[str],
         glance: Callable[[str], float | NeedsWork | None] = ...,
         deadline: float | None = ...,
+        party_of: Callable[[str], Party] = ...,
     ) -> Loop[str]: ...

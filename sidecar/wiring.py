@@ -17,7 +17,9 @@ from sidecar.config.config import Config
 from sidecar.config.table import RANKED
 from sidecar.doors import Doors, Instruments, Opened
 from sidecar.engine.backoff import Attempts
+from sidecar.engine.fair_line import Party
 from sidecar.engine.loop import WORK, Loop, NeedsWork
+from sidecar.engine.queue import WorkQueue
 from sidecar.kube.api import KubeApi
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.store import Store
@@ -40,6 +42,8 @@ log = logging.getLogger(__name__)
 # A look at a key may need two calls to the driver, and beside them requests that wait for the client's own rate limit.
 _LOOK_SLACK: Final = 120.0
 _FLUSH_SECONDS: Final = 2.0
+# One of so many workers is kept for other namespaces, should what one asks for hang in the driver.
+_PART_FOR_OTHERS: Final = 10
 
 
 def assemble(opened: Opened) -> "Sidecar":
@@ -264,6 +268,7 @@ class Sidecar:
         attempts: Attempts[str],
         glance: Callable[[str], float | NeedsWork | None] = lambda key: WORK,
         deadline: float | None = None,
+        party_of: Callable[[str], Party] | None = None,
     ) -> Loop[str]:
         observer = self._tools.metrics.queue(name)
         loop: Loop[str] = Loop(
@@ -273,6 +278,7 @@ class Sidecar:
             deadline=deadline or 2 * self._config.timeout + _LOOK_SLACK,
             backoff=self._tools.retry,
             glance=glance,
+            queue=None if party_of is None else WorkQueue(party_of, most_held=workers - workers // _PART_FOR_OTHERS),
             attempts=attempts,
             clock=self._tools.clock,
             observer=observer,

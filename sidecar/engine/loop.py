@@ -12,6 +12,7 @@ decides what a failure means. Only a handler that raises is retried by the loop.
 """
 
 import asyncio
+import contextvars
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
@@ -19,6 +20,7 @@ from enum import Enum
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from sidecar.engine.backoff import Attempts, Backoff
+from sidecar.engine.fair_line import CURRENT_PARTY
 from sidecar.engine.queue import Counts, Row, WorkQueue
 
 log = logging.getLogger(__name__)
@@ -182,7 +184,9 @@ class Loop(Generic[K]):
             return error
 
     def _start(self, key: K) -> None:
-        task = asyncio.create_task(self._bounded(key), name=f"{self.name} {key}")
+        context = contextvars.copy_context()
+        context.run(CURRENT_PARTY.set, self.queue.hold(key).party)
+        task = asyncio.create_task(self._bounded(key), name=f"{self.name} {key}", context=context)
         self._tasks[task] = key
         task.add_done_callback(self._end)
 

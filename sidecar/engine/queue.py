@@ -1,10 +1,12 @@
 """The work queue as data: which key may be taken when, and which keys are held. It never waits and has no clock.
 
-Three rules, which a model-based test checks:
+Four rules, which a model-based test checks:
 1. A key has at most one holder. While it is held, it cannot be taken.
 2. Nothing is lost. A key that is added while it is held can be taken again after `done`.
 3. Of several times for one key the earliest counts. So an event (`add(key, now)`) brings a waiting key forward, and a handler that returns
    a later time cannot delay an event that arrived while it worked.
+4. Parties take turns. Of the keys that are due, each party in turn gives the one that has been due for longest; and no party holds more
+   than `most_held`, so that one whose work hangs leaves room for others.
 
 By rule 3 `add` cannot move a waiting key to a later time; that takes `discard` and `add`.
 """
@@ -13,7 +15,9 @@ import heapq
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, TypeVar
+
+from sidecar.engine.fair_line import FairLine, Party, Place, Turn
 
 K = TypeVar("K", bound=Hashable)
 
@@ -21,19 +25,13 @@ K = TypeVar("K", bound=Hashable)
 _SMALL_HEAP = 64
 
 
-class Turn(NamedTuple):
-    """A place in the order: by time, and among equal times by arrival."""
-
-    at: float
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """When a key was taken, and when it became due."""
+    """When a key was taken, when it became due, and whose it is."""
 
     due: float
     since: float
+    party: Party = None
 
     @property
     def queued(self) -> float:
@@ -71,12 +69,17 @@ class Row(Generic[K]):
 class WorkQueue(Generic[K]):
     """Operations cost O(log n), but `ready`, `counts` and `snapshot` look at every key: they are for scrapes and pages."""
 
-    def __init__(self) -> None:
+    def __init__(self, party_of: Callable[[K], Party] = lambda _: None, *, most_held: float = math.inf) -> None:
+        """`party_of` is asked when the key is due."""
+        self._party_of = party_of
+        self._most_held = most_held
+        self._held_by: dict[Party, int] = {}
         self._waiting: dict[K, Turn] = {}
         self._held: dict[K, Hold] = {}
         self._again: dict[K, float] = {}
-        # The turns of all waiting keys, and stale ones of keys that were moved or discarded since.
-        self._heap: list[tuple[Turn, K]] = []
+        # Each waiting key has its place in one of these two, and they hold stale places of keys that were moved or discarded since.
+        self._later: list[Place[K]] = []
+        self._due: FairLine[K] = FairLine(self._is_current)
         self._turns = 0
         self._adds = 0
 
@@ -93,18 +96,25 @@ class WorkQueue(Generic[K]):
         return turn is None
 
     def take(self, now: float) -> K | None:
-        """Take the due key with the earliest time, of equal ones the first added. The caller holds it until `done`."""
-        self._drop_stale_head()
-        if not self._heap or self._heap[0][0].at > now:
+        """Take a key that is due, see rule 4. The caller holds it until `done`."""
+        self._let_fall_due(now)
+        if (found := self._due.take()) is None:
             return None
-        turn, key = heapq.heappop(self._heap)
+        party, (turn, key) = found
         del self._waiting[key]
-        self._held[key] = Hold(due=turn.at, since=now)
+        self._held[key] = Hold(due=turn.at, since=now, party=party)
+        held = self._held_by[party] = self._held_by.get(party, 0) + 1
+        if held >= self._most_held:
+            self._due.pause(party)
         return key
 
     def done(self, key: K, now: float) -> float:
         """Give a held key back. Returns the seconds for which it was held."""
         hold = self._held.pop(key)
+        self._held_by[hold.party] -= 1
+        if not self._held_by[hold.party]:
+            del self._held_by[hold.party]
+        self._due.resume(hold.party)
         if key in self._again:
             self._push(key, self._again.pop(key))
         return now - hold.since
@@ -119,9 +129,10 @@ class WorkQueue(Generic[K]):
         return self._held[key]
 
     def next_at(self) -> float | None:
-        """The earliest time at which a key can be taken; None if no key waits."""
+        """When `take` can give a key: a time that has passed if it can now, None if it cannot before something is added or given back."""
         self._drop_stale_head()
-        return self._heap[0][0].at if self._heap else None
+        turns = [self._due.next_turn(), self._later[0].turn if self._later else None]
+        return min((turn.at for turn in turns if turn is not None), default=None)
 
     def ready(self, now: float) -> int:
         """Keys that can be taken now."""
@@ -149,7 +160,7 @@ class WorkQueue(Generic[K]):
         )
 
     def snapshot(self, now: float, *, attempts: Callable[[K], int] = lambda _: 0) -> list[Row[K]]:
-        """All keys: first the held ones, longest first, then the waiting ones in the order in which they can be taken."""
+        """All keys: first the held ones, longest first, then the waiting ones by time. Of those that are due, parties take turns."""
         rows: list[Row[K]] = []
         for key, hold in sorted(self._held.items(), key=lambda item: item[1].since):
             again = self._again.get(key)
@@ -168,12 +179,23 @@ class WorkQueue(Generic[K]):
         turn = Turn(at, self._turns)
         self._turns += 1
         self._waiting[key] = turn
-        heapq.heappush(self._heap, (turn, key))  # turns are unique, so keys are never compared
-        if len(self._heap) > 2 * len(self._waiting) + _SMALL_HEAP:
+        heapq.heappush(self._later, Place(turn, key))
+        if len(self._later) + len(self._due) > 2 * len(self._waiting) + _SMALL_HEAP:
             # More stale turns than valid ones. Rebuilding costs no more than the pushes since the last time, so each is still O(log n).
-            self._heap = [(turn, key) for key, turn in self._waiting.items()]
-            heapq.heapify(self._heap)
+            self._later = [place for place in self._later if self._is_current(place)]
+            heapq.heapify(self._later)
+            self._due.tidy()
+
+    def _let_fall_due(self, now: float) -> None:
+        """Each place once, so this too is O(log n) for each key."""
+        while self._later and self._later[0].turn.at <= now:
+            place = heapq.heappop(self._later)
+            if self._is_current(place):
+                self._due.put(self._party_of(place.item), place)
+
+    def _is_current(self, place: Place[K]) -> bool:
+        return self._waiting.get(place.item) == place.turn
 
     def _drop_stale_head(self) -> None:
-        while self._heap and self._waiting.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
+        while self._later and not self._is_current(self._later[0]):
+            heapq.heappop(self._later)

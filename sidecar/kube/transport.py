@@ -14,6 +14,7 @@ from typing import Protocol
 from urllib.parse import urlencode
 
 from sidecar.engine.backoff import jittered
+from sidecar.engine.fair_lock import FairLock
 from sidecar.engine.limiter import TokenBucket
 from sidecar.http1.answers import Head
 from sidecar.http1.fields import Malformed
@@ -106,8 +107,8 @@ class Limiter:
         self._rng = rng
         self._on_throttled = on_throttled
         self._paused_until = float("-inf")
-        # First come, first served. A token is taken only when it is a request's turn, so a request that is withdrawn before costs no time.
-        self._queue = asyncio.Lock()
+        # Parties take turns. A token is taken only when it is a request's turn, so a request that is withdrawn before costs no time.
+        self._queue = FairLock()
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()

@@ -134,6 +134,11 @@ class Provisioner:
         """Whether a claim must stay in the cache although another node has it, or a volume does: something here is under way."""
         return self._table.concerns(uid)
 
+    def namespace_of(self, uid: str) -> str:
+        """For the turns of namespaces: no tenant's claims make another wait for all of them."""
+        claim = self._caches.claims.get(uid)
+        return claim.namespace if claim is not None else ""
+
     def claim_view(self, uid: str) -> ClaimView:
         """The picture of one claim. Nothing here waits, so it is one consistent moment."""
         progress = self._table.progress(uid)

@@ -59,8 +59,17 @@ class ProvisioningPart:
             snapshot_protected=self._sweep.protected if self._sweep else lambda: None,
         )
         room = self.room
-        self.claims = make_loop("claims", room.handle_claim, workers=threads, attempts=room.claim_attempts, glance=room.glance_at_claim)
-        self.volumes = make_loop("volumes", room.removal.handle, workers=threads, attempts=room.removal.attempts)
+        self.claims = make_loop(
+            "claims",
+            room.handle_claim,
+            workers=threads,
+            attempts=room.claim_attempts,
+            glance=room.glance_at_claim,
+            party_of=room.namespace_of,
+        )
+        self.volumes = make_loop(
+            "volumes", room.removal.handle, workers=threads, attempts=room.removal.attempts, party_of=room.removal.namespace_of
+        )
         self._watches = ProvisioningWatches(
             here=here,
             caches=caches,

@@ -65,6 +65,11 @@ class Removal:
         self._emptying: dict[str, float] = {}
         self.attempts: Attempts[str] = Attempts()
 
+    def namespace_of(self, name: str) -> str:
+        """For the turns of namespaces, as with claims."""
+        volume = self._caches.volumes.get(name)
+        return volume.claim.namespace if volume is not None and volume.claim is not None else ""
+
     def view(self, name: str) -> VolumeView:
         """The view of one volume, from the caches and the progress of this process."""
         volume = self._caches.volumes.get(name)
