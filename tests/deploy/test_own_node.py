@@ -47,3 +47,7 @@ def test_what_they_name_is_what_the_program_writes() -> None:
     volumes = str(written("components", "own-node", "volumes.yaml"))
     for word in (names.VOLUME_FINALIZER, names.PROVISIONER_IDENTITY, names.PROVISIONED_BY, f"{names.GROUP}/"):
         assert f"'{word}'" in volumes.replace("\\", "")
+    claims = str(written("components", "own-node", "claims.yaml"))
+    provisioners = (names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA)
+    for word in (names.SELECTED_NODE, names.HANDED_BACK, names.CLONE_FINALIZER, *provisioners):
+        assert f"'{word}'" in claims.replace("\\", "")

@@ -6,7 +6,7 @@ program itself writes passes: `test_rights_at_work`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,8 +16,8 @@ from hack.lib.programs import Json
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
-from tests.e2e.conftest import VOLUMES
-from tests.e2e.rights import POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, secured
+from tests.e2e.conftest import CLAIMS, VOLUMES
+from tests.e2e.rights import POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
 
 FOREIGN = "ebs.csi.aws.com"
 PV_PROTECTION = "kubernetes.io/pv-protection"
@@ -195,6 +195,95 @@ def test_a_volume_in_use_is_not_deleted(cluster: Secured) -> None:
     cluster.make(VOLUMES, volume("bound", claimRef=None))
     until(lambda: phase(cluster, "bound") == "Available", "nobody has it")
     Abuse(delete(f"{VOLUMES}/bound"), "only when they are released").check(cluster, cluster.n1)
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+NODE, ASKED, BETA = names.SELECTED_NODE, names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA
+BACK = names.HANDED_BACK
+OURS = {ASKED: DRIVER}
+
+
+def claim(name: str, notes: dict[str, str], **meta: Any) -> Json:
+    """Its class does not exist, so nobody else touches it."""
+    spec = {"storageClassName": "none", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": name, "namespace": "default", "annotations": notes, **meta}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def claims(cluster: Secured) -> Secured:
+    for obj in (
+        claim("free", {**OURS, BACK: "n2@1,n1@1"}, labels={"team": "a"}),
+        claim("beta", {BETA: DRIVER}),
+        claim("mine", {**OURS, NODE: "n1", BACK: "n2@1"}, finalizers=[names.CLONE_FINALIZER, "example.com/backup"]),
+        claim("theirs", {**OURS, NODE: "n2"}),
+        claim("foreign", {ASKED: FOREIGN}),
+        claim("unasked", {}),
+    ):
+        cluster.make(CLAIMS, obj)
+    in_force(put(f"{CLAIMS}/free", note(NODE, "n1")), cluster.nobody, "bound to no pod")
+    return cluster
+
+
+def note(key: str, value: str | None, *more: Callable[[Json], None]) -> Callable[[Json], None]:
+    def change(obj: Json) -> None:
+        notes = obj["metadata"].setdefault("annotations", {})
+        notes.pop(key, None) if value is None else notes.update({key: value})
+        for further in more:
+            further(obj)
+
+    return change
+
+
+def field(part: str, name: str, value: Any) -> Callable[[Json], None]:
+    def change(obj: Json) -> None:
+        obj[part][name] = value
+
+    return change
+
+
+TAKING: dict[str, tuple[str, Callable[[Json], None], str]] = {
+    "for another node": ("free", note(NODE, "n2"), "free goes from no node to n2"),
+    "from another node": ("theirs", note(NODE, "n1"), "theirs goes from n2 to n1"),
+    "away from another node": ("theirs", note(NODE, None), "theirs goes from n2 to none"),
+    "to hand it to another": ("mine", note(NODE, "n2"), "mine goes from n1 to n2"),
+    "that nobody has asked for": ("unasked", note(NODE, "n1"), "takes claims that its driver is asked for"),
+    "of another driver": ("foreign", note(NODE, "n1"), f"foreign is for {FOREIGN}"),
+    "of another driver, for its finalizer": ("foreign", field("metadata", "finalizers", []), f"foreign is for {FOREIGN}"),
+    "with an annotation of its owner": ("free", note(names.DRAIN_POLICY, "Ignore"), "and no other"),
+    "with the driver that is asked": ("mine", note(ASKED, FOREIGN), "and no other"),
+    "without the driver that is asked": ("mine", note(ASKED, None), "and no other"),
+    "with a label": ("free", field("metadata", "labels", {"team": "b"}), "neither labels nor owners"),
+    "without labels": ("free", field("metadata", "labels", {}), "neither labels nor owners"),
+    "with an owner": ("free", field("metadata", "ownerReferences", [OWNER]), "neither labels nor owners"),
+    "with a finalizer": ("free", field("metadata", "finalizers", ["a/b", "kubernetes.io/pvc-protection"]), "no finalizer"),
+    "without protection": ("free", field("metadata", "finalizers", []), "no finalizer"),
+    "with a volume": ("free", field("spec", "volumeName", "theirs"), "nothing in the spec"),
+    "with another node's return": ("free", note(BACK, "n2@2,n1@1"), "leaves what others have noted"),
+    "without the returns": ("mine", note(BACK, None), "leaves what others have noted"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "says"), TAKING.values(), ids=TAKING.keys())
+def test_no_claim_is_taken(claims: Secured, name: str, change: Callable[[Json], None], says: str) -> None:
+    Abuse(put(f"{CLAIMS}/{name}", change), says).check(claims, claims.n1)
+
+
+NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
+    "take": ("free", note(NODE, "n1")),
+    "take one that is asked for by the old name": ("beta", note(NODE, "n1")),
+    "give back": ("mine", note(NODE, None)),
+    "give back as a closed node": ("mine", note(NODE, None, note(BACK, "n2@1,n1@2026"))),
+    "give back once more": ("free", note(BACK, "n2@1,n1@2")),
+    "protect": ("unasked", field("metadata", "finalizers", ["kubernetes.io/pvc-protection", names.CLONE_FINALIZER])),
+    "release": ("mine", field("metadata", "finalizers", ["example.com/backup", "kubernetes.io/pvc-protection"])),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), NEEDED.values(), ids=NEEDED.keys())
+def test_what_provisioning_needs_of_claims_passes(claims: Secured, name: str, change: Callable[[Json], None]) -> None:
+    allowed(put(f"{CLAIMS}/{name}", change), claims.n1)
+    Abuse(put(f"{CLAIMS}/{name}", change), "bound to no pod of a node").check(claims, claims.nobody)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

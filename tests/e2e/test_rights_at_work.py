@@ -100,3 +100,15 @@ def test_the_finalizer_follows_the_reclaim_policy(cluster: Cluster) -> None:
             lambda protected=protected: (names.VOLUME_FINALIZER in cluster.get(VOLUMES, name)["metadata"]["finalizers"]) is protected,  # type: ignore[misc]
             f"{policy}: the finalizer is {'on' if protected else 'off'}",
         )
+
+
+@pytest.mark.usefixtures("denials", "world")
+def test_a_claim_that_does_not_fit_is_given_back(cluster: Cluster) -> None:
+    since = cluster.revision(CLAIMS)
+    cluster.create(CLAIMS, claim("large", "late", size="101Gi"))
+    cluster.create(PODS, pod("consumer", "large", nodeSelector={"kubernetes.io/hostname": "n1"}))
+
+    def selections() -> list[str]:
+        return [str(item["object"]["metadata"].get("annotations", {}).get(names.SELECTED_NODE)) for item in cluster.history(CLAIMS, since)]
+
+    until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back", seconds=30)
