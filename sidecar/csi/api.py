@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from sidecar.model.by_key import BY_KEY
 from sidecar.model.topology import Segment
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -57,11 +58,11 @@ class CreateRequest:
     name: str
     required_bytes: int
     capabilities: tuple[Capability, ...]
-    parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False, metadata=BY_KEY)
     requisite: tuple[Segment, ...] = ()
     preferred: tuple[Segment, ...] = ()
     """If both are empty, the request has no accessibility_requirements."""
-    mutable_parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    mutable_parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False, metadata=BY_KEY)
     source_snapshot: str = ""
     source_volume: str = ""
 
@@ -72,7 +73,7 @@ class CreatedVolume:
 
     volume_id: str
     capacity_bytes: int = 0
-    context: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    context: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False, metadata=BY_KEY)
     topologies: tuple[Segment, ...] = ()
     """As the driver listed them; a topology without any key is an empty Segment."""
     has_source: bool = False
@@ -82,7 +83,7 @@ class CreatedVolume:
 class CapacityQuery:
     """GetCapacity. With a segment of None the request has no accessible_topology."""
 
-    parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    parameters: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False, metadata=BY_KEY)
     segment: Segment | None = None
     capabilities: tuple[Capability, ...] = ()
 

@@ -1,5 +1,7 @@
 """Makes a CSI message one line of JSON for the log, in which a field marked `csi_secret` shows only that it was set.
 
+Of parameters and of a volume's context only the keys are shown: people put passwords there too.
+
 It reads the messages' descriptors, so messages and secret fields that the specification adds later are covered too.
 """
 
@@ -14,6 +16,9 @@ from google.protobuf.message import Message
 STRIPPED: Final = "***stripped***"
 CSI_SECRET: Final = 1059
 """The number of the field option in csi.proto. Its generated object is not used, since only the codec may import csi_proto."""
+
+
+BY_KEY: Final = frozenset({"parameters", "mutable_parameters", "volume_context", "publish_context"})
 
 
 def one_line(message: Message) -> str:
@@ -39,7 +44,8 @@ def _field(field: FieldDescriptor, value: Any) -> Any:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         # A map is a repeated message of key and value, whose value field has the type of the values.
-        return {str(key): _single(entry.fields_by_name["value"], value[key]) for key in sorted(value)}
+        shown = entry.fields_by_name["value"]
+        return {str(key): STRIPPED if field.name in BY_KEY else _single(shown, value[key]) for key in sorted(value)}
     if field.is_repeated:
         return [_single(field, item) for item in value]
     return _single(field, value)

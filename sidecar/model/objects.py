@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.model import names
+from sidecar.model.by_key import BY_KEY
 from sidecar.model.quantity import BadQuantity, parse_bytes
 from sidecar.model.topology import Term, terms_of
 
@@ -136,7 +137,7 @@ class Class:
     name: str
     uid: str
     provisioner: str
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, str] = field(repr=False, metadata=BY_KEY)
     reclaim_policy: str
     binding_mode: str
     """Empty if the object has none, which counts as late for capacity and as not Immediate for ownership, as upstream has it."""

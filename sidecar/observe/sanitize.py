@@ -11,6 +11,8 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
+from sidecar.model.by_key import is_by_key
+
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 
@@ -25,6 +27,7 @@ class Limits:
 
 
 LIMITS: Final = Limits()
+NOT_SHOWN: Final = "***"
 
 _NAMED_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 _QUOTE_ESCAPES = {'"': r"\"", "\\": r"\\"}
@@ -90,10 +93,18 @@ def _composed(value: object, limits: Limits, depth: int) -> Plain:
         return items if len(value) <= limits.items else [*items, f"… and {len(value) - limits.items} more"]
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
         # A field that its class leaves out of the repr must not be shown, for it may be secret.
-        return {item.name: inner(getattr(value, item.name)) for item in dataclasses.fields(value) if item.repr}
+        return {
+            item.name: _keys(inner(getattr(value, item.name))) if is_by_key(item.metadata) else inner(getattr(value, item.name))
+            for item in dataclasses.fields(value)
+            if item.repr or is_by_key(item.metadata)
+        }
     if isinstance(value, BaseException):
         return clipped(str(value) or type(value).__name__, limits.text)
     return clipped(str(value), limits.text)
+
+
+def _keys(shown: Plain) -> Plain:
+    return dict.fromkeys(shown, NOT_SHOWN) if isinstance(shown, dict) else NOT_SHOWN
 
 
 def _visible(char: str) -> str:

@@ -11,13 +11,13 @@ import logging
 import os
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sidecar.csi.api import CreatedVolume
+from sidecar.csi.api import MODIFY_VOLUME, CreatedVolume
 from sidecar.csi.outcome import BadAnswer, Code, NotSent
 from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.model.objects import Volume
@@ -212,6 +212,25 @@ def test_E7_a_secret_that_cannot_be_given_to_a_driver_is_named_by_its_key_only(
     ears.look(room.claim, 2)
     assert "'password'" in room.said() and room.driver.asked == []
     assert ears.heard() == set()
+
+
+def test_E7_passwords_that_people_put_into_a_class_are_shown_to_nobody(listening: Callable[[Room], Ears]) -> None:
+    """They are in the class, and so in what is asked of the driver, in the journal and in the PersistentVolume, and nowhere else."""
+    able = replace(samples.info(), controller=samples.info().controller | {MODIFY_VOLUME})
+    told = CreatedVolume("id", 100, context={"adminPassword": CANARY}, topologies=(samples.info().segment,))
+    room = room_for(
+        samples.claim_json(volumeAttributesClassName="gold"),
+        parameters={"adminPassword": CANARY},
+        driver=OpenDriver(info=able, creates=[rpc(Code.INTERNAL), rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("small", 99), told]),
+    )
+    room.add("volumeattributesclasses", {"metadata": {"name": "gold"}, "driverName": samples.DRIVER, "parameters": {"iops": CANARY}})
+    ears = listening(room)
+    ears.look(room.claim, 6)
+    assert ears.heard() <= {"request to the driver", "journal", "object", "request"}
+    assert room.kube.wrote("create")
+    asked = room.driver.asked[0][1]
+    assert (asked.parameters, asked.mutable_parameters) == ({"adminPassword": CANARY}, {"iops": CANARY})
+    assert "adminPassword" in to_json(room.decisions.rows())  # type: ignore[arg-type]
 
 
 def test_E7_the_ears_hear(listening: Callable[[Room], Ears]) -> None:

@@ -78,7 +78,26 @@ def test_E7_whatever_the_secret_and_its_neighbours(secrets: dict[str, str], para
     line = redact.one_line(pb.CreateVolumeRequest(name="n", secrets=secrets, parameters=parameters))
     assert CANARY not in line
     assert len(line.split("\n")) == 1
-    assert json.loads(line).get("parameters", {}) == parameters
+    assert json.loads(line).get("parameters", {}) == dict.fromkeys(parameters, redact.STRIPPED)
+
+
+BY_KEY = ("parameters", "mutable_parameters", "volume_context", "publish_context")
+
+
+@pytest.mark.parametrize("descriptor", MESSAGES, ids=lambda descriptor: descriptor.full_name)
+def test_of_parameters_and_contexts_only_the_keys_show(descriptor: Descriptor) -> None:
+    message = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if field.name in BY_KEY:
+            getattr(message, field.name)["adminPassword"] = CANARY
+    line = redact.one_line(message)
+    assert CANARY not in line
+    assert line.count("adminPassword") == sum(field.name in BY_KEY for field in descriptor.fields)
+
+
+def test_every_map_of_text_shows_its_keys_alone_or_has_a_reason_not_to() -> None:
+    maps = {f.name for d in MESSAGES for f in d.fields if f.message_type and f.message_type.GetOptions().map_entry}
+    assert maps - {field for descriptor in MESSAGES for field in secrets_of(descriptor)} == {*BY_KEY, "segments", "manifest"}
 
 
 def test_a_secret_inside_a_message_inside_a_list_is_stripped_too() -> None:
@@ -112,7 +131,7 @@ def test_how_a_request_reads() -> None:
     )
     assert redact.one_line(message) == (
         '{"name":"pvc-1","capacity_range":{"required_bytes":1099511627776},"volume_capabilities":[{"mount":{"fs_type":"ext4",'
-        '"mount_flags":["ro"]},"access_mode":{"mode":"SINGLE_NODE_WRITER"}}],"parameters":{"a":"1","b":"2"},"secrets":"***stripped***"}'
+        '"mount_flags":["ro"]},"access_mode":{"mode":"SINGLE_NODE_WRITER"}}],"parameters":{"a":"***stripped***","b":"***stripped***"},"secrets":"***stripped***"}'
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.model.by_key import BY_KEY
 from sidecar.observe.sanitize import LIMITS, Limits, clipped, plain, quoted, to_json, visible
 
 
@@ -112,3 +113,18 @@ def test_any_text_is_one_printable_line(text):
 
 def test_a_number_python_refuses_to_print_does_not_cost_the_line():
     assert plain(10**5000) == "<unprintable int>"
+
+
+def test_values_of_fields_that_are_shown_by_key_show_nowhere() -> None:
+    @dataclass
+    class Asked:
+        name: str
+        parameters: object = field(repr=False, metadata=BY_KEY)
+
+    for parameters in ({"adminPassword": "canary"}, ["canary"], "canary"):
+        asked = Asked("pvc-1", parameters)
+        assert "canary" not in f"{asked}{to_json(plain({'request': [asked]}))}"
+    assert plain(Asked("pvc-1", {"adminPassword": "canary", "b": {}})) == {
+        "name": "pvc-1",
+        "parameters": {"adminPassword": "***", "b": "***"},
+    }
