@@ -53,6 +53,7 @@ class Facts:
     lately_named: frozenset[str] = frozenset()
     shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     renamed: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
     foreign: tuple[Volume, ...] = ()
     unplaced_contents: tuple[SnapshotContent, ...] = ()
     unheeded_namespaces: frozenset[str] = frozenset()
@@ -81,6 +82,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         lately_named=facts.lately_named,
         shared_with=facts.shared_with,
         renamed=facts.renamed,
+        hidden=facts.hidden,
         foreign=facts.foreign,
         not_listed=facts.not_listed,
         contents=tuple(_contents(facts)),

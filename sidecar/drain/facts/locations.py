@@ -67,6 +67,14 @@ class VolumeLocator:
         here, elsewhere = self._reached(volume)
         return here and elsewhere
 
+    def from_outside(self, node: Node) -> "VolumeLocator":
+        """As other nodes see this one: `node` has the labels that are stored."""
+        return VolumeLocator(node, self._others)
+
+    def is_hidden(self, volume: Volume, outside: "VolumeLocator") -> bool:
+        """Of one that is here: no other node can tell, and it is on no other that stays."""
+        return not outside.holds_by_label(volume) and not self.others_that_stay(volume)
+
     # --- what is not known ----------------------------------------------------------------------------------------------
 
     def may_hold(self, volume: Volume) -> bool:

@@ -95,9 +95,9 @@ class Lookups:
     def unread(self) -> set[str]:
         return self._asking.unread
 
-    def recall(self, volumes: Iterable[str]) -> None:
-        """Names of volumes that an earlier process has found here."""
-        self._mounted.recall(volumes)
+    def recall(self, volumes: Iterable[str], *, hidden: bool) -> None:
+        """Names of volumes that an earlier process has found here. `hidden`: as `Snapshot.hidden`, and not in the list of the driver."""
+        self._mounted.recall(volumes, hidden=hidden)
 
     def begin(self, *, anew: bool = False) -> None:
         self._asking.begin(anew=anew)
@@ -149,7 +149,7 @@ class Lookups:
 
     def _together(self, node: Node, placed: _Placed, asked: _Asked, found: OpenClaims, *, observed: bool) -> Facts:
         watched, recent, locator, held = self._watched, self._watched.recent, placed.locator, placed.held
-        namespaces = asked.namespaces
+        namespaces, outside = asked.namespaces, locator.from_outside(node)
         return Facts(
             driver=self._settings.driver,
             node_name=node.name,
@@ -164,6 +164,7 @@ class Lookups:
             lately_named=recent.named_among(found.unused),
             shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
             renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),
+            hidden=frozenset(volume.name for volume in held if locator.is_hidden(volume, outside)) | self._mounted.unconfirmed,
             foreign=placed.mounts.foreign,
             contents=(*watched.contents.values(), *asked.renamed),
             unplaced_contents=asked.unplaced,

@@ -49,10 +49,18 @@ class MountedVolumes:
         """By full name of such a claim: the volume that it names."""
         self._told_before: frozenset[str] = frozenset()
         """Names of volumes that an earlier process found here, and of which it has not been asked yet whether a label places them."""
+        self._told_hidden = False
 
-    def recall(self, volumes: Iterable[str]) -> None:
-        """An earlier process has found these here, by name. Of one without node affinity nothing else tells where it is."""
-        self._told_before = frozenset(volumes)
+    def recall(self, volumes: Iterable[str], *, hidden: bool) -> None:
+        """An earlier process has found these here, by name. Of one without node affinity nothing else tells where it is.
+
+        `hidden`: nor does it of the others, whatever node they name: pods of this node have mounted them."""
+        self._told_before, self._told_hidden = frozenset(volumes), hidden
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """Names of hidden volumes that an earlier process has told, and that could not be read yet."""
+        return self._told_before if self._told_hidden else frozenset()
 
     async def of(
         self,
@@ -77,7 +85,7 @@ class MountedVolumes:
         asked, complete = await self._ask_about(unknown, observed=observed)
         mounted = {volume.name: volume for volume in (*known.values(), *asked)}
         foreign = {volume.name: volume for volume in self._others.values() if volume.driver}
-        await self._remember(by_name)
+        await self._remember(by_name, is_placed)
         here = {**mounted, **await self._left_here(mounted, by_name, elsewhere)}
         self._without_place = {name: volume for name, volume in here.items() if not is_placed(volume)}
         return Mounts(tuple(here.values()), tuple(foreign.values()), complete=complete)
@@ -108,11 +116,12 @@ class MountedVolumes:
             self._asking.ignorance.append(f"what {len(unasked)} claims and attachments of this node are for is not asked yet")
         return tuple(ours.values()), not unasked
 
-    async def _remember(self, by_name: Mapping[str, Volume]) -> None:
+    async def _remember(self, by_name: Mapping[str, Volume], is_placed: Callable[[Volume], bool]) -> None:
         """Each is asked about once, unless it cannot be read."""
-        for name in sorted(self._told_before - by_name.keys()):
-            found = await self._volume(name)
-            if found is not None and found.driver == self._driver and found.affinity is None:
+        for name in sorted(self._told_before if self._told_hidden else self._told_before - by_name.keys()):
+            found = by_name.get(name) or await self._volume(name)
+            stays = found is not None and (found.affinity is None or (self._told_hidden and not is_placed(found)))
+            if found is not None and found.driver == self._driver and stays:
                 self._without_place[name] = found
         self._told_before = frozenset(name for name in self._told_before if f"volume {name}" in self._asking.unread)
 

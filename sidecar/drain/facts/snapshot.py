@@ -70,6 +70,9 @@ class Snapshot:
     """By PersistentVolume among `volumes`: other nodes that reach it too, and stay."""
     renamed: frozenset[str] = frozenset()
     """Names of PersistentVolumes among `volumes` that name another node, though the driver lists them here."""
+    hidden: frozenset[str] = frozenset()
+    """Names of PersistentVolumes that are here, or were when an earlier process looked, and that no label and no maker places here: no
+    other node can tell that they are."""
     foreign: tuple[Volume, ...] = ()
     """Volumes of other drivers that pods of this node mount. They are told and not judged."""
     contents: tuple[SnapshotContent, ...] = ()

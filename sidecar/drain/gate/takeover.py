@@ -109,6 +109,8 @@ class GateFacts:
     """Volumes that the node's own sidecar counted when it last judged; None: it did not say."""
     seen: int = 0
     """Those that this judgement counts."""
+    unseen: tuple[str, ...] = ()
+    """Volumes that only the node's own sidecar knew to be there, that exist, and that this judgement does not see there."""
     proven_for: float = 0.0
     """How many seconds ago this process first saw proven what this look proves too; no judgement has denied it since."""
 
@@ -193,6 +195,8 @@ def _hidden(facts: GateFacts) -> str:
     if facts.known is None and facts.orphans:
         nobody = "no living node reaches these volumes, and the node's own sidecar left no report that says whether they are there"
         return f"{Reason.NOT_KNOWN}: {nobody}: {first_few(facts.orphans)}"
+    if facts.unseen:
+        return f"{Reason.NOT_KNOWN}: the node's own sidecar alone knew that these volumes are there: {first_few(facts.unseen)}"
     if facts.known is not None and facts.known > facts.seen:
         counted = f"volumes that the node's own sidecar counted there: {facts.known}; that can be seen from another node: {facts.seen}"
         return f"{Reason.NOT_KNOWN}: {counted}"

@@ -16,7 +16,7 @@ from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import pacing, rules, takeover
 from sidecar.drain.gate.controller import take_away
-from sidecar.drain.gate.hidden import known_volumes, seen_volumes
+from sidecar.drain.gate.hidden import known_volumes, seen_volumes, unseen_volumes
 from sidecar.drain.gate.neighbour_marks_io import NeighbourMarks
 from sidecar.drain.gate.seen import JUDGED_SOON, Seen
 from sidecar.drain.gate.takeover import (
@@ -38,7 +38,7 @@ from sidecar.drain.lease_io import LeaseWriter, Written
 from sidecar.drain.leases import Lease, LeaseView, identity
 from sidecar.drain.settings import Settings
 from sidecar.engine.backoff import jittered
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, NODES, find
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, NODES, VOLUMES, find
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -235,15 +235,16 @@ class Neighbours:
         snapshot = snapshot_of(listed, driver, default_policy=self._settings.default_policy, reported=True)
         judged = assess(snapshot)
         strays = listed.unlocated.get(driver, ())
-        report = await find(self._kube, DRAIN_REPORTS, names.drain_report(facts.lease.node, driver))
+        report, uid = await find(self._kube, DRAIN_REPORTS, names.drain_report(facts.lease.node, driver)), facts.lease.node_uid
         found = replace(
             facts,
             retire=judged.retire,
             holds_volumes=rules.holds_volumes(judged),
             strays=strays,
             orphans=listed.orphans.get(driver, ()),
-            known=known_volumes(report, node_uid=facts.lease.node_uid),
+            known=known_volumes(report, node_uid=uid),
             seen=seen_volumes(judged),
+            unseen=tuple([name for name in unseen_volumes(report, judged, node_uid=uid) if await find(self._kube, VOLUMES, name)]),
         )
         seen.proven_since = None if takeover.unproven(found) else now if seen.proven_since is None else seen.proven_since
         return replace(found, proven_for=0.0 if seen.proven_since is None else now - seen.proven_since)

@@ -7,7 +7,7 @@ from itertools import chain
 from sidecar.drain.facts.node_marks import read
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement import blockers
-from sidecar.drain.judgement.assessment import Assessment, Blocker, Place, PodFate, Verdict
+from sidecar.drain.judgement.assessment import Assessment, Blocker, Hidden, Place, PodFate, Verdict
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.drain.judgement.notes import NOT_LISTED, about_the_rest, about_volumes, where_is
 from sidecar.drain.judgement.placement import places
@@ -48,6 +48,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         complete=not _unknown(snapshot),
         acknowledged=tuple(item.acknowledged for item in held if item.acknowledged),
         pods_seen=snapshot.pods_seen,
+        hidden=tuple(Hidden(name, listed=name in snapshot.renamed) for name in sorted(snapshot.hidden)),
     )
 
 

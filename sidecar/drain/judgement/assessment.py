@@ -108,6 +108,15 @@ class ExhaustedBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class Hidden:
+    """A PersistentVolume of which this node alone can tell that it is here."""
+
+    volume: str
+    listed: bool
+    """Its driver lists it here. Otherwise a pod of this node has mounted it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Assessment:
     """The judgement of one node for one driver."""
 
@@ -131,6 +140,8 @@ class Assessment:
     """Of volumes here; for who remembers them."""
     pods_seen: str = ""
     """As `Snapshot.pods_seen`."""
+    hidden: tuple[Hidden, ...] = ()
+    """Volumes that are here and that no other node can tell to be here."""
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire

@@ -69,7 +69,12 @@ class JudgementDuty:
         """Once: from then on this process sees for itself which volumes are here."""
         if self._reports.recalled and self._recalled_for != node.uid:
             self._recalled_for = node.uid
-            self._lookups.recall(stored.blocking_volumes(self._reports.previous, node_uid=node.uid))
+            hidden = stored.hidden(self._reports.previous, node_uid=node.uid)
+            if hidden is None:
+                self._lookups.recall(stored.blocking_volumes(self._reports.previous, node_uid=node.uid), hidden=False)
+            else:
+                # What the driver lists it says again; where it does not any more, the volume is gone from here.
+                self._lookups.recall((item.volume for item in hidden if not item.listed), hidden=True)
 
     def _is_news(self, assessment: Assessment, signals: Signals) -> bool:
         """From now on something may happen to the node that could not before: its gate opens, or its evacuation succeeds."""

@@ -5,7 +5,7 @@ hand differs from what it should say, and is written anew. What stands on the No
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sidecar.drain.judgement.assessment import Assessment
@@ -26,6 +26,8 @@ MOST: Final = 200
 """Entries of a list."""
 MOST_WITHIN: Final = 20
 """Entries of a list within such an entry."""
+MOST_HIDDEN: Final = 1000
+"""Volumes that no other node can tell to be here, by name."""
 LISTS_BYTES: Final = 1_000_000
 """Of all lists together: an API server stores no object above about 1.5 MiB."""
 _TIMES: Final = ("observedAt", "validUntil", "podsSeen")
@@ -103,6 +105,7 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
         "verdicts": verdicts,
         **{key: whole[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in whole},
         **_lists(whole),
+        "hidden": [asdict(item) for item in assessment.hidden[:MOST_HIDDEN]],
         "acknowledgements": acknowledgements(before, assessment),
         "podsSeen": assessment.pods_seen or text(before, "podsSeen"),
         "announced": [claim.as_json() for claim in told],

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sidecar.drain.judgement.acknowledged import Acknowledgement, remember, void_now
-from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.judgement.assessment import Assessment, Hidden
 from sidecar.drain.vocabulary import Reason
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
@@ -50,6 +50,15 @@ def blocking_volumes(report: Json | None, *, node_uid: str) -> frozenset[str]:
     """Names of PersistentVolumes that an earlier judgement found here, and that nobody had given up."""
     blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
     return frozenset(text(entry, "volume") for entry in blockers if text(entry, "kind") in (names.CLAIM, names.VOLUME)) - {""}
+
+
+def hidden(report: Mapping[str, Any] | None, *, node_uid: str) -> tuple[Hidden, ...] | None:
+    """Volumes of which the node's own sidecar alone knew that they are there; None: it does not say, as in an earlier release."""
+    status = of_this_node(status_of(report), node_uid)
+    if not isinstance(status.get("hidden"), list):
+        return None
+    found = (Hidden(text(entry, "volume"), listed=entry.get("listed") is True) for entry in entries(status, "hidden"))
+    return tuple(item for item in found if item.volume)
 
 
 def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, Reason], float]:

@@ -176,7 +176,7 @@ def test_what_an_earlier_process_found_here_and_says_nothing_of_nodes_stays_here
     scene = without_place()
     scene.objects["pv-c"] = volume("pv-c", "n2", claim="c")
     scene.objects["pv-d"] = Forbidden("no", status=403)
-    scene.part.recall(("pv-a", "pv-c", "pv-d", "gone", "pv-e"))
+    scene.part.recall(("pv-a", "pv-c", "pv-d", "gone", "pv-e"), hidden=False)
     seen = {"default/e": Volume.of(volume("pv-e", "n1", claim="e"))}
     assert [item.name for item in scene.look(watched=seen).ours] == ["pv-a"]
     assert scene.asking.ignorance, "pv-d may be here"
@@ -184,6 +184,19 @@ def test_what_an_earlier_process_found_here_and_says_nothing_of_nodes_stays_here
     scene.now, scene.objects["pv-d"] = 61.0, {**scene.objects["pv-a"], "metadata": meta("pv-d")}
     assert [item.name for item in scene.look(watched=seen).ours] == ["pv-a", "pv-d"]
     assert sorted(set(scene.asked)) == ["pv-a", "pv-d"]
+
+
+def test_what_an_earlier_process_found_here_against_the_labels_stays_here() -> None:
+    scene = Scene()
+    scene.objects["pv-c"] = volume("pv-c", "n2", claim="c")
+    scene.objects["pv-d"] = Forbidden("no", status=403)
+    scene.part.recall(("pv-a", "pv-c", "pv-d", "gone"), hidden=True)
+    seen = {"default/a": Volume.of(volume("pv-a", "n2", claim="a"))}
+    for scene.now in (0.0, 1.0):
+        assert [item.name for item in scene.look(watched=seen, is_placed=lambda _: False).ours] == ["pv-a", "pv-c"]
+    assert scene.part.unconfirmed == {"pv-d"}, "the report goes on naming it"
+    assert "pv-a" not in scene.asked, "it is watched"
+    assert scene.look(watched=seen, is_placed=lambda _: False, elsewhere=(elsewhere("Running", "n2"),)).ours != ()
 
 
 def test_what_is_mounted_here_against_the_labels_stays_where_its_last_pod_ran() -> None:

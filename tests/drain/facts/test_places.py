@@ -120,6 +120,10 @@ def test_a_label_that_moves_to_another_node_takes_no_data_with_it() -> None:
         await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
         await wait(bench, 200)
         assert await retire(bench, "n0") == ("False", "LastCopy")
+        for _ in range(2):
+            await do(bench, "kill n0")
+            await wait(bench, 200)
+            assert await retire(bench, "n0") == ("False", "LastCopy"), "the report tells it to the next process"
 
     play(story)
 

@@ -128,6 +128,22 @@ def test_what_only_the_stopped_sidecar_saw_keeps_its_gate_shut(class_: str, make
     play(story)
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_another_volume_that_has_come_does_not_stand_for_one_that_only_the_stopped_sidecar_saw(gone: bool) -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.reported(node, hidden=("pv-a",), Renamed=1)
+        await scene.volume("pv-new", "n0", policy="Ignore")
+        if not gone:
+            await scene.volume("pv-a", "n9", maker="n9")
+        await scene.cordon("n0")
+        await scene.looks(await scene.neighbour(), EXPIRED + 5 * LOOK)
+        assert await scene.left() == ([0, 0, 0] if gone else [1, 1, 1])
+        assert gone or "alone knew that these volumes are there: pv-a" in scene.told.events[-1][-1]
+
+    play(story)
+
+
 def test_one_lease_that_cannot_be_taken_keeps_no_other_waiting() -> None:
     async def story(scene: Scene) -> None:
         both = [await scene.guarded(name) for name in ("n0", "n2")]

@@ -130,11 +130,12 @@ class Scene:
         found = [item for item in (await self.you.get(NODES, node))["status"]["conditions"] if item["type"].startswith(f"{DRIVER}/")]
         return [item["status"] + (f"/{item['reason']}" if item["status"] == "Unknown" else "") for item in found]
 
-    async def reported(self, node: Node, **classes: int) -> None:
-        """The report that the node's own sidecar left behind: so many volumes of each class."""
+    async def reported(self, node: Node, *, hidden: tuple[str, ...] = (), **classes: int) -> None:
+        """The report that the node's own sidecar left behind: so many volumes of each class, and the names of those that it alone knew."""
         name = names.drain_report(node.name, DRIVER)
         verdict = {"status": "False" if classes else "True", "reason": "LastCopy" if classes else "NoVolumes"}
         said = {"nodeUID": node.uid, "verdicts": {"drain": verdict, "retire": verdict}, "counts": {"classes": classes}}
+        said |= {"hidden": [{"volume": name, "listed": True} for name in hidden]} if hidden else {}
         await self.you.create(DRAIN_REPORTS, {"metadata": {"name": name}, "spec": {"nodeName": node.name, "driver": DRIVER}})
         await self.you.patch(DRAIN_REPORTS, name, {"status": said}, content_type=MERGE_PATCH, subresource="status")
 
