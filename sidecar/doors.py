@@ -26,6 +26,7 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 from sidecar.provisioning.creations.journal import FileJournal, Journal, NoJournal
+from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
     from sidecar.drain.publish.last_served_io import LastServed
@@ -94,8 +95,16 @@ class Opened:
             return NoJournal()
         scope = self.tools.health.scope("journal", gates_ready=False)
         scope.report(OK())
+        metrics = self.tools.metrics
+        for kind in Damage:
+            metrics.journal_damage(kind.value, 0)  # a series that begins at nothing shows the first damage as an increase
         folder = Path(self.config.journal_dir) if self.config.journal_dir else Path(self.config.csi_address).parent
-        return FileJournal(folder, self.connection.driver.info.name, on_state=lambda why: scope.report(Degraded(why) if why else OK()))
+        return FileJournal(
+            folder,
+            self.connection.driver.info.name,
+            on_state=lambda why: scope.report(Degraded(why) if why else OK()),
+            on_damage=metrics.journal_damage,
+        )
 
     async def close(self) -> None:
         await self.connection.close()

@@ -46,6 +46,7 @@ def everything():
     metrics.race_bid()
     metrics.race_lost()
     metrics.insufficient_capacity()
+    metrics.journal_damage("garbled", 2)
     metrics.driver_connected(True)
     metrics.watch_claims_in_progress(lambda: 2)
     metrics.watch_unsaved_volumes(lambda: 1)
@@ -98,6 +99,7 @@ ALL = {
     f"{OURS}ownership_bids_total": ("counter", set()),
     f"{OURS}ownership_races_lost_total": ("counter", set()),
     f"{OURS}insufficient_capacity_total": ("counter", set()),
+    f"{OURS}journal_damage_total": ("counter", {"kind"}),
     f"{OURS}driver_connected": ("gauge", set()),
     f"{OURS}claims_in_progress": ("gauge", set()),
     f"{OURS}unsaved_volumes": ("gauge", set()),
@@ -136,6 +138,7 @@ def test_values_arrive_where_they_belong():
     assert value(metrics, f"{OURS}api_requests_total", verb="get", resource="persistentvolumeclaims", code="<error>") == 1
     assert value(metrics, f"{OURS}api_request_duration_seconds_count", verb="get", resource="persistentvolumeclaims") == 2
     assert value(metrics, f"{OURS}api_throttle_seconds_total") == 1.5
+    assert value(metrics, f"{OURS}journal_damage_total", kind="garbled") == 2
     assert value(metrics, f"{OURS}driver_connected") == 1
     metrics.driver_connected(False)
     assert value(metrics, f"{OURS}driver_connected") == 0

@@ -17,30 +17,34 @@ dies between CreateVolume and the PersistentVolume and the claim is deleted too;
 
 import asyncio
 import errno
-import fcntl
-import json
 import logging
 import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from sidecar.engine import files_io
-from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.journal_lines import Damage, begin_line, end_line
+from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Leftover, Leftovers, lock
 
 log = logging.getLogger(__name__)
 
-_SUFFIX: Final = ".journal"
-_NEW: Final = ".new"
-# Bytes. A file that has grown beyond this is written anew with the open creations only: the rest of it is about the past.
+# Bytes. A file to which more than this would be appended is written anew with the open creations only: the rest of it is about the past.
 _LARGE: Final = 2**20
 # Seconds that an end waits for a begin to share its flush, and seconds until a failed write is tried again.
 _ENDS_WAIT: Final = 1.0
 _RETRY: Final = 10.0
+
+
+_DAMAGED: Final = (
+    "A journal is damaged: what could be read is used; a volume that only the rest tells of may leak."
+    " Look at the file, and at the driver's volumes without a PersistentVolume"
+)
 
 
 class Journal(Protocol):
@@ -89,15 +93,23 @@ class _Batch:
 
 
 class FileJournal:
-    """A journal in a file. `on_state` is called with the reason when it stops working, and with an empty text when it works again."""
+    """A journal in a file. `on_state` is called with the reason when it stops working, and with an empty text when it works again;
+    `on_damage` with the kind of damage found in the files of dead processes, and how often it is there."""
 
-    def __init__(self, folder: Path, driver: str, *, on_state: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        driver: str,
+        *,
+        on_state: Callable[[str], None],
+        on_damage: Callable[[str, int], None] = lambda kind, count: None,
+    ) -> None:
         self._folder = folder
         self._prefix = prefix = f".csi-node-sidecar.{driver.replace('/', '_')}."
-        # Must match the whole file name: the name of another driver may begin with this driver's name.
-        self._name = re.compile(re.escape(prefix) + r"[0-9a-f]{16}\.(journal|new)")
-        self._path = folder / f"{prefix}{os.urandom(8).hex()}{_SUFFIX}"
+        self._path = folder / f"{prefix}{os.urandom(8).hex()}{SUFFIX}"
+        self._leftovers = Leftovers(folder, prefix)
         self._on_state = on_state
+        self._on_damage = on_damage
         self._file = -1
         self._open: dict[str, bytes] = {}
         """The begin line of each open creation, by the uid of its claim."""
@@ -112,19 +124,19 @@ class FileJournal:
         """Creations that were taken over already, from files that could not be removed: they must not be handed out twice."""
         self._full = False
         """The last failed write found no room on the disk."""
-        self._unreadable: set[Path] = set()
-        """Files already logged as unreadable: each is logged once."""
+        self._told: set[Path] = set()
+        """Damaged files that could not be taken out of the way: each is told once."""
         # Flushes block, so they run outside of the event loop; in a single thread, so that only one of them touches the file.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     async def begin(self, begun: CreationRecord) -> None:
-        line = to_line(begun)
+        line = begin_line(begun)
         self._open[begun.uid] = line
         await self._write(line)
 
     def end(self, uid: str) -> None:
         if self._open.pop(uid, None) is not None:
-            self._batch.lines.append(json.dumps({"end": uid}).encode())
+            self._batch.lines.append(end_line(uid))
             self._flush_within(_ENDS_WAIT)
 
     async def take_over(self) -> list[CreationRecord]:
@@ -132,22 +144,27 @@ class FileJournal:
 
         Their locks are held until then, so that no other process takes over the same creations.
         """
-        left = await asyncio.get_running_loop().run_in_executor(self._thread, self._find)
+        room = MOST_OPEN - sum(map(len, self._open.values()))
+        look = partial(self._leftovers.find, besides=self._path.stem, room=room)
+        others = await asyncio.get_running_loop().run_in_executor(self._thread, look)
+        for path, why in others.unreadable.items():
+            self._tell_damage(path, {Damage.UNREADABLE: 1}, why)
+        left = others.leftovers
         with ExitStack() as locks:
             found: dict[str, CreationRecord] = {}
             for item in left:
                 locks.enter_context(item.file)
-                found |= {uid: begun for uid, begun in item.begun.items() if (item.path, uid) not in self._handed}
-            self._handed = {(item.path, uid) for item in left for uid in item.begun}
+                found |= {uid: begun for uid, begun in item.content.begun.items() if (item.path, uid) not in self._handed}
+            self._handed = {(item.path, uid) for item in left for uid in item.content.begun}
             # If this process has begun a creation for the same claim, its own line stays.
-            lines = [self._open.setdefault(uid, to_line(begun)) for uid, begun in found.items()]
+            lines = [self._open.setdefault(uid, begin_line(begun)) for uid, begun in found.items()]
             # Without new lines, a broken journal is still tried again: if it works by now, the files of the others can be removed.
             if lines or (left and self._broken):
                 await self._write(*lines)
             recorded = not self._broken
             for item in left:
-                if recorded or not item.begun:
-                    self._remove(item.path)
+                self._clear(item, recorded=recorded)
+        self._told &= {*others.unreadable, *(item.path for item in left)}
         return list(found.values())
 
     async def close(self) -> None:
@@ -163,6 +180,27 @@ class FileJournal:
         if not self._open:
             self._remove(self._path)
         self._let_go()  # this releases the lock, so the next process can take over what is left
+
+    def _clear(self, item: Leftover, *, recorded: bool) -> None:
+        kept = ""
+        try:
+            if recorded or not item.content.begun:
+                kept = self._leftovers.clear(item)
+        except OSError as error:
+            self._tell_unwritable(error)
+        self._tell_damage(item.path, item.content.damage, item.content.first, kept=kept)
+
+    def _tell_damage(self, path: Path, damage: Mapping[Damage, int], why: str, *, kept: str = "") -> None:
+        if not damage or path in self._told:
+            return
+        self._told.add(path)
+        for kind, count in damage.items():
+            self._on_damage(kind.value, count)
+        fields = {"file": str(path), **{kind.value: count for kind, count in damage.items()}}
+        if damage.keys() == {Damage.UNSIGNED}:
+            log.info("A journal has lines without a checksum, as older versions write them", extra={"fields": fields})
+        else:
+            log.error(_DAMAGED, extra={"fields": fields | {"first": why, "kept": str(self._folder / kept) if kept else "where it is"}})
 
     # --- the file of this process -------------------------------------------------------------------------------------
 
@@ -198,7 +236,7 @@ class FileJournal:
             data = b"".join(line + b"\n" for line in batch.lines)
             loop = asyncio.get_running_loop()
             try:
-                anew = self._broken or self._file < 0 or self._size > _LARGE
+                anew = self._broken or self._file < 0 or self._size + len(data) > _LARGE
                 if anew or not await loop.run_in_executor(self._thread, self._append, data):
                     # `_open` holds every begin that is not ended, so the new file also makes up for lines that could not be written.
                     data = b"\n".join([*self._open.values(), b""])
@@ -230,9 +268,9 @@ class FileJournal:
         The old file stays until the new one is on the disk, so that a crash in between loses no record. The new file is
         locked before it gets its name, so that no other process can take it over in between.
         """
-        fresh = f"{self._prefix}{os.urandom(8).hex()}{_NEW}"  # a name that nobody can have taken
+        fresh = f"{self._prefix}{os.urandom(8).hex()}{NEW}"  # a name that nobody can have taken
         with files_io.opened(self._folder) as folder:
-            file = files_io.replace(self._path.name, content, fresh=fresh, folder=folder, before=_lock)
+            file = files_io.replace(self._path.name, content, fresh=fresh, folder=folder, before=lock)
         self._let_go()
         self._file, self._size = file, 0
 
@@ -265,72 +303,3 @@ class FileJournal:
         if why != self._broken:
             self._broken = why
             self._on_state(why)
-
-    # --- the files of others ------------------------------------------------------------------------------------------
-
-    def _find(self) -> list["_Left"]:
-        """Runs in the thread. The files of dead processes, locked, so that of two processes that look for them only one takes a file."""
-        found = []
-        try:
-            paths = sorted(path for path in self._folder.iterdir() if self._name.fullmatch(path.name) and path.stem != self._path.stem)
-        except OSError:
-            return []  # not reported here: the first begin fails in the same folder and reports it
-        for path in paths:
-            try:
-                found.append(_left(path))
-            except (BlockingIOError, FileNotFoundError):
-                pass  # its process still runs, or another process has just taken the file over
-            except OSError as error:
-                if path not in self._unreadable:
-                    self._unreadable.add(path)
-                    fields = {"file": str(path), "err": str(error)}
-                    log.error("A journal cannot be read; what it tells of may leak", extra={"fields": fields})
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    path: Path
-    file: BinaryIO
-    """Closing the file releases its lock."""
-    begun: dict[str, CreationRecord]
-
-
-def _left(path: Path) -> _Left:
-    """Opens, locks and reads the file of a dead process. Raises OSError when that is not possible."""
-    with ExitStack() as stack:
-        # Anything else with the name of a journal, such as a FIFO or a link, is not ours: it is reported and left alone.
-        with files_io.opened(path.parent) as folder:
-            file = stack.enter_context(os.fdopen(files_io.open_regular(path.name, folder=folder), "rb"))
-            _lock(file.fileno())
-            os.stat(path.name, dir_fd=folder)  # raises when another process took the file over and removed it between open and lock
-        # A process that died while it replaced its file left a `.new` file. The old file still holds everything, so this is not read.
-        begun = {} if path.suffix == _NEW else _read(file, str(path))
-        stack.pop_all()
-        return _Left(path, file, begun)
-
-
-def _lock(file: int) -> None:
-    """Without waiting."""
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _read(lines: Iterable[bytes], where: str) -> dict[str, CreationRecord]:
-    """The creations that were begun and not ended.
-
-    A line that cannot be read is logged and skipped, so that it costs no other creation. Half a line at the end is not logged: its
-    process died while writing it.
-    """
-    found: dict[str, CreationRecord] = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            ended = json.loads(line).get("end")
-            if ended is not None:
-                found.pop(str(ended), None)
-                continue
-            begun = from_line(line)
-            found[begun.uid] = begun
-        except (ValueError, AttributeError, RecursionError) as error:
-            if line.endswith(b"\n"):
-                log.error("A line of a journal cannot be read", extra={"fields": {"file": where, "line": number, "err": str(error)}})
-    return found

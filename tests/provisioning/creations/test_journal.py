@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import logging
 import os
+import resource
 import stat
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,11 +20,14 @@ from hypothesis import strategies as st
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.model.topology import Segment
 from sidecar.provisioning.creations import journal as journals
+from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal import FileJournal
+from sidecar.provisioning.creations.journal_lines import begin_line
 from tests.harness import planted
 
 T = TypeVar("T")
+DAMAGED = journals._DAMAGED
 REQUEST = CreateRequest(
     name="pvc-1",
     required_bytes=2**30,
@@ -36,9 +42,19 @@ FIRST = CreationRecord("uid-1", "ns", "claim-1", "fast", REQUEST, secret=("ns", 
 SECOND = replace(FIRST, uid="uid-2", name="claim-2", secret=None)
 
 
-def run(folder: Path, doing: Callable[[FileJournal], Awaitable[T]], *, states: list[str] | None = None) -> T:
+def run(
+    folder: Path,
+    doing: Callable[[FileJournal], Awaitable[T]],
+    *,
+    states: list[str] | None = None,
+    damage: Counter[str] | None = None,
+) -> T:
+    def damaged(kind: str, count: int) -> None:
+        if damage is not None:
+            damage[kind] += count
+
     async def main() -> T:
-        journal = FileJournal(folder, "a/driver", on_state=(states if states is not None else []).append)
+        journal = FileJournal(folder, "a/driver", on_state=(states if states is not None else []).append, on_damage=damaged)
         try:
             return await doing(journal)
         finally:
@@ -338,7 +354,7 @@ def test_half_a_line_at_the_end_and_one_that_is_damaged_cost_no_other(tmp_path: 
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"garbage\n" + path.read_bytes() + to_line(replace(FIRST, uid="uid-9"))[:40])
     assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
-    assert [item.message for item in caplog.records] == ["A line of a journal cannot be read"]
+    assert [item.message for item in caplog.records] == [DAMAGED]
 
 
 def spoiled(**other: object) -> bytes:
@@ -370,7 +386,7 @@ def spoiled(**other: object) -> bytes:
 def test_a_line_that_cannot_be_read_is_told_and_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes) -> None:
     leftover(tmp_path).write_bytes(b"\n".join([to_line(FIRST), line, to_line(SECOND), b""]))
     assert left(tmp_path) == [FIRST, SECOND]
-    assert [item.message for item in caplog.records] == ["A line of a journal cannot be read"]
+    assert [item.message for item in caplog.records] == [DAMAGED]
     assert left(tmp_path) == [FIRST, SECOND]
 
 
@@ -402,22 +418,130 @@ def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
         return found
 
     assert run(tmp_path, doing) == [FIRST]
-    assert [item.message for item in caplog.records] == ["A journal cannot be read; what it tells of may leak"]
+    assert [item.message for item in caplog.records] == [DAMAGED]
     assert os.path.lexists(leftover(tmp_path, suffix))
 
 
 def test_a_journal_that_cannot_be_read_to_its_end_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
 
-    def broken(*_: object) -> dict[str, CreationRecord]:
+    def broken(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(journals, "_read", broken)
+        patch.setattr(leftovers_io, "read_lines", broken)
         before = open_files()
         assert left(tmp_path) == []
         assert open_files() == before
     assert left(tmp_path) == [FIRST]
+
+
+# --- damage ---
+
+
+def aside(folder: Path) -> dict[str, bytes]:
+    return {path.name.removeprefix(".csi-node-sidecar.a_driver."): path.read_bytes() for path in folder.glob("*set-aside*")}
+
+
+def test_a_file_that_nobody_could_read_into_memory_is_set_aside_and_work_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line of three gigabytes, as a sparse file has it: reading that took the whole node's memory."""
+    with leftover(tmp_path).open("wb") as file:
+        file.truncate(3 * 2**30)
+    damage: Counter[str] = Counter()
+
+    async def doing(journal: FileJournal) -> list[CreationRecord]:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = await journal.take_over()
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024, "KiB"
+        await begin(journal, FIRST)
+        assert await journal.take_over() == []
+        return found
+
+    assert run(tmp_path, doing, damage=damage) == []
+    assert damage == {"too-large": 1}
+    (told,) = caplog.records
+    assert (told.levelname, told.message) == ("ERROR", DAMAGED)
+    assert told.__dict__["fields"]["kept"].endswith("set-aside-1")
+    assert [path.stat().st_size for path in tmp_path.glob("*.set-aside-1")] == [3 * 2**30]
+    assert left(tmp_path) == [FIRST]
+
+
+def test_lines_that_are_sound_are_kept_and_the_file_of_the_others_is_set_aside(tmp_path: Path) -> None:
+    sound, flipped = begin_line(FIRST), begin_line(SECOND).replace(b"claim-2", b"claim-3")
+    content = b"\n".join([sound, b"garbage", flipped, to_line(replace(FIRST, uid="uid-old")), sound[:40]])
+    leftover(tmp_path).write_bytes(content)
+    damage: Counter[str] = Counter()
+    found = run(tmp_path, lambda journal: journal.take_over(), damage=damage)
+    assert [item.uid for item in found] == ["uid-1", "uid-old"]
+    assert damage == {"garbled": 1, "altered": 1, "unsigned": 1}
+    assert aside(tmp_path) == {"set-aside-1": content}
+    assert left(tmp_path) == found
+
+
+def test_lines_of_an_older_version_are_used_counted_and_not_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
+    damage: Counter[str] = Counter()
+    assert run(tmp_path, lambda journal: journal.take_over(), damage=damage) == [FIRST]
+    assert damage == {"unsigned": 1} and aside(tmp_path) == {}
+    assert not [item for item in caplog.records if item.levelno > logging.INFO]
+    assert run(tmp_path, lambda journal: journal.take_over(), damage=damage) == [FIRST]
+    assert damage == {"unsigned": 1}, "it was written anew with a checksum"
+
+
+def test_what_is_set_aside_is_bounded_and_the_first_and_the_latest_are_kept(tmp_path: Path) -> None:
+    for number in range(9):
+        leftover(tmp_path).write_bytes(b"garbage %d\n" % number)
+        left(tmp_path)
+    assert aside(tmp_path) == {f"set-aside-{place}": b"garbage %d\n" % number for place, number in enumerate((0, 1, 2, 3, 8), start=1)}
+
+
+def test_damage_that_cannot_be_set_aside_is_told_once_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leftover(tmp_path).write_bytes(b"garbage\n" + begin_line(FIRST) + b"\n")
+    damage: Counter[str] = Counter()
+
+    async def doing(journal: FileJournal) -> None:
+        with read_only(monkeypatch):
+            assert [await journal.take_over() for _ in range(3)] == [[FIRST], [], []]
+        assert await journal.take_over() == []
+
+    run(tmp_path, doing, damage=damage)
+    assert damage == {"garbled": 1}
+    assert [item.message for item in caplog.records].count(DAMAGED) == 1
+    assert len(aside(tmp_path)) == 1
+    assert left(tmp_path) == [FIRST]
+
+
+def test_many_files_are_taken_over_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is open until it is taken over, and a process has so many files."""
+    monkeypatch.setattr(leftovers_io, "_MOST_FILES", 3)
+    for number in range(7):
+        path = leftover(tmp_path)
+        path.with_name(path.name.replace("0123456789", f"{number:010d}")).write_bytes(
+            begin_line(replace(FIRST, uid=f"uid-{number}")) + b"\n"
+        )
+
+    async def doing(journal: FileJournal) -> list[int]:
+        return [len(await journal.take_over()) for _ in range(4)]
+
+    assert run(tmp_path, doing) == [3, 3, 1, 0]
+    assert len(left(tmp_path)) == 7
+
+
+def test_what_is_open_at_once_is_bounded_and_the_rest_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = begin_line(SECOND) + b"\n"
+    monkeypatch.setattr(journals, "MOST_OPEN", 2 * len(line) + 10)
+    leftover(tmp_path).write_bytes(line)
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, replace(SECOND, uid="uid-7"), replace(SECOND, uid="uid-8"))
+        assert await journal.take_over() == [], "there is no room for it"
+        journal.end("uid-7")
+        assert await journal.take_over() == [SECOND]
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-2", "uid-8"}
 
 
 def test_a_file_that_has_grown_is_written_anew_with_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -574,7 +698,9 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(journals.os, "open", reads)
-        patch.setattr(Path, "unlink", refuse)
+        for name in ("unlink", "rename"):
+            patch.setattr(Path, name, refuse)
+            patch.setattr(os, name, refuse)
         yield
 
 
