@@ -8,12 +8,13 @@ import pytest
 
 from hack.benchmarks import drain, late
 from hack.benchmarks.capacity import command as capacity
+from hack.benchmarks.hostile import command as hostile
 from hack.benchmarks.memory import command as memory
 from hack.benchmarks.race import command as race
 from hack.benchmarks.scale import command as scale
 from hack.parities import command as parity
 
-BENCHMARKS = {"memory": memory, "capacity": capacity, "race": race, "late": late, "scale": scale, "drain": drain}
+BENCHMARKS = {"memory": memory, "capacity": capacity, "race": race, "late": late, "scale": scale, "drain": drain, "hostile": hostile}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,49 @@
+"""The simulated API server with what tenants wrote, as a process: `python -m hack.benchmarks.hostile.api_server FOLDER FILL COUNT`.
+
+It writes `FOLDER/kubeconfig` when it serves. With the fill `bomb` its lists of claims are small gzip bodies that unfold to 300 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from hack.benchmarks.hostile.objects import fill
+from sidecar.simulation.cluster import Cluster
+from sidecar.simulation.cluster.serve import Served, self_signed
+
+BOMB: Final = "bomb"
+_UNFOLDED: Final = 300_000_000
+
+
+class _Bomb(Served):
+    """Its lists of claims are not what they seem."""
+
+    _body = gzip.compress(b'{"metadata":{"resourceVersion":"1"},"items":[' + b" " * _UNFOLDED + b"]}", compresslevel=9)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.endswith("/persistentvolumeclaims") and "watch" not in request.query:
+            return web.Response(body=self._body, content_type="application/json", headers={"Content-Encoding": "gzip"})
+        return await super()._answer(request)
+
+
+async def serve(folder: Path, what: str, count: int) -> None:
+    cluster = Cluster(clock=time.time, rng=random.random)
+    fill(cluster, "nothing" if what == BOMB else what, count)
+    served = (_Bomb if what == BOMB else Served)(cluster, certificate=self_signed(folder))
+    served.demand_token()
+    await served.start(0)
+    served.kubeconfig(folder / "draft")
+    (folder / "draft").rename(folder / "kubeconfig")
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
