@@ -2,6 +2,9 @@
 
 It reads what API servers and proxies send: bodies by length, in chunks or up to the end of the connection, and gzip. Each reader reads
 one answer; with the next request on the same connection a new one begins.
+
+A body is whole or streamed. A whole one is held until it is complete, and may only have so many bytes. Of a streamed one, which may have
+any number, as much is unpacked as its reader may hold, and the rest when that has been taken: a few packed bytes can stand for very many.
 """
 
 import re
@@ -13,8 +16,10 @@ from sidecar.http1.fields import Malformed, fields, length, stays_open
 
 _LONGEST_HEAD = 2**16
 _LONGEST_CHUNK_LINE = 2**12
-# Bytes of a body that nobody has taken, unpacked. A page of 500 large objects has fewer.
-_LONGEST_BODY = 2**28
+# Bytes of a whole body, unpacked. etcd stores no object above 1.5 MiB, and JSON takes up to six bytes for one of text.
+LONGEST_BODY = 10 * 2**20
+# Bytes of a streamed body that are unpacked before any is taken.
+_MOST_UNPACKED = 2**19
 _NO_BODY = frozenset((204, 304))
 # Without control characters: a line feed within the reason would hide the header behind it.
 _STATUS_LINE = re.compile(r"(HTTP/1\.[01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
@@ -33,13 +38,14 @@ class Head:
 class AnswerReader:
     """Reads one answer: `feed` it what arrives, call `end` when the connection is closed, and `take` its body, in pieces if wanted."""
 
-    def __init__(self, *, bodiless: bool = False) -> None:
+    def __init__(self, *, bodiless: bool = False, streamed: bool = False) -> None:
         """`bodiless`: an answer to CONNECT, since what follows it is not HTTP."""
         self.head: Head | None = None
         self.complete = False
         self.held = 0
         """Bytes of the body that were not taken yet."""
         self._bodiless = bodiless
+        self._streamed = streamed
         self._rest = b""
         self._pieces: list[bytes] = []
         self._chunked = False
@@ -48,6 +54,13 @@ class AnswerReader:
         self._left = 0
         self._after_chunk = False
         self._unzip: zlib._Decompress | None = None
+        self._packed = b""
+        self._arrived = False
+
+    @property
+    def waits_packed(self) -> bool:
+        """Whether a part of a streamed body has arrived and is only unpacked when what was unpacked before it has been taken."""
+        return bool(self._packed)
 
     @property
     def reusable(self) -> bool:
@@ -68,7 +81,7 @@ class AnswerReader:
 
     def end(self) -> None:
         """The connection was closed. That ends an answer without a length and without chunks; any other is Malformed."""
-        if self.complete:
+        if self._arrived or self.complete:
             return
         if self.head is None or not self._to_end:
             raise Malformed("the connection was closed " + ("within the answer" if self.head else "before there was an answer"))
@@ -77,6 +90,8 @@ class AnswerReader:
     def take(self) -> bytes:
         """The part of the body that has arrived and was not taken before."""
         pieces, self._pieces, self.held = self._pieces, [], 0
+        if self._packed or (self._arrived and not self.complete):
+            self._unpack()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _begin(self, head: Head) -> None:
@@ -149,23 +164,48 @@ class AnswerReader:
         self._rest = data[at:]
 
     def _hold(self, data: bytes) -> None:
-        if self._unzip is not None:
-            try:
-                data = self._unzip.decompress(data, _LONGEST_BODY + 1 - self.held)
-            except zlib.error as error:
-                raise Malformed(f"the answer's compression is broken: {error}") from error
-            if self._unzip.unused_data:
-                raise Malformed("something follows the answer's compressed body")
+        if self._unzip is None:
+            self._keep(data)
+        else:
+            self._packed += data
+            self._unpack()
+
+    def _keep(self, data: bytes) -> None:
         if data:
             self._pieces.append(data)
             self.held += len(data)
-        if self.held > _LONGEST_BODY:  # or a server could fill our memory
-            raise Malformed(f"the answer is longer than {_LONGEST_BODY} bytes")
+        if self.held > LONGEST_BODY and not self._streamed:  # or a server could fill our memory
+            raise Malformed(f"the answer is longer than {LONGEST_BODY} bytes")
+
+    def _unpack(self) -> None:
+        """Unpack what may be held now, and note the end if it has been reached."""
+        assert self._unzip is not None
+        most = _MOST_UNPACKED if self._streamed else LONGEST_BODY + 1
+        while room := max(0, most - self.held):
+            try:
+                data = self._unzip.decompress(self._packed, room)
+            except zlib.error as error:
+                raise Malformed(f"the answer's compression is broken: {error}") from error
+            self._packed = self._unzip.unconsumed_tail
+            if self._unzip.unused_data:
+                raise Malformed("something follows the answer's compressed body")
+            self._keep(data)
+            if len(data) < room:
+                self._note_unpacked()
+                return
+
+    def _note_unpacked(self) -> None:
+        if self._arrived:
+            if self._unzip is not None and not self._unzip.eof:
+                raise Malformed("the answer's compression broke off")
+            self.complete = True
 
     def _finish(self) -> None:
-        if self._unzip is not None and not self._unzip.eof:
-            raise Malformed("the answer's compression broke off")
-        self.complete = True
+        self._arrived = True
+        if self._unzip is None:
+            self.complete = True
+        else:
+            self._unpack()
 
 
 def _head(data: bytes) -> tuple[Head | None, bytes]:

@@ -95,6 +95,11 @@ def always() -> bool:
     return True
 
 
+def take_none(obj: Json) -> bool:
+    """For lists whose objects are all wanted in the page."""
+    return False
+
+
 class Lists(Protocol):
     """The part of `KubeApi` that `every` uses."""
 
@@ -159,8 +164,14 @@ class KubeApi(Protocol):
         limit: int = 500,
         continue_token: str = "",
         resource_version: str = "",
+        take: Callable[[Json], bool] = take_none,
     ) -> Page:
-        """One page. All pages of one list show the same moment; a continue token that has become too old raises Gone."""
+        """One page, with at most `limit` objects, and fewer where objects are large. All pages of one list show the same moment; a continue
+        token that has become too old raises Gone.
+
+        `take` may be offered the objects one by one as they arrive. What it takes is not in the page, so nobody has to hold it. It may be
+        offered an object again, or the objects of a page that then fails.
+        """
         ...
 
     def watch(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
+from sidecar.http1 import answers
 from sidecar.http1.answers import AnswerReader, Head
 from sidecar.http1.fields import Malformed
 from sidecar.http1.writing import request_bytes
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
         """Send a request and return the head of its answer: with `whole` when the body has arrived too, otherwise at once."""
         if not self.is_open or self.transport is None:
             raise self._error or Malformed("the connection was closed before the request was sent")
-        self._reading, self._whole = AnswerReader(bodiless=bodiless), whole
+        self._reading, self._whole = AnswerReader(bodiless=bodiless, streamed=not whole), whole
         self.transport.write(raw)
         while not (self._reading.complete or (self._reading.head is not None and not whole)):
             await self._more()
@@ -89,16 +90,19 @@ class Connection(asyncio.Protocol):
         while not reading.held and not reading.complete:
             await self._more()
         data = reading.take()
-        if self._paused and self.transport is not None:
+        if self._paused and self.transport is not None and not reading.waits_packed:
             self._paused = False
             self.transport.resume_reading()
         return data
 
     async def read_all(self) -> bytes:
-        self._whole = True
-        pieces = []
+        """The body of a whole answer, or of a stream that was refused."""
+        pieces, size = [], 0
         while data := await self.read():
             pieces.append(data)
+            size += len(data)
+            if size > answers.LONGEST_BODY:
+                raise Malformed(f"the answer is longer than {answers.LONGEST_BODY} bytes")
         return b"".join(pieces)
 
     def abort(self) -> None:
@@ -150,7 +154,8 @@ class Connection(asyncio.Protocol):
             return
         if complete or not self._whole:
             self._wake()
-        if not self._whole and reading.held > _MOST_HELD and not self._paused and self.transport is not None:
+        full = reading.held > _MOST_HELD or reading.waits_packed
+        if not self._whole and full and not self._paused and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()
 

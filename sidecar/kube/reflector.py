@@ -227,12 +227,17 @@ class Reflector(Generic[R]):
 
     async def _take_page(self, token: str, seen: set[str | None]) -> tuple[str, str]:
         """Returns the list's version and the next token. A page is newer than the store, even if the rest of the list never arrives."""
-        page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, **self._scope)
-        self.last_heard = self._clock()
-        for obj in page.items:
+
+        def take(obj: Json) -> bool:
             key = self._take_in(obj)
             if key is None or key in self.store:  # others cannot be missing later, and in a big cluster nearly all are others
                 seen.add(key)
+            return True
+
+        page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, take=take, **self._scope)
+        self.last_heard = self._clock()
+        for obj in page.items:
+            take(obj)
         return page.resource_version, page.continue_token
 
     async def _watch(self) -> float:

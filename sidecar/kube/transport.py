@@ -198,21 +198,30 @@ class Transport:
     async def close(self) -> None:
         await self._connections.close()
 
-    async def send(self, request: Request, limiter: Limiter) -> bytes:
-        """The body of a 2xx answer. Everything else is raised as an ApiError."""
+    async def send(self, request: Request, limiter: Limiter, *, take: Callable[[bytes], None] | None = None) -> bytes:
+        """The body of a 2xx answer. Everything else is raised as an ApiError.
+
+        `take` is given the body in pieces, as they arrive, and nothing is returned. What it raises ends the request.
+        """
         if request.low_priority:
             await limiter.wait_until_idle()
-            return await self._send(request, limiter)
+            return await self._send(request, limiter, take)
         with limiter.under_way():
-            return await self._send(request, limiter)
+            return await self._send(request, limiter, take)
 
-    async def _send(self, request: Request, limiter: Limiter) -> bytes:
+    async def _send(self, request: Request, limiter: Limiter, take: Callable[[bytes], None] | None) -> bytes:
         if not await limiter.admit(free=request.goes_on, is_current=request.is_current):
             raise Withdrawn(f"{request.what}: not sent, it is no longer wanted")
         status, started = 0, self._clock()
         try:
-            async with asyncio.timeout(self._request_timeout), self._exchange(request, whole=True) as (connection, head):
-                raw = await connection.read_all()
+            async with asyncio.timeout(self._request_timeout), self._exchange(request, whole=take is None) as (connection, head):
+                if take is None or not _is_good(head):
+                    raw = await connection.read_all()
+                else:
+                    raw = b""
+                    while piece := await connection.read():
+                        take(piece)
+                        await asyncio.sleep(0)  # or a body that has arrived would be read to its end before anything else is done
                 status = head.status
         except (OSError, ValueError) as error:
             raise await self._as_unavailable(request, error) from error
@@ -242,7 +251,7 @@ class Transport:
             finally:
                 self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
             try:
-                if not 200 <= status < 300:
+                if not _is_good(head):
                     async with asyncio.timeout(self._request_timeout):
                         raw = await connection.read_all()
                     await self._raise_for_status(request, limiter, head, raw)
@@ -296,7 +305,7 @@ class Transport:
             raise Unavailable(f"{request.what}: our credentials cannot be read: {error}") from error
 
     async def _raise_for_status(self, request: Request, limiter: Limiter, head: Head, raw: bytes) -> None:
-        if 200 <= head.status < 300:
+        if _is_good(head):
             return
         retry_after = wire.retry_after_seconds(head.headers.get("retry-after"), wall=self._wall)
         error = wire.refusal(head.status, raw, what=request.what, retry_after=retry_after)
@@ -314,6 +323,10 @@ class Transport:
             return Unavailable(f"{request.what}: no answer in time ({type(error).__name__})")
         text = str(error) if isinstance(error, (NoConnection, Malformed)) else f"{type(error).__name__}: {error}"
         return Unavailable(f"{request.what}: {text}")
+
+
+def _is_good(head: Head) -> bool:
+    return 200 <= head.status < 300
 
 
 class _Silence(Exception):

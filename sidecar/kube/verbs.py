@@ -1,16 +1,21 @@
 """`KubeClient` makes each call of `KubeApi` a request: its method, path, query and body. Sending it is `transport`'s part."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any
 
-from sidecar.kube import wire
-from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always
+from sidecar.kube import page_sizes, wire
+from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, read_prefix, reads_all
+from sidecar.kube.list_reader import ListReader
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
 
 _DISCOVERY_LASTS = 600.0
+
+
+class _TooLarge(Exception):
+    """A page that is not read to its end, because its objects are large."""
 
 
 class Kinds:
@@ -52,16 +57,20 @@ class KubeClient:
         burst: int,
         watch_for: Callable[[], int],
         kinds: Kinds,
+        limits: dict[Resource, int] | None = None,
     ) -> None:
+        """`limits` are what page_sizes has found, by resource."""
         self._transport = transport
         self._make_limiter = limiter
         self._limiter = limiter(qps, burst)
         self._watch_for = watch_for
         self._kinds = kinds
+        self._limits: dict[Resource, int] = {} if limits is None else limits
 
     def with_limits(self, *, qps: float, burst: int) -> "KubeClient":
         """Another client on the same connections, with a rate of its own. Closing the first one closes them for all."""
-        return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, watch_for=self._watch_for, kinds=self._kinds)
+        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits}
+        return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, **shared)
 
     async def aclose(self) -> None:
         await self._transport.close()
@@ -85,17 +94,46 @@ class KubeClient:
         limit: int = 500,
         continue_token: str = "",
         resource_version: str = "",
+        take: Callable[[Json], bool] = take_none,
     ) -> Page:
-        query = wire.query_of(
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            continue_token=continue_token,
-            resource_version=resource_version,
-        )
-        # If each page took a token of the limiter, a restart in a big cluster would take many seconds longer.
-        request = _request("list", "GET", resource, namespace=namespace, query=query, goes_on=bool(continue_token))
-        return wire.page(await self._transport.send(request, self._limiter), what=request.what, after=continue_token)
+        query = {"label_selector": label_selector, "field_selector": field_selector, "resource_version": resource_version}
+        again = False
+        while True:
+            known = self._limits.get(resource, page_sizes.MOST_OBJECTS)
+            request = _request(
+                "list",
+                "GET",
+                resource,
+                namespace=namespace,
+                query=wire.query_of(limit=min(limit, known), continue_token=continue_token, **query),
+                # If each page took a token of the limiter, a restart in a big cluster would take many seconds longer.
+                goes_on=bool(continue_token) or again,
+            )
+            try:
+                page, reader = await self._page(request, limit=min(limit, known), after=continue_token, take=take)
+            except _TooLarge:
+                self._limits[resource], again = page_sizes.smaller(min(limit, known)), True
+                continue
+            if known <= limit and reader.count <= known:
+                self._limits[resource] = page_sizes.next_limit(known, count=reader.count, size=reader.size)
+            return page
+
+    async def _page(self, request: Request, *, limit: int, after: str, take: Callable[[Json], bool]) -> tuple[Page, ListReader]:
+        reader = ListReader(what=request.what, after=after)
+        items: list[Json] = []
+
+        def keep(found: Iterable[Json]) -> None:
+            items.extend(obj for obj in found if not take(obj))
+
+        def read(piece: bytes) -> None:
+            keep(reader.feed(piece))
+            if page_sizes.is_too_large(limit, count=reader.count, size=reader.size):
+                raise _TooLarge
+
+        await self._transport.send(request, self._limiter, take=read)
+        left, version, token = reader.finish()
+        keep(left)
+        return Page(items, version, token), reader
 
     async def watch(
         self,

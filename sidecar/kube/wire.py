@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from sidecar.kube.api import SECRETS, Page, Resource, WatchEvent
+from sidecar.kube.api import SECRETS, Resource, WatchEvent
 from sidecar.kube.errors import LONGEST_QUIET, ApiError, BadEvent, BadRequest, Unavailable, causes_of, from_status
 from sidecar.model.objects import Json
 
@@ -65,20 +65,8 @@ def decode(raw: bytes, *, what: str) -> Json:
     """An answer that is not a JSON object did not come from an API server but from something in between: Unavailable."""
     answer = _object(raw)
     if answer is None:
-        raise Unavailable(f"{what}: the answer is not a JSON object: {_shown(raw, what)}")
+        raise Unavailable(f"{what}: the answer is not a JSON object: {shown(raw, what)}")
     return answer
-
-
-def page(raw: bytes, *, what: str, after: str) -> Page:
-    """The page of a list that the token `after` asked for. Anything else must not pass for an empty page: that would empty the store."""
-    answer = decode(raw, what=what)
-    meta, items = answer.get("metadata"), answer.get("items") or []
-    version, token = (meta.get("resourceVersion"), meta.get("continue") or "") if isinstance(meta, dict) else (None, "")
-    if not isinstance(version, str) or not version or not isinstance(token, str) or not isinstance(items, list):
-        raise Unavailable(f"{what}: the answer is not a list: {_shown(raw, what)}")
-    if token and token == after:
-        raise Unavailable(f"{what}: the list has no end: the server gave the same continue token twice")
-    return Page(items, version, token)
 
 
 def refusal(status: int, raw: bytes, *, what: str, retry_after: float | None) -> ApiError:
@@ -115,14 +103,14 @@ def watch_event(line: bytes, *, what: str) -> WatchEvent:
     event = _object(line)
     kind, obj = (event.get("type"), event.get("object")) if event is not None else (None, None)
     if not isinstance(kind, str) or not isinstance(obj, dict):
-        raise BadEvent(f"{what}: this is no watch event: {_shown(line, what)}")
+        raise BadEvent(f"{what}: this is no watch event: {shown(line, what)}")
     if kind == "ERROR":
         error = from_status(_code_of(obj), obj, what=what)
         raise BadEvent(str(error), status=error.status, reason=error.reason) if type(error) is Unavailable else error
     meta = obj.get("metadata")
     version = meta.get("resourceVersion") if isinstance(meta, dict) else None
     if not isinstance(version, str) or not version:
-        raise BadEvent(f"{what}: an event without a resourceVersion: {_shown(line, what)}")
+        raise BadEvent(f"{what}: an event without a resourceVersion: {shown(line, what)}")
     return WatchEvent(kind, obj)
 
 
@@ -141,7 +129,7 @@ def _object(raw: bytes) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-def _shown(raw: bytes, what: str) -> str:
+def shown(raw: bytes, what: str) -> str:
     """The answer for an error's text, but not if it is about Secrets: a part of it may be a part of a secret."""
     return "not shown here, for it may be secret" if f" {SECRETS} " in f"{what} " else _quoted(raw)
 

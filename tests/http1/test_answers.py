@@ -1,6 +1,7 @@
 """The bytes of HTTP/1.1: an answer means the same however it is cut, and what is no answer is never taken for one."""
 
 import gzip
+import random
 from dataclasses import dataclass
 
 import pytest
@@ -306,7 +307,7 @@ def test_a_space_before_the_colon_hides_no_length() -> None:
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_body_has_a_bound_as_it_unfolds(zipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_LONGEST_BODY", 50_000)
+    monkeypatch.setattr(answers, "LONGEST_BODY", 50_000)
     for length, ok in ((50_000, True), (50_001, False), (50_000_000, False)):
         body = b" " * length
         reading = AnswerReader()
@@ -317,3 +318,49 @@ def test_a_body_has_a_bound_as_it_unfolds(zipped: bool, monkeypatch: pytest.Monk
             with pytest.raises(Malformed, match="longer than 50000 bytes"):
                 reading.feed(raw)
             assert reading.held <= 50_001 or not zipped, "it is not unfolded any further"
+
+
+# --- streamed ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_streamed_body_no_more_is_unpacked_than_may_be_held() -> None:
+    """A bomb: these few bytes stand for a hundred million."""
+    size = 100_000_000
+    reading, most, taken = AnswerReader(streamed=True), 0, 0
+    reading.feed(_counted(gzip.compress(bytes(size), mtime=0), "Content-Encoding: gzip"))
+    assert not reading.complete and reading.waits_packed
+    while reading.held:
+        most = max(most, reading.held)
+        taken += len(reading.take())
+    assert reading.complete and reading.reusable
+    assert taken == size
+    assert most <= 2**19
+
+
+@pytest.mark.parametrize(
+    ("length", "cut"), [(0, 1), (1, 1), (100, 7), (2**19 - 1, 100_000), (2**19, 100_000), (2**19 + 1, 100_000), (3 * 2**19, 100_000)]
+)
+def test_a_streamed_body_comes_whole_and_ends(length: int, cut: int) -> None:
+    body = random.Random(length).randbytes(length)
+    for raw in (
+        _counted(gzip.compress(body, mtime=0), "Content-Encoding: gzip"),
+        _chunked(gzip.compress(body, mtime=0), "Content-Encoding: gzip"),
+        _answer(gzip.compress(body, mtime=0), "Content-Encoding: gzip"),
+    ):
+        reading, found = AnswerReader(streamed=True), []
+        for at in range(0, len(raw), cut):
+            reading.feed(raw[at : at + cut])
+            found.append(reading.take())
+        reading.end()
+        while piece := reading.take():
+            found.append(piece)
+        assert reading.complete
+        assert b"".join(found) == body
+
+
+def test_a_streamed_body_that_breaks_off_is_malformed_when_its_end_is_reached() -> None:
+    reading = AnswerReader(streamed=True)
+    reading.feed(_counted(gzip.compress(bytes(3 * 2**19), mtime=0)[:-1], "Content-Encoding: gzip"))
+    with pytest.raises(Malformed, match="broke off"):
+        while reading.take():
+            pass

@@ -130,7 +130,7 @@ HARM: dict[str, tuple[Hostile, str]] = {
 
 @pytest.mark.parametrize(("hostile", "told"), HARM.values(), ids=HARM)
 def test_harm_is_one_exception_for_one_request(hostile: Hostile, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_LONGEST_BODY", 1_000_000)
+    monkeypatch.setattr(answers, "LONGEST_BODY", 1_000_000)
     (found,) = run(outcomes(hostile))
     assert isinstance(found, Unavailable)
     with pytest.raises(Unavailable, match=f"^get persistentvolumes false: .*({told})"):

@@ -64,7 +64,7 @@ def test_every_broken_answer_is_one_exception_and_one_request(call: Any, answer:
 
 @pytest.mark.parametrize(("call", "status"), [(_get, 200), (_get, 500), (_watch, 500)])
 def test_no_answer_takes_all_the_memory(call: Any, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_LONGEST_BODY", 10_000)
+    monkeypatch.setattr(answers, "LONGEST_BODY", 10_000)
 
     async def piecemeal(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=status)

@@ -128,30 +128,6 @@ def test_an_answer_too_deep_to_follow_is_unavailable() -> None:
         wire.decode(DEEP, what="get x")
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"items":[]}',
-        b'{"items":[],"metadata":[1]}',
-        b'{"items":[],"metadata":{"resourceVersion":""}}',
-        b'{"items":[],"metadata":{"resourceVersion":{"a":1}}}',
-        b'{"items":[],"metadata":{"resourceVersion":"5","continue":5}}',
-        b'{"items":{"a":1},"metadata":{"resourceVersion":"5"}}',
-        b'{"items":"none","metadata":{"resourceVersion":"5"}}',
-    ],
-)
-def test_what_is_no_list_is_not_taken_for_an_empty_one(raw: bytes) -> None:
-    with pytest.raises(Unavailable, match=r"list x: the answer is not a list: \{"):
-        wire.page(raw, what="list x", after="")
-
-
-def test_a_list_that_goes_on_where_it_was_has_no_end() -> None:
-    raw = b'{"items":[{}],"metadata":{"resourceVersion":"5","continue":"t"}}'
-    assert wire.page(raw, what="list x", after="s").continue_token == "t"
-    with pytest.raises(Unavailable, match=r"list x: the list has no end: .* same continue token"):
-        wire.page(raw, what="list x", after="t")
-
-
 @given(st.binary())
 def test_no_line_is_an_accident(line: bytes) -> None:
     try:

@@ -1,0 +1,149 @@
+"""Reads one page of a list from the pieces of its JSON and hands over each object at once: neither the text nor the objects pile up."""
+
+import json
+import re
+from codecs import utf_8_decode
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sidecar.kube import wire
+from sidecar.kube.errors import Unavailable
+
+LONGEST_OBJECT: Final = 10 * 2**20
+"""Bytes of one object's JSON. etcd stores no object above 1.5 MiB, and JSON takes up to six bytes for one of text."""
+
+_DECODER: Final = json.JSONDecoder()
+_SHOWN: Final = 4000
+
+_SPACE: Final = re.compile(r"\s*")
+_OPEN: Final = re.compile(r"\s*\{")
+# Where what follows decides what comes next, it has to be there: the text may break off anywhere.
+_NAME: Final = re.compile(r'\s*"([^"\\]*)"\s*:\s*(?=\S)')
+_FIRST: Final = re.compile(r"\[\s*(?:(\])|(?=\S))")
+_NEXT: Final = re.compile(r"\s*([,\]])")
+_AFTER: Final = re.compile(r"\s*([,}])")
+
+
+class ListReader:
+    """`feed` it what arrives and take what that yields, then `finish`. An answer that is no list is Unavailable: if it passed for a list
+    without objects, a store would be emptied."""
+
+    def __init__(self, *, what: str, after: str) -> None:
+        """`after` is the continue token that this page was asked for with."""
+        self.size = 0
+        """Bytes that have arrived."""
+        self.count = 0
+        """Objects that were handed over."""
+        self._what = what
+        self._after = after
+        self._begin = b""
+        self._raw = bytearray()
+        self._text = ""
+        self._at = 0
+        self._next = "open"
+        self._name = ""
+        self._worth_trying = 0
+        self._meta: Any = None
+
+    def feed(self, piece: bytes) -> Iterator[Any]:
+        """The objects that are complete now."""
+        if self.size < _SHOWN:
+            self._begin += piece[:_SHOWN]
+        self.size += len(piece)
+        self._raw += piece
+        # If a long object were tried again with every piece, that would take time by the square of its length.
+        if len(self._raw) >= self._worth_trying:
+            yield from self._read()
+        if len(self._raw) > LONGEST_OBJECT:
+            raise Unavailable(f"{self._what}: something in the list has more than {LONGEST_OBJECT} bytes")
+
+    def finish(self) -> tuple[list[Any], str, str]:
+        """The objects that are still left, the list's version, and the token of the next page."""
+        left = list(self._read())
+        if self._next != "end" or self._raw.strip():
+            raise self._not_a_list()
+        return left, *self._checked()
+
+    def _read(self) -> Iterator[Any]:
+        """Only what is incomplete is kept, as bytes: as text it can take four times as much."""
+        try:
+            self._text, decoded = utf_8_decode(self._raw, "surrogatepass", False)
+        except ValueError:
+            raise self._not_a_list() from None
+        self._at = 0
+        yield from self._complete()
+        read = self._at if len(self._text) == decoded else len(self._text[: self._at].encode("utf-8", "surrogatepass"))
+        self._text = ""
+        del self._raw[:read]
+        self._worth_trying = 2 * len(self._raw)
+
+    def _complete(self) -> Iterator[Any]:
+        while self._next != "end":
+            if self._next == "item":
+                obj, complete = self._value()
+                if complete:
+                    self._next, self.count = "next", self.count + 1
+                    yield obj
+            else:
+                complete = self._step()
+            if not complete:
+                return
+
+    def _step(self) -> bool:
+        """Go on by one part that is no object; False if it is incomplete."""
+        if self._next == "value":
+            value, complete = self._value()
+            if complete:
+                if value and self._name == "items":
+                    raise self._not_a_list()
+                self._next = "after"
+                self._meta = value if self._name == "metadata" else self._meta
+            return complete
+        pattern = {"open": _OPEN, "name": _NAME, "first": _FIRST, "next": _NEXT, "after": _AFTER}[self._next]
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            return False
+        self._at = found.end()
+        match self._next:
+            case "open":
+                self._next = "name"
+            case "name":
+                self._name = found[1]
+                self._next = "first" if self._name == "items" and self._text[self._at] == "[" else "value"
+                if self._next == "first" and self._meta is not None:
+                    self._checked()  # before any object is taken for a part of a list
+            case "first":
+                self._next = "after" if found[1] else "item"
+            case "next":
+                self._next = "item" if found[1] == "," else "after"
+            case _:  # "after"
+                self._next = "name" if found[1] == "," else "end"
+        return True
+
+    def _value(self) -> tuple[Any, bool]:
+        """Whatever is wrong with it, it may still be incomplete; `finish` tells."""
+        try:
+            value, end = _DECODER.raw_decode(self._text, _past_space(self._text, self._at))
+        except (ValueError, RecursionError):
+            return None, False
+        if end == len(self._text) and isinstance(value, int | float):  # its digits may go on
+            return None, False
+        self._at = end
+        return value, True
+
+    def _checked(self) -> tuple[str, str]:
+        meta = self._meta
+        version, token = (meta.get("resourceVersion"), meta.get("continue") or "") if isinstance(meta, dict) else (None, "")
+        if not isinstance(version, str) or not version or not isinstance(token, str):
+            raise self._not_a_list()
+        if token and token == self._after:
+            raise Unavailable(f"{self._what}: the list has no end: the server gave the same continue token twice")
+        return version, token
+
+    def _not_a_list(self) -> Unavailable:
+        return Unavailable(f"{self._what}: the answer is not a list: {wire.shown(self._begin, self._what)}")
+
+
+def _past_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

@@ -1,0 +1,212 @@
+"""Lists of large objects, from a server on a socket: memory is bounded in bytes, whatever tenants put into their objects."""
+
+import asyncio
+import gzip
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, KubeApi, Resource, every
+from sidecar.kube.client import KubeClient, open_client
+from sidecar.kube.errors import Gone, Unavailable
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.store import Store
+from tests.kube.server import run
+
+MIB = 2**20
+
+
+@dataclass
+class Listing:
+    """A server that makes each object when it sends it. `sizes` are bytes of the notes on them."""
+
+    sizes: list[int]
+    ignores_limits: bool = False
+    gone_after: int = -1
+    asked: list[tuple[int, int, str]] = field(default_factory=list)
+    """Where each page began, its limit, and the version that was asked for."""
+    zipped: bool = True
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]:
+                query = {key: values[0] for key, values in parse_qs(urlsplit(line.split()[1].decode()).query).items()}
+                await self._answer(writer, int(query.get("continue", 0)), int(query["limit"]), query.get("resourceVersion", ""))
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, writer: asyncio.StreamWriter, first: int, limit: int, version: str) -> None:
+        self.asked.append((first, limit, version))
+        if len(self.asked) - 1 == self.gone_after:
+            body = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}'
+            writer.write(b"HTTP/1.1 410 Gone\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            return
+        after = len(self.sizes) if self.ignores_limits and version == "0" else min(first + limit, len(self.sizes))
+        token = str(after) if after < len(self.sizes) else ""
+        pieces = [b'{"kind":"List","metadata":{"resourceVersion":"7","continue":"%s"},"items":[' % token.encode()]
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+        writer.write(head + (b"Content-Encoding: gzip\r\n\r\n" if self.zipped else b"\r\n"))
+        zips = gzip.zlib.compressobj(1, wbits=31)  # type: ignore[attr-defined]
+        for number in range(first, after):
+            pieces.append(b'%s{"metadata":{"name":"c%06d","uid":"%06d","annotations":{"x":"' % (b"," * (number > first), number, number))
+            pieces += [b"x" * self.sizes[number], b'"}}}']
+            await self._send(writer, b"".join(pieces), zips)
+            pieces = []
+        await self._send(writer, b"".join(pieces) + b"]}", zips, last=True)
+        writer.write(b"0\r\n\r\n")
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes, zips: Any, *, last: bool = False) -> None:
+        if self.zipped:
+            data = zips.compress(data) + (zips.flush() if last else b"")
+        if data:
+            writer.write(b"%X\r\n%s\r\n" % (len(data), data))
+        await writer.drain()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[KubeClient]:
+        tasks: set[asyncio.Task[None]] = set()
+        server = await asyncio.start_server(lambda *ends: tasks.add(asyncio.create_task(self.serve(*ends))), "127.0.0.1", 0)
+        try:
+            port = server.sockets[0].getsockname()[1]
+            async with await open_client(master=f"http://127.0.0.1:{port}", qps=-1.0, request_timeout=10.0) as client:
+                yield client
+        finally:
+            server.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0.01)
+
+
+async def listed(api: KubeApi, resource: Resource = CLAIMS) -> list[str]:
+    return [obj["metadata"]["uid"] async for obj in every(api, resource)]
+
+
+def uids(listing: Listing) -> list[str]:
+    return [f"{number:06}" for number in range(len(listing.sizes))]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pages_shrink_where_objects_are_large_and_grow_again(zipped: bool) -> None:
+    listing = Listing([100] * 500 + [MIB] * 30 + [100] * 300, zipped=zipped)
+
+    async def main() -> None:
+        async with listing.client() as client:
+            assert await listed(client) == uids(listing)
+
+    run(main())
+    limits = [limit for _, limit, _ in listing.asked]
+    assert limits[:4] == [500, 500, 62, 7], "the second page was given up twice"
+    assert 1 <= min(limits) <= 3
+    assert max(limits[-3:]) >= 50
+    assert len(limits) < 40
+
+
+def test_a_list_after_one_with_large_objects_begins_small() -> None:
+    listing = Listing([MIB] * 20)
+
+    async def main() -> None:
+        async with listing.client() as client:
+            assert await listed(client) == uids(listing)
+            listing.asked.clear()
+            assert await listed(client.with_limits(qps=-1.0, burst=1)) == uids(listing)
+
+    run(main())
+    assert all(limit <= 4 for _, limit, _ in listing.asked)
+
+
+def test_who_asks_for_few_gets_few_and_teaches_nothing() -> None:
+    listing = Listing([100] * 600)
+
+    async def main() -> None:
+        async with listing.client() as client:
+            assert len((await client.list_page(CLAIMS, limit=1)).items) == 1
+            assert len((await client.list_page(CLAIMS)).items) == 500
+
+    run(main())
+
+
+def test_a_list_whose_token_grows_old_between_its_pages_is_gone() -> None:
+    listing = Listing([MIB] * 20, gone_after=5)
+
+    async def main() -> None:
+        async with listing.client() as client:
+            with pytest.raises(Gone):
+                await listed(client)
+            listing.asked.clear()
+            listing.gone_after = -1
+            assert await listed(client) == uids(listing)
+
+    run(main())
+    assert all(limit <= 4 for _, limit, _ in listing.asked), "and is begun again as small as it was"
+
+
+def peak_of(work: Callable[[], Any]) -> float:
+    tracemalloc.start()
+    try:
+        run(work())
+        return tracemalloc.get_traced_memory()[1] / MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_a_reflector_holds_while_it_lists_is_an_object_and_not_a_page() -> None:
+    listing = Listing([250 * 1024] * 200)
+    store: Store[str] = Store()
+
+    async def main() -> None:
+        async with listing.client() as client:
+            reflector = Reflector(client, CLAIMS, project=lambda obj: str(obj["metadata"]["name"]), store=store)
+            task = asyncio.create_task(reflector.run())
+            await reflector.wait_synced()
+            task.cancel()
+
+    assert peak_of(main) < 8
+    assert len(store) == 200
+
+
+def test_a_list_from_the_servers_cache_has_no_pages_and_is_held_no_more_for_that() -> None:
+    """The server ignores limits there."""
+    listing = Listing([100 * 1024] * 500, ignores_limits=True)
+    found: list[str] = []
+
+    def take(obj: dict[str, Any]) -> bool:
+        found.append(obj["metadata"]["uid"])
+        return True
+
+    async def main() -> None:
+        async with listing.client() as client:
+            page = await client.list_page(CLAIMS, resource_version="0", take=take)
+            assert (page.items, page.resource_version, page.continue_token) == ([], "7", "")
+
+    assert peak_of(main) < 8
+    assert found[-500:] == uids(listing)
+
+
+def test_a_bomb_in_place_of_a_list_is_one_failure_and_little_memory() -> None:
+    listing = Listing([])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb)
+        try:
+            await reader.read()
+        finally:
+            writer.transport.abort()
+
+    listing.serve = serve  # type: ignore[method-assign]
+    bomb = gzip.compress(b'{"metadata":{"resourceVersion":"7"},"items":["' + bytes(40 * MIB))
+
+    async def main() -> None:
+        async with listing.client() as client:
+            with pytest.raises(Unavailable, match="more than 10485760 bytes"):
+                await listed(client)
+
+    assert peak_of(main) < 45
