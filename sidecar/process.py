@@ -91,7 +91,7 @@ class _Life:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Opened]:
         doors = await open_doors(self._config, self._tools, on_link=self._heard_of_driver)
-        server = self._make_server() if self._config.http_address else None
+        server = self._make_server() if self._config.http_address or self._config.debug_endpoint else None
         try:
             if server is not None:
                 await server.start()
@@ -113,6 +113,7 @@ class _Life:
             scopes=health.rows,
             queues=lambda: self._sidecar.queues() if self._sidecar else {},
             decisions=self._tools.decisions.rows,
+            debug_address=self._config.debug_endpoint,
         )
 
     # --- life ---------------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ class Config:
     drain_tenant_policies: str  # a label selector; empty: all namespaces
     http_endpoint: str
     metrics_address: str
+    debug_endpoint: str
     metrics_path: str
     verbosity: int
     logging_format: str

@@ -7,6 +7,7 @@ _REASONS: Final = {
     200: "OK",
     301: "Moved Permanently",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     500: "Internal Server Error",

@@ -39,8 +39,15 @@ def text(said: str, *, status: int = 200, **headers: str) -> Answer:
 # The answer quotes nothing of the request, which may contain a token.
 UNREADABLE: Final = text("this is no request that can be read", status=400)
 FAILED: Final = text("internal error, see the log", status=500)
+NOT_FOUND: Final = text("not found", status=404)
 
 Page = Callable[[Request], Answer]
+
+
+def answered(page: Page, request: Request) -> Answer:
+    if request.method not in ("GET", "HEAD"):
+        return text("only GET and HEAD", status=405, Allow="GET, HEAD")
+    return page(request)
 
 
 class Pages:
@@ -54,42 +61,44 @@ class Pages:
         live: Callable[[], Verdict],
         ready: Callable[[], Verdict],
         scopes: Callable[[], Iterable[object]],
-        queues: Callable[[], object] | None,
-        decisions: Callable[[str | None], object] | None,
+        local: Mapping[str, Page],
+        is_local: Callable[[str], bool],
+        refusal: Answer,
     ) -> None:
+        """`local` pages are for clients at addresses that are; others get the refusal."""
         self._metrics = metrics
         self._metrics_path = unquote(metrics_path)
         if not self._metrics_path.startswith("/"):
             raise Fatal(f"metrics cannot be served at {self._metrics_path!r}; choose another path, such as /metrics, with --metrics-path")
         pages: dict[str, Page] = {
             "/healthz": lambda _: _verdict(live()),
-            "/readyz": lambda request: _verdict(ready(), verbose=scopes() if "verbose" in _query(request) else ()),
+            "/readyz": lambda request: _verdict(ready(), verbose=scopes() if "verbose" in query(request) else ()),
             LEADER_ELECTION_PATH: lambda _: text("ok"),  # a probe of upstream's; here nobody is ever elected
         }
-        if queues is not None:
-            pages["/debug/queue"] = lambda _: _json(queues())
-        if decisions is not None:
-            pages["/debug/decisions"] = lambda request: _json(decisions(_query(request).get("key", [None])[0]))
+        pages |= local
         self.hidden = self._metrics_path if self._metrics_path in pages else ""
         """The path of a page that the metrics replace."""
         pages[self._metrics_path] = self._metrics_page
         index = "".join(f"{path}\n" for path in sorted(pages))
         pages.setdefault("/", lambda _: text(index))
         self._pages = pages
+        self._local = local.keys() - {self._metrics_path}
+        self._is_local = is_local
+        self._refusal = refusal
         self._probes = {"/healthz", "/readyz", LEADER_ELECTION_PATH} - {self._metrics_path}
 
     def at_once(self, request: Request) -> bool:
         """Whether this costs so little that nobody need wait for it, as what probes ask for."""
         return request.path in self._probes or self._page(request.path) is None
 
-    def answer(self, request: Request) -> Answer:
-        """Raises what the page's callable raises."""
+    def answer(self, request: Request, address: str) -> Answer:
+        """For a client at this address. Raises what the page's callable raises."""
         page = self._page(request.path)
         if page is None:
-            return text("not found", status=404)
-        if request.method not in ("GET", "HEAD"):
-            return text("only GET and HEAD", status=405, Allow="GET, HEAD")
-        return page(request)
+            return NOT_FOUND
+        if request.path in self._local and not self._is_local(address):
+            return self._refusal
+        return answered(page, request)
 
     def _page(self, path: str) -> Page | None:
         return self._pages.get(path) or self._below_metrics(path)
@@ -114,7 +123,7 @@ class Pages:
         return Answer(200, headers, page)
 
 
-def _query(request: Request) -> dict[str, list[str]]:
+def query(request: Request) -> dict[str, list[str]]:
     return parse_qs(request.query, keep_blank_values=True)
 
 
@@ -124,5 +133,5 @@ def _verdict(verdict: Verdict, *, verbose: Iterable[object] = ()) -> Answer:
     return text("\n".join([*lines, *map(str, verbose)]), status=200 if good else 503)
 
 
-def _json(value: object) -> Answer:
+def as_json(value: object) -> Answer:
     return Answer(200, {**_HEADERS, "Content-Type": "application/json; charset=utf-8"}, to_json(plain(value, _TABLE)).encode())

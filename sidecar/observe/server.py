@@ -1,4 +1,4 @@
-"""Serves our pages: opens the only socket that listens, and closes it with all its connections.
+"""Serves our pages: opens the only sockets that listen, and closes them with all their connections.
 
 `pages` makes the answers, `listening` accepts the clients, `connections` limits them. Pages are served by the event loop that does the
 work, so an answer within a probe's timeout proves that the loop runs.
@@ -8,11 +8,12 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from sidecar.errors import Fatal
 from sidecar.http1.requests import Request
 from sidecar.observe.connections import BOUNDS, Bounds, Connections
+from sidecar.observe.debug import FAR_AWAY, DebugPages, debug_pages, is_loopback
 from sidecar.observe.listening import Listening
 from sidecar.observe.pages import FAILED, Answer, Exposition, Pages, Verdict
 
@@ -24,10 +25,10 @@ _BACKLOG: Final = 128
 
 
 class ObserveServer:
-    """Serves on one address from `start` to `stop`. `address` is as in Go: `:8080`, `0.0.0.0:8080`, `[::1]:8080`.
+    """Serves from `start` to `stop`. An address is as in Go: `:8080`, `0.0.0.0:8080`, `[::1]:8080`; an empty one is not served on.
 
     `live` and `ready` return a verdict and its reasons, one for each line; `scopes` returns the lines of `/readyz?verbose`. A debug page
-    exists if its callable was passed in, and shows what that returns.
+    exists if its callable was passed in, and shows what that returns. At the second address it does so to everybody, otherwise to loopback.
     """
 
     def __init__(
@@ -41,42 +42,81 @@ class ObserveServer:
         scopes: Callable[[], Iterable[object]] = tuple,
         queues: Callable[[], object] | None = None,
         decisions: Callable[[str | None], object] | None = None,
+        debug_address: str = "",
         bounds: Bounds = BOUNDS,
     ) -> None:
-        self._address = address
-        self._bounds = bounds
-        self._pages = Pages(metrics_path, metrics=metrics, live=live, ready=ready, scopes=scopes, queues=queues, decisions=decisions)
-        if self._pages.hidden:
-            fields = {"path": self._pages.hidden}
+        local = debug_pages(queues=queues, decisions=decisions)
+        is_local = is_loopback if debug_address != address else lambda _: True
+        pages = Pages(
+            metrics_path, metrics=metrics, live=live, ready=ready, scopes=scopes, local=local, is_local=is_local, refusal=FAR_AWAY
+        )
+        if pages.hidden:
+            fields = {"path": pages.hidden}
             log.warning("The metrics hide another page: choose another --metrics-path to have both", extra={"fields": fields})
+        self._ports = [_Port(address, "--http-endpoint", "metrics and health", pages, bounds)] if address else []
+        if debug_address and debug_address != address:
+            self._ports.append(_Port(debug_address, "--debug-endpoint", "debug pages", DebugPages(local), bounds))
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports it listens on, also if an address had port 0."""
+        return [port.number for port in self._ports]
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
+
+    async def start(self) -> None:
+        """Listen and serve. Fatal if an address is malformed, in use, or not one of this host."""
+        for port in self._ports:
+            await port.start()
+
+    async def stop(self) -> None:
+        """Close the sockets and all connections. May be called at any time, also twice."""
+        for port in self._ports:
+            await port.stop()
+
+
+class _Answers(Protocol):
+    def answer(self, request: Request, address: str) -> Answer: ...
+
+    def at_once(self, request: Request) -> bool: ...
+
+
+class _Port:
+    """One address to serve these pages on, as the flag says."""
+
+    def __init__(self, address: str, flag: str, what: str, pages: _Answers, bounds: Bounds) -> None:
+        self._address = address
+        self._flag = flag
+        self._what = what
+        self._pages = pages
+        self._bounds = bounds
         self._listening: Listening | None = None
         self._connections: Connections | None = None
 
     @property
-    def port(self) -> int:
-        """The port it listens on, also if the address had port 0."""
+    def number(self) -> int:
         if self._listening is None:
             raise RuntimeError("the server has not been started")
         return self._listening.port
 
     async def start(self) -> None:
-        """Listen and serve. Fatal if the address is malformed, in use, or not one of this host."""
         if self._listening is not None:
             raise RuntimeError("the server has been started already")
-        host, port = parse_address(self._address)
+        host, port = parse_address(self._address, self._flag)
         try:
             opened = _listen(host, port)
         except (OSError, UnicodeError) as error:  # the latter for a host name that cannot be one
             raise Fatal(
-                f"cannot listen on {self._address} for metrics and health: {_reason(error)}; "
-                "free that port or choose another address with --http-endpoint"
+                f"cannot listen on {self._address} for {self._what}: {_reason(error)}; "
+                f"free that port or choose another address with {self._flag}"
             ) from error
         self._connections = Connections(self._answer, at_once=self._pages.at_once, bounds=self._bounds)
         self._listening = Listening(opened, self._connections.begin, give_way=self._connections.give_way)
-        log.info("Serving metrics and health", extra={"fields": {"address": self._address, "port": self.port}})
+        log.info(f"Serving {self._what}", extra={"fields": {"address": self._address, "port": self.number}})
 
     async def stop(self) -> None:
-        """Close the socket and all connections. May be called at any time, also twice."""
         listening, self._listening = self._listening, None
         connections, self._connections = self._connections, None
         if listening is not None:
@@ -84,21 +124,21 @@ class ObserveServer:
         if connections is not None:
             await connections.close(grace=SHUTDOWN_GRACE)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request, address: str) -> Answer:
         try:
-            return self._pages.answer(request)
+            return self._pages.answer(request, address)
         except Exception:
             # The reason goes to the log only, since anybody in the cluster may reach the port.
             log.exception("Page failed", extra={"fields": {"path": request.path}})
             return FAILED
 
 
-def parse_address(address: str) -> tuple[str, int]:
+def parse_address(address: str, flag: str = "--http-endpoint") -> tuple[str, int]:
     """Host and port; an empty host means all interfaces. Fatal if the address is malformed."""
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not (colon and port.isascii() and port.isdigit() and int(port) <= 65535) or (":" in host and not bracketed):
-        raise Fatal(f"{address!r} is no address to listen on; --http-endpoint wants host:port, such as :8080 or [::1]:8080")
+        raise Fatal(f"{address!r} is no address to listen on; {flag} wants host:port, such as :8080 or [::1]:8080")
     return (host[1:-1] if bracketed else host), int(port)
 
 

@@ -98,8 +98,8 @@ class Port:
 
     @property
     def open(self) -> int:
-        assert self.server._connections is not None
-        return len(self.server._connections)
+        assert self.server._ports[0]._connections is not None
+        return len(self.server._ports[0]._connections)
 
     async def close(self) -> None:
         for client in self._clients:
@@ -133,7 +133,7 @@ class Wire(asyncio.Transport):
 
     def __init__(self, bounds: Bounds = BOUNDS) -> None:
         super().__init__()
-        self.connections = Connections(lambda request: text("ok"), bounds=bounds)
+        self.connections = Connections(lambda *_: text("ok"), bounds=bounds)
         self.protocol = self.connections.begin()
         self.written = b""
         self.ended_at: float | None = None
@@ -579,7 +579,7 @@ def test_stopping_gives_the_answer_that_is_on_its_way_a_moment() -> None:
 def test_who_comes_while_we_stop_is_not_served() -> None:
     async def main() -> None:
         async with port(Bounds()) as at:
-            connections = at.server._connections
+            connections = at.server._ports[0]._connections
             assert connections is not None
             stopping = asyncio.create_task(at.server.stop())
             await asyncio.sleep(0)
