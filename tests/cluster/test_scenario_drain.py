@@ -245,6 +245,8 @@ def test_e3_the_gate_of_a_dead_sidecar_is_opened_by_a_neighbour_on_proof(drained
     assert drained.lease(node)["spec"]["holderIdentity"] == f"{uid}/{DRIVER}"
     held = [name for name, claim in writers.claims().items() if claim["metadata"]["annotations"][names.SELECTED_NODE] == node]
     where = f"--namespace={EXAMPLE}"
+    # Of a volume that its last report still counts and nobody else sees, a neighbour could not know that it is gone.
+    until(lambda: sum(drained.report(node)["counts"]["classes"].values()) == len(held), "its report counts what is there", seconds=MAY_BE)
     with drained.without_sidecar(node):
         drained.kubectl("annotate", "persistentvolumeclaim", *held, where, f"{names.DRAIN_POLICY}=Ignore")
         name, short = drained.lease(node)["metadata"]["name"], {"spec": {"leaseDurationSeconds": 1}}
