@@ -128,6 +128,12 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
     )
 
 
+def is_over(error: DriverError) -> bool:
+    """Whether the driver has ended the call for certain, so that nothing of it can still happen."""
+    unknown = isinstance(error, BadAnswer | Unheard | NotSent) or error.code in _MAY_BE_RUNNING | _SAYS_NOTHING
+    return not unknown
+
+
 async def measure(driver: Driver, query: CapacityQuery) -> CapacityAnswer | Unmeasured:
     """GetCapacity, with a failure as a value, since rules decide what unknown free space means."""
     try:

@@ -48,7 +48,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The driver has just created the volume, and the claim cannot use it."""
+    """The driver has just created the volume, and the claim cannot use it; or its deletion was begun, and is to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.effects.bidding import Bidder
 from sidecar.provisioning.effects.creation import Creator
 from sidecar.provisioning.effects.creation_log import CreationLog
+from sidecar.provisioning.effects.deleting import Deleter, RecordedDeletion
 from sidecar.provisioning.effects.handback import HandBack
 from sidecar.provisioning.effects.protecting import SourceProtector
 from sidecar.provisioning.effects.reporting import ClaimReports
@@ -45,6 +46,7 @@ from sidecar.provisioning.rules import (
     ClaimDecision,
     CleanUp,
     Create,
+    DeleteAgain,
     Fetch,
     Ignore,
     Leave,
@@ -115,7 +117,9 @@ class Provisioner:
         deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver)
         self._bidder = Bidder(shared, delay=self._delay, promise=self._promise, contenders=contenders)
         self._protector = SourceProtector(shared)
-        self._undoer = Undoer(shared, deletion=deletion)
+        recorded = RecordedDeletion(deletion, self.creations)
+        self._deleter = Deleter(shared, deletion=recorded)
+        self._undoer = Undoer(shared, deletion=recorded)
         self._storer = Storer(shared, undoer=self._undoer)
         self._hand_back = HandBack(shared, view=self.claim_view)
         self._creator = Creator(shared, storer=self._storer, undoer=self._undoer, hand_back=self._hand_back)
@@ -328,6 +332,8 @@ class Provisioner:
                 return await self._creator.create(uid, view, decision)
             case CleanUp(record):
                 return await self._undoer.clean_up(uid, record)
+            case DeleteAgain():
+                return await self._deleter.delete_again(uid, decision)
             case Store():
                 return await self._storer.store(uid, decision)
             case Reschedule():

@@ -16,7 +16,7 @@ from sidecar.model.objects import IMMEDIATE, Claim, Class, Json
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.rules import Race
 from sidecar.ownership.selected_node_body import closing, handed_back, with_selected_node, without_selected_node
-from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.needs import Need, Ref
 from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Stored, Unsaved, created_for
 from sidecar.provisioning.requests import request as requests
@@ -146,6 +146,16 @@ class CleanUp:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteAgain:
+    """The deletion of the volume was begun and may still happen. Ask for it again until the driver has said how it ended, for until then
+    nobody may be given the volume."""
+
+    record: CreationRecord = field(repr=False)
+    deletion: BegunDeletion
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """The volume exists: write its PersistentVolume."""
 
@@ -209,7 +219,9 @@ _NEXT_TURN: Final = 43_200.0
 # One refusal proves nothing: a server that has just started may forbid everything for a moment.
 _ENOUGH_REFUSALS: Final = 3
 
-ClaimDecision = Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp
+ClaimDecision = (
+    Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp | DeleteAgain
+)
 Conclusion = Store | Undo | Retry | Remember | Reschedule
 
 
@@ -217,6 +229,8 @@ def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
     claim = view.claim
     progress = view.progress
+    if view.record is not None and view.record.deletion is not None:
+        return _delete_again(view.record, view.record.deletion)
     if claim is not None and isinstance(progress, Unsaved):
         if view.gone and progress.refusals >= _ENOUGH_REFUSALS and view.record is not None:
             return CleanUp(view.record, f"the claim is gone, and its PersistentVolume was refused {progress.refusals} times")
@@ -233,6 +247,10 @@ def decide(view: ClaimView) -> ClaimDecision:
     if created_for(progress) is not None and claim.selected_node == view.here.node:
         return _cleared_up_if_gone(view, _create(view, claim, "an earlier attempt may still be running in the driver"))
     return _by_owner(view, claim)
+
+
+def _delete_again(record: CreationRecord, deletion: BegunDeletion) -> DeleteAgain:
+    return DeleteAgain(record, deletion, f"the deletion of volume {deletion.handle!r} was begun, and the driver has not said how it ended")
 
 
 def _cleared_up_if_gone(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, Refused, of_failure
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, NotSent, Refused, Unheard, is_over, of_failure
 
 FAILURES = [code for code in Code if code is not Code.OK]
 RUNNING = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
@@ -19,6 +19,13 @@ def test_V9_what_a_code_means(code: Code, may_reschedule: bool) -> None:
     kind = MaybeRunning if code in RUNNING else NoSpaceHere if code is Code.RESOURCE_EXHAUSTED and may_reschedule else Refused
     assert type(outcome) is kind
     assert outcome.why == f"rpc error: code = {code.value} desc = because"
+
+
+@pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.value)
+def test_a_call_is_over_only_when_the_driver_has_said_so_and_why(code: Code) -> None:
+    silent = {Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS}
+    assert is_over(DriverError(code, "because")) == (code not in RUNNING | silent)
+    assert not is_over(Unheard(code, "")) and not is_over(NotSent(code, "")) and not is_over(BadAnswer(""))
 
 
 @pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.value)

@@ -13,6 +13,15 @@ from sidecar.model.topology import Segment
 
 
 @dataclass(frozen=True, slots=True)
+class BegunDeletion:
+    """The driver was asked to delete the volume, and has not said for certain how that ended."""
+
+    handle: str
+    any_node: bool = False
+    """As in `deletion.rules.DeletionView`."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreationRecord:
     """One creation. CreateVolume is idempotent by name, so repeating the request finds the volume, however the first ended."""
 
@@ -28,6 +37,8 @@ class CreationRecord:
     """How often the driver has since refused in a way that does not prove that there is no volume."""
     reclaim_policy: str = "Delete"
     """The reclaim policy of the class at that time. A line of an older version has none and counts as Delete."""
+    deletion: BegunDeletion | None = None
+    """The volume that may be deleted at any moment from now on, so nobody may be given it. An older version neither writes nor reads it."""
     inherited: bool = False
     """A process that is gone began it, and may have stored its PersistentVolume without recording the end.
 
@@ -50,6 +61,7 @@ def to_line(record: CreationRecord) -> bytes:
         "secret": record.secret,
         "denials": record.denials,
         "reclaim": record.reclaim_policy,
+        "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
         "request": {
             "name": request.name,
             "bytes": request.required_bytes,
@@ -70,7 +82,7 @@ def from_line(line: bytes) -> CreationRecord:
     try:
         about = json.loads(line)
         asked = about["request"]
-        secret = about["secret"]
+        secret, deletion = about["secret"], about.get("deletion")
         return CreationRecord(
             uid=str(about["uid"]),
             namespace=str(about["namespace"]),
@@ -79,6 +91,7 @@ def from_line(line: bytes) -> CreationRecord:
             secret=(str(secret[0]), str(secret[1])) if secret else None,
             denials=int(about["denials"]),
             reclaim_policy=str(about.get("reclaim", "Delete")),
+            deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
             request=CreateRequest(
                 name=str(asked["name"]),
                 required_bytes=int(asked["bytes"]),

@@ -8,15 +8,15 @@ again before it deletes anything.
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
-from sidecar.deletion.rules import DeletionView, Keep, Orphaned
+from sidecar.deletion.rules import Delete, DeletionView, Keep, Need, Orphaned
 from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.deletion_io import Secrets as ReadSecrets
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.requests.volume import is_elsewhere
 
@@ -46,6 +46,16 @@ class AskAgain:
     denied: bool = False
 
 
+class Deletion(Protocol):
+    """As `deletion_io.Deletion`; that the deletion of a claim's volume was begun is written down first."""
+
+    async def judge(self, view: DeletionView, *, name: str, claim: tuple[str, str]) -> Delete | Keep | Need: ...
+
+    async def delete(
+        self, uid: str, view: DeletionView, *, secrets: ReadSecrets, name: str = "", claim: tuple[str, str] = ("", "")
+    ) -> Keep | None: ...
+
+
 class OrphanCleanup:
     def __init__(self, *, here: Callable[[], Here], driver: Driver, deletion: Deletion, secrets: Secrets) -> None:
         self._here = here
@@ -69,7 +79,7 @@ class OrphanCleanup:
             # from what is true now.
             found = outcome.volume
             view = replace(view, handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
-            if kept := await self._deletion.delete(view, secrets=_known(secrets), name=name, claim=claim):
+            if kept := await self._deletion.delete(record.uid, view, secrets=_known(secrets), name=name, claim=claim):
                 return Settled(kept.why, kept.suspected)
         except (ApiError, DriverError) as error:
             return AskAgain(str(error))

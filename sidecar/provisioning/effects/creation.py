@@ -93,7 +93,7 @@ class Creator:
         """The driver has said that there is no volume, so the record is struck out. It stays if the driver gave no reason, or was asked for
         another volume than at first because the class has changed: then the driver is asked once more when the claim is gone."""
         record = self._table.record(attempt.claim.uid)
-        same = record is not None and record.request == attempt.request
+        same = record is not None and record.request == attempt.request and record.deletion is None
         if same and not (isinstance(outcome, Refused) and outcome.doubtful):
             self._creations.end(attempt.claim.uid)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import Journal
 from sidecar.provisioning.progress import ProgressTable
 
@@ -19,6 +19,14 @@ class CreationLog:
         self._table.keep_record(record)
         await self.journal.begin(record)
 
+    async def deleting(self, uid: str, deletion: BegunDeletion | None) -> None:
+        """Returns when it is on the disk, or cannot get there, that a deletion was begun; or with None, that it has failed for certain."""
+        record = self._table.record(uid)
+        if record is not None and record.deletion != deletion:
+            record = replace(record, deletion=deletion)
+            self._table.keep_record(record)
+            await self.journal.begin(record)
+
     def end(self, uid: str) -> None:
         """Nothing is left of the creation, or its PersistentVolume is stored."""
         if self._table.drop_record(uid):
@@ -30,4 +38,7 @@ class CreationLog:
         for record in found:
             if self._table.record(record.uid) is None:
                 self._table.keep_record(replace(record, inherited=True))
+            elif record.deletion is not None:
+                # This process has begun a creation for the same claim since, and may have been given the volume that is being deleted.
+                await self.deleting(record.uid, record.deletion)
         return [record.uid for record in found]

@@ -38,6 +38,9 @@ class Storer:
     async def store(self, uid: str, decision: Store) -> float | None:
         """The volume exists, so this is tried again until its object is stored, whatever the API server answers."""
         claim, body, name = decision.claim, decision.body, decision.body["metadata"]["name"]
+        record = self._table.record(uid)
+        if record is not None and record.deletion is not None:
+            return self._clock()  # learnt while the driver was asked: the volume may be one that is being deleted
         try:
             await self._kube.create(VOLUMES, body)
         except AlreadyExists:

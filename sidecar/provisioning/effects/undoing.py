@@ -10,7 +10,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Claim
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.orphan_cleanup import AskAgain, OrphanCleanup, Settled
-from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.effects.deleting import RecordedDeletion
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import NOT_BEGUN, Creating
 from sidecar.provisioning.requests.secrets import SecretRef
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class Undoer:
     """`undo` deletes a volume that the driver has just made, `clean_up` one that may have been made at any time before."""
 
-    def __init__(self, shared: Shared, *, deletion: Deletion) -> None:
+    def __init__(self, shared: Shared, *, deletion: RecordedDeletion) -> None:
         self._metrics = shared.tools.metrics
         self._clock = shared.tools.clock
         self._here = shared.here
@@ -38,7 +38,7 @@ class Undoer:
         """Returns `why` with what has become of the volume, for the claim's user."""
         try:
             view = DeletionView(reason=Undone(), handle=volume_id, any_node=elsewhere)
-            kept = await self._deletion.delete(view, secrets=lambda: self._lookup.secret_if_any(secret, about=claim.full_name))
+            kept = await self._deletion.delete(uid, view, secrets=lambda: self._lookup.secret_if_any(secret, about=claim.full_name))
         except (DriverError, ApiError) as error:
             self._table.advance(uid, Creating(claim))  # the volume exists, so the next look has to see to it
             return f"{why}; deleting it failed, so it is left behind for now: {error}"

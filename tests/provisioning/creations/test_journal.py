@@ -21,7 +21,7 @@ from sidecar.csi.api import Capability, CreateRequest
 from sidecar.model.topology import Segment
 from sidecar.provisioning.creations import journal as journals
 from sidecar.provisioning.creations import leftovers_io
-from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
 from tests.harness import planted
@@ -109,7 +109,19 @@ requests = st.builds(
 secrets = st.none() | st.tuples(texts, texts)
 
 
-@given(st.builds(CreationRecord, texts, texts, texts, texts, requests, secret=secrets, denials=st.integers(0, 9), reclaim_policy=texts))
+deletions = st.none() | st.builds(BegunDeletion, texts, st.booleans())
+records = st.builds(
+    CreationRecord,
+    *[texts] * 4,
+    requests,
+    secret=secrets,
+    denials=st.integers(0, 9),
+    reclaim_policy=texts,
+    deletion=deletions,
+)
+
+
+@given(records)
 def test_a_line_says_all_of_it(begun: CreationRecord) -> None:
     line = to_line(begun)
     assert b"\n" not in line
@@ -119,7 +131,7 @@ def test_a_line_says_all_of_it(begun: CreationRecord) -> None:
 def test_a_line_of_an_older_version_and_one_of_a_newer_are_read() -> None:
     about = json.loads(to_line(replace(FIRST, reclaim_policy="Retain")))
     assert from_line(json.dumps(about | {"unheard-of": 1}).encode()).reclaim_policy == "Retain"
-    del about["reclaim"]
+    del about["reclaim"], about["deletion"]
     assert from_line(json.dumps(about).encode()) == FIRST
 
 

@@ -1,0 +1,100 @@
+"""Deletes the volume of a creation, and keeps on record that a deletion was begun until the driver has said how it ended.
+
+A deletion without an answer may still happen. If the claim were given the volume meanwhile, its data would go with it.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from sidecar.csi.outcome import DriverError, NotSent, is_over
+from sidecar.deletion.rules import DeletionView, Keep, Undone
+from sidecar.kube.errors import ApiError
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.provisioning.deletion_io import Deletion, Secrets
+from sidecar.provisioning.effects.creation_log import CreationLog
+from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.progress import NOT_BEGUN
+from sidecar.provisioning.requests.secrets import SecretRef
+from sidecar.provisioning.rules import DeleteAgain
+
+log = logging.getLogger(__name__)
+
+
+class RecordedDeletion:
+    """Raises what `Deletion.delete` raises."""
+
+    def __init__(self, deletion: Deletion, creations: CreationLog) -> None:
+        self.judge = deletion.judge
+        self._delete = deletion.delete
+        self._creations = creations
+
+    async def delete(
+        self,
+        uid: str,
+        view: DeletionView,
+        *,
+        secrets: Secrets,
+        before: BegunDeletion | None = None,
+        name: str = "",
+        claim: tuple[str, str] = ("", ""),
+    ) -> Keep | None:
+        """`before`: the deletion that was on record already."""
+
+        async def begin() -> Mapping[str, str]:
+            # Not before it is known that the volume may be deleted: what is on record is deleted again without the other questions.
+            found = await secrets()
+            await self._creations.deleting(uid, BegunDeletion(view.handle, view.any_node))
+            return found
+
+        try:
+            return await self._delete(view, secrets=begin, name=name, claim=claim)
+        except NotSent:
+            await self._creations.deleting(uid, before)
+            raise
+        except DriverError as error:
+            if is_over(error):
+                await self._creations.deleting(uid, None)
+            raise
+
+
+class Deleter:
+    def __init__(self, shared: Shared, *, deletion: RecordedDeletion) -> None:
+        self._clock = shared.tools.clock
+        self._here = shared.here
+        self._caches = shared.caches
+        self._space = shared.space
+        self._table = shared.table
+        self._creations = shared.creations
+        self._lookup = shared.lookup
+        self._reports = shared.reports
+        self._deletion = deletion
+
+    async def delete_again(self, uid: str, decision: DeleteAgain) -> float | None:
+        """Afterwards a creation may begin anew, for the driver has nothing of the old one in hand."""
+        record, deletion = decision.record, decision.deletion
+        view = DeletionView(reason=Undone(), handle=deletion.handle, any_node=deletion.any_node)
+        try:
+            kept = await self._deletion.delete(uid, view, secrets=lambda: self._secrets(record), before=deletion)
+        except (DriverError, ApiError) as error:
+            return self._not_over(uid, decision, error)
+        fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name, "handle": deletion.handle}
+        log.info("A begun deletion is over", extra={"fields": fields | {"kept": kept.why if kept else ""}})
+        self._space.changed(record.class_name, placed=self._here().with_topology)
+        self._table.advance(uid, NOT_BEGUN)
+        self._creations.end(uid)
+        if uid in self._caches.claims:
+            return self._clock()
+        self._table.forget(uid)
+        self._reports.attempts.forget(uid)
+        return None
+
+    async def _secrets(self, record: CreationRecord) -> Mapping[str, str]:
+        ref = SecretRef(*record.secret) if record.secret else None
+        return await self._lookup.secret_if_any(ref, about=record.full_name)
+
+    def _not_over(self, uid: str, decision: DeleteAgain, error: DriverError | ApiError) -> float:
+        claim, why = self._caches.claims.get(uid), f"{decision.why}: {error}"
+        if claim is not None and claim.selected_node == self._here().node:
+            return self._reports.failed(uid, claim, why)
+        log.warning("A begun deletion is not over", extra={"fields": {"claim": decision.record.full_name, "uid": uid, "err": why}})
+        return self._reports.later(uid)
