@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.scenes import IMAGES, SIDECAR, Installation, Json, container, image_archives
+from tests.cluster.scenes import IMAGES, Installation, Json, image_archives
 from tests.e2e.conftest import from_hack
 
 MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -49,14 +49,11 @@ def tokens_of(installation: Installation) -> dict[str, Token]:
 
 
 def with_short_lived_token(daemon_set: Json) -> None:
-    pod = daemon_set["spec"]["template"]["spec"]
-    pod["automountServiceAccountToken"] = False
-    sources = [
-        {"serviceAccountToken": {"path": "token", "expirationSeconds": LIFETIME}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-    ]
-    pod["volumes"].append({"name": "token", "projected": {"sources": sources}})
-    container(daemon_set, SIDECAR)["volumeMounts"].append({"name": "token", "mountPath": MOUNT, "readOnly": True})
+    volumes = daemon_set["spec"]["template"]["spec"]["volumes"]
+    (token,) = (
+        source for volume in volumes for source in volume.get("projected", {}).get("sources", ()) if "serviceAccountToken" in source
+    )
+    token["serviceAccountToken"]["expirationSeconds"] = LIFETIME
 
 
 def grow_old(folder: Path) -> Iterator[Aging]:

@@ -10,6 +10,7 @@ import yaml
 from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError
 from sidecar.config.kinds import split_address
 from sidecar.config.parse import Parsed, parse
+from sidecar.kube.credentials import SERVICE_ACCOUNT
 from sidecar.simulation.driver.options import read_options
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, kustomizations, rendered, the, written
 
@@ -111,8 +112,9 @@ def test_driver_and_sidecar_use_one_socket_where_the_kubelet_finds_it(daemon_set
     driver, sidecar = (
         dict(word.removeprefix("--").partition("=")[::2] for word in both[name]["args"]) for name in ("driver", "csi-provisioner")
     )
-    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
-    mounts = {name: {mount["mountPath"]: on_host[mount["name"]] for mount in both[name]["volumeMounts"]} for name in both}
+    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    of_host = {name: [mount for mount in both[name]["volumeMounts"] if mount["name"] in on_host] for name in both}
+    mounts = {name: {mount["mountPath"]: on_host[mount["name"]] for mount in found} for name, found in of_host.items()}
     assert driver["endpoint"] == sidecar["csi-address"] == "/csi/csi.sock"
     assert mounts["driver"]["/csi"] == mounts["csi-provisioner"]["/csi"] == str(Path(driver["kubelet-socket-path"]).parent)
     assert mounts["driver"][driver["kubelet-registration-dir"]] == "/var/lib/kubelet/plugins_registry"
@@ -129,7 +131,30 @@ def test_only_the_driver_is_privileged(daemon_set: Json) -> None:
     for name, container in containers(daemon_set).items():
         propagated = [mount["name"] for mount in container["volumeMounts"] if "mountPropagation" in mount]
         assert propagated == (["pods"] if name == "driver" else [])
-        assert not any(mount.get("readOnly") for mount in container["volumeMounts"])  # the journal lies beside the socket
+        read_only = {mount["name"] for mount in container["volumeMounts"] if mount.get("readOnly")}
+        assert read_only <= {"api-access"}  # the journal lies beside the socket
+
+
+def test_the_token_is_the_sidecar_s_alone(daemon_set: Json) -> None:
+    """A pod has one account for all its containers, and the driver is the one that is privileged."""
+    pod = daemon_set["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    (volume,) = (item for item in pod["volumes"] if "projected" in item)
+    places = {
+        name: [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == volume["name"]]
+        for name, container in containers(daemon_set).items()
+    }
+    assert places == {"driver": [], "csi-provisioner": [str(SERVICE_ACCOUNT)]}
+    files = {
+        next(iter(source.values())).get("path") or next(iter(source.values()))["items"][0]["path"]
+        for source in volume["projected"]["sources"]
+    }
+    assert files == {"token", "ca.crt", "namespace"}
+
+
+def test_pods_that_ask_nothing_of_the_api_server_have_no_token() -> None:
+    pod = the("StatefulSet", written("examples", "statefulset", "statefulset.yaml"))["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
 
 
 def test_the_sidecar_has_128_MiB(daemon_set: Json) -> None:

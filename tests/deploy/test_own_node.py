@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import yaml
 
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, rendered, the, written
@@ -41,6 +44,16 @@ def test_a_policy_is_about_the_account_and_the_driver_of_the_base(policy: Json) 
     assert condition["name"] == "the-sidecar"
     assert condition["expression"] == f"request.userInfo.username == 'system:serviceaccount:{NAMESPACE}:{account}'"
     assert {item["expression"] for item in policy["spec"]["variables"] if item["name"] == "driver"} <= {f"'{DRIVER}'"}
+
+
+def test_the_readme_s_token_is_that_of_the_base() -> None:
+    told = yaml.safe_load(re.findall(r"^```yaml\n(spec:.+?)^```$", (FOLDER / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0])["spec"]
+    base = the("DaemonSet", written("base", "daemonset.yaml"))["spec"]["template"]["spec"]
+    assert told["automountServiceAccountToken"] == base["automountServiceAccountToken"]
+    assert told["volumes"] == [volume for volume in base["volumes"] if "projected" in volume]
+    (container,) = told["containers"]
+    theirs = next(item for item in base["containers"] if item["name"] == container["name"])["volumeMounts"]
+    assert container["volumeMounts"] == [mount for mount in theirs if mount.get("readOnly")]
 
 
 def test_what_they_name_is_what_the_program_writes() -> None:
