@@ -64,3 +64,5 @@ def test_what_they_name_is_what_the_program_writes() -> None:
     provisioners = (names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA)
     for word in (names.SELECTED_NODE, names.HANDED_BACK, names.CLONE_FINALIZER, *provisioners):
         assert f"'{word}'" in claims.replace("\\", "")
+    events = str(written("components", "own-node", "events.yaml"))
+    assert str([names.CLAIM, names.VOLUME, names.NODE]) in events.replace("\\", "")

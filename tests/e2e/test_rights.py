@@ -14,6 +14,7 @@ import pytest
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH
+from sidecar.kube.events.correlator import Correlator, ObjectRef
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
 from tests.e2e.conftest import CLAIMS, VOLUMES
@@ -284,6 +285,106 @@ NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
 def test_what_provisioning_needs_of_claims_passes(claims: Secured, name: str, change: Callable[[Json], None]) -> None:
     allowed(put(f"{CLAIMS}/{name}", change), claims.n1)
     Abuse(put(f"{CLAIMS}/{name}", change), "bound to no pod of a node").check(claims, claims.nobody)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+EVENTS = "/api/v1/namespaces/default/events"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+# Nobody's role has it; an account that has it must not get by.
+MAY_WRITE_NEW_EVENTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: new-events}
+rules: [{apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: new-events}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: new-events}
+subjects: [{kind: Group, name: "system:serviceaccounts:csi-node-sidecar", apiGroup: rbac.authorization.k8s.io}]
+"""
+
+
+def event(name: str = "told.1", *, node: str = "n1", driver: str = DRIVER, about: Json | None = None, **changes: Any) -> Json:
+    """As the program of that node makes it."""
+    correlator = Correlator(f"{driver}_sidecar-{node}_0f0f", node)
+    told = correlator.correlate(
+        ObjectRef("v1", names.CLAIM, "default", "x", "u"), names.NORMAL, "Told", "so", now=0.0, wall=1.7e9, once=name
+    )
+    assert told is not None
+    body = {**told.body, **changes}
+    return {**body, "involvedObject": {**body["involvedObject"], **(about or {})}}
+
+
+@pytest.fixture(scope="module")
+def events(cluster: Secured) -> Iterator[Secured]:
+    for obj in (event("mine.1"), event("theirs.1", node="n2"), event("foreign.1", driver=FOREIGN)):
+        cluster.make(EVENTS, obj)
+    cluster.plane.apply(MAY_WRITE_NEW_EVENTS)
+    in_force(create(EVENTS, event()), cluster.nobody, "bound to no pod")
+    yield cluster
+    cluster.plane.kubectl("delete", "-f", "-", input=MAY_WRITE_NEW_EVENTS)
+
+
+def source(component: str = f"{DRIVER}_x", host: str = "n1") -> Json:
+    return {"source": {"component": component, "host": host}}
+
+
+TELLING: dict[str, tuple[Json, str]] = {
+    "as the kubelet": (event(reportingComponent="kubelet"), "in its own name only"),
+    "as the kubelet, by the old field": (event(**source("kubelet")), "in its own name only"),
+    "as a driver whose name begins like its own": (event(driver=f"{DRIVER}.example"), "in its own name only"),
+    "from another node": (event(reportingInstance="n2"), "from that node only"),
+    "from another node, by the old field": (event(**source(host="n2")), "from that node only"),
+    "from nowhere": (event(reportingInstance=""), "from that node only"),
+    "about anything": (event(about={"kind": "Secret"}), "about claims, PersistentVolumes and nodes only"),
+}
+
+
+@pytest.mark.parametrize(("obj", "says"), TELLING.values(), ids=TELLING.keys())
+def test_no_event_is_told(events: Secured, obj: Json, says: str) -> None:
+    Abuse(create(EVENTS, obj), says).check(events, events.n1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("theirs.1", {"reportingInstance": "n1", **source()}),
+        ("foreign.1", {"reportingComponent": f"{DRIVER}_x", **source()}),
+    ],
+)
+def test_no_event_of_others_is_told_anew(events: Secured, name: str, change: Json) -> None:
+    says = "counts up events that it has written itself"
+    Abuse(patch(f"{EVENTS}/{name}", {"count": 7, "message": "not so", **change}), says).check(events, events.n1)
+
+
+def test_no_event_is_turned_to_another_object(events: Secured) -> None:
+    change = {"involvedObject": {**event()["involvedObject"], "name": "another"}}
+    Abuse(patch(f"{EVENTS}/mine.1", change), "about the same object").check(events, events.n1)
+
+
+def test_its_own_events_are_told_and_counted(events: Secured) -> None:
+    count = patch(f"{EVENTS}/mine.1", {"count": 2, "message": "and so"}, content_type=STRATEGIC_MERGE_PATCH)
+    for request in (create(EVENTS, event()), count):
+        allowed(request, events.n1)
+        Abuse(request, "bound to no pod of a node").check(events, events.nobody)
+
+
+def test_the_other_door_to_events_is_no_way_round(events: Secured) -> None:
+    new = {
+        "metadata": {"name": "new.1", "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "action": "Told",
+        "reason": "Told",
+        "type": "Normal",
+        "reportingController": "kubelet",
+        "reportingInstance": "n1",
+        "regarding": {"kind": names.CLAIM, "namespace": "default", "name": "x"},
+    }
+    until(lambda: create(NEW_EVENTS, new).by(events.unrestricted)[0] == 201, "the right is given")
+    code, said, _ = create(NEW_EVENTS, new).by(events.n1)
+    assert code == 422 and "in its own name only" in said
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

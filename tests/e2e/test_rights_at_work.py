@@ -32,6 +32,7 @@ def secure(plane: ControlPlane) -> Iterator[Secured]:
 def denials(secure: Secured) -> Iterator[None]:
     """None in the whole test, by the API server's own count."""
     before = _denied(secure.plane)
+    assert before, "it counts none, not even those by which the fixture saw that the policies are in force"
     yield
     assert _denied(secure.plane) == before
 
