@@ -10,7 +10,7 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.leases import Hold, Lease, LeaseView, Leave, NotWanted, Release, Renew, Take, Terms
-from sidecar.kube.api import LEASES, KubeApi, every, find
+from sidecar.kube.api import LEASES, KubeApi, find, records
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 
 # How old what is known of stored objects may be: somebody may have deleted or changed them.
@@ -54,7 +54,7 @@ class LeaseWriter:
         return Lease.of(stored) if stored else None
 
     async def all(self, label_selector: str, *, cached: bool = False) -> list[Lease]:
-        listed = every(self._kube, LEASES, namespace=self._namespace, label_selector=label_selector, cached=cached)
+        listed = records(self._kube, LEASES, lambda obj: obj, namespace=self._namespace, label_selector=label_selector, cached=cached)
         return [Lease.of(obj) async for obj in listed]
 
     async def perform(self, decision: leases.Decision) -> Outcome:

@@ -95,13 +95,17 @@ def always() -> bool:
     return True
 
 
-def take_none(obj: Json) -> bool:
+Take = Callable[[Json], bool]
+"""Is offered an object, and says whether the page can do without it."""
+
+
+def take_none() -> Take:
     """For lists whose objects are all wanted in the page."""
-    return False
+    return lambda obj: False
 
 
 class Lists(Protocol):
-    """The part of `KubeApi` that `every` uses."""
+    """The part of `KubeApi` that `records` uses."""
 
     async def list_page(
         self,
@@ -112,25 +116,54 @@ class Lists(Protocol):
         field_selector: str = "",
         continue_token: str = "",
         resource_version: str = "",
+        begin: Callable[[], Take] = take_none,
     ) -> Page: ...
 
 
 async def every(
-    api: Lists, resource: Resource, *, namespace: str = "", label_selector: str = "", field_selector: str = "", cached: bool = False
+    api: Lists, resource: Resource, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
 ) -> AsyncIterator[Json]:
-    """Each object of a list, page by page. `cached`: from the API server's cache, which may be a little old and costs the server least."""
+    """Each object of a list, whole, page by page. `records` holds less."""
+    scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
     token = ""
     while True:
-        page = await api.list_page(
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            continue_token=token,
-            resource_version="0" if cached and not token else "",
-        )
+        page = await api.list_page(resource, continue_token=token, begin=take_none, **scope)
         for item in page.items:
             yield item
+        token = page.continue_token
+        if not token:
+            return
+
+
+async def records(
+    api: Lists, resource: Resource, of: Callable[[Json], R | None], *, cached: bool = False, **scope: str
+) -> AsyncIterator[R]:
+    """The record that `of` makes of each object, page by page, if it makes one.
+
+    `cached`: from the API server's cache, which may be a little old and costs the server least. There a list has no pages; the objects
+    themselves are not held.
+    """
+    token = ""
+    while True:
+        found: list[R] = []
+
+        def take(obj: Json) -> bool:
+            record = of(obj)
+            if record is not None:
+                found.append(record)  # noqa: B023 - it is called while its page is read
+            return True
+
+        def begin() -> Take:
+            found.clear()  # noqa: B023
+            return take
+
+        page = await api.list_page(
+            resource, continue_token=token, resource_version="0" if cached and not token else "", begin=begin, **scope
+        )
+        for obj in page.items:
+            take(obj)
+        for record in found:
+            yield record
         token = page.continue_token
         if not token:
             return
@@ -164,13 +197,13 @@ class KubeApi(Protocol):
         limit: int = 500,
         continue_token: str = "",
         resource_version: str = "",
-        take: Callable[[Json], bool] = take_none,
+        begin: Callable[[], Take] = take_none,
     ) -> Page:
         """One page, with at most `limit` objects, and fewer where objects are large. All pages of one list show the same moment; a continue
         token that has become too old raises Gone.
 
-        `take` may be offered the objects one by one as they arrive. What it takes is not in the page, so nobody has to hold it. It may be
-        offered an object again, or the objects of a page that then fails.
+        What `begin` returns may be offered the objects one by one as they arrive. What it takes is not in the page, so nobody has to hold
+        it. `begin` is called again if the page is begun again, with fewer objects; a page may also fail after some were taken.
         """
         ...
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube.api import Change, KubeApi, Resource, WatchEvent
+from sidecar.kube.api import Change, KubeApi, Resource, Take, WatchEvent
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, VersionTooLarge
 from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.kube.store import Store, by_name
@@ -227,17 +227,23 @@ class Reflector(Generic[R]):
 
     async def _take_page(self, token: str, seen: set[str | None]) -> tuple[str, str]:
         """Returns the list's version and the next token. A page is newer than the store, even if the rest of the list never arrives."""
+        kept: set[str | None] = set()
+
+        def begin() -> Take:
+            kept.clear()  # what was in a page that was given up may be gone in the one that is asked for instead
+            return take
 
         def take(obj: Json) -> bool:
             key = self._take_in(obj)
             if key is None or key in self.store:  # others cannot be missing later, and in a big cluster nearly all are others
-                seen.add(key)
+                kept.add(key)
             return True
 
-        page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, take=take, **self._scope)
+        page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, begin=begin, **self._scope)
         self.last_heard = self._clock()
         for obj in page.items:
             take(obj)
+        seen |= kept
         return page.resource_version, page.continue_token
 
     async def _watch(self) -> float:

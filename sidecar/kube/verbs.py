@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any
 
 from sidecar.kube import page_sizes, wire
-from sidecar.kube.api import EVENTS, Page, Resource, WatchEvent, always, take_none
+from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, read_prefix, reads_all
 from sidecar.kube.list_reader import ListReader
@@ -94,7 +94,7 @@ class KubeClient:
         limit: int = 500,
         continue_token: str = "",
         resource_version: str = "",
-        take: Callable[[Json], bool] = take_none,
+        begin: Callable[[], Take] = take_none,
     ) -> Page:
         query = {"label_selector": label_selector, "field_selector": field_selector, "resource_version": resource_version}
         again = False
@@ -110,7 +110,7 @@ class KubeClient:
                 goes_on=bool(continue_token) or again,
             )
             try:
-                page, reader = await self._page(request, limit=min(limit, known), after=continue_token, take=take)
+                page, reader = await self._page(request, limit=min(limit, known), after=continue_token, take=begin())
             except _TooLarge:
                 self._limits[resource], again = page_sizes.smaller(min(limit, known)), True
                 continue
@@ -118,7 +118,7 @@ class KubeClient:
                 self._limits[resource] = page_sizes.next_limit(known, count=reader.count, size=reader.size)
             return page
 
-    async def _page(self, request: Request, *, limit: int, after: str, take: Callable[[Json], bool]) -> tuple[Page, ListReader]:
+    async def _page(self, request: Request, *, limit: int, after: str, take: Take) -> tuple[Page, ListReader]:
         reader = ListReader(what=request.what, after=after)
         items: list[Json] = []
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sidecar.engine.backoff import jittered
-from sidecar.kube.api import CAPACITIES, CSI_NODES, every
+from sidecar.kube.api import CAPACITIES, CSI_NODES, records
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.model.objects import CapacityRecord, Class, Json
@@ -92,9 +92,8 @@ class Contenders:
     async def _learn(self) -> None:
         self._listed_at = self._clock()
         try:
-            nodes = frozenset(
-                [item["metadata"]["name"] async for item in every(self._kube, CSI_NODES, cached=True) if _runs(item, self._driver)]
-            )
+            running = records(self._kube, CSI_NODES, lambda obj: obj["metadata"]["name"] if _runs(obj, self._driver) else None, cached=True)
+            nodes = frozenset([name async for name in running])
             free = await self._published() if nodes else {}
         except ApiError as error:
             self._tell(error)
@@ -127,8 +126,8 @@ class Contenders:
             return free
         try:
             ours = f"{names.CAPACITY_DRIVER_LABEL}={self._driver}"
-            async for item in every(self._kube, CAPACITIES, namespace=self._namespace, label_selector=ours, cached=True):
-                record = CapacityRecord.of(item)
+            scope = {"namespace": self._namespace, "label_selector": ours}
+            async for record in records(self._kube, CAPACITIES, CapacityRecord.of, cached=True, **scope):
                 if record.capacity is not None:
                     free.setdefault(record.class_name, {})[record.labels.get(names.CAPACITY_MANAGER_LABEL, "")] = record.capacity
         except ApiError as error:

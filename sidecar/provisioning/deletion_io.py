@@ -10,7 +10,7 @@ from typing import assert_never
 
 from sidecar.csi.api import Driver
 from sidecar.deletion.rules import Delete, DeletionView, Fact, Found, Keep, Need, may_delete
-from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, every, find
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
 from sidecar.local.volume_location import lies_elsewhere
@@ -101,10 +101,9 @@ class HandleUsers:
         here = self._here()
         found: dict[str, list[Found]] = {handle: [] for handle in handles}
         try:
-            async for obj in every(self._kube, VOLUMES):
-                handle = _handle_of(obj, here.driver.name)
-                if handle in found:
-                    found[handle].append(_found(here, Volume.of(obj)))
+            wanted = records(self._kube, VOLUMES, lambda obj: Volume.of(obj) if _handle_of(obj, here.driver.name) in found else None)
+            async for volume in wanted:
+                found[volume.handle].append(_found(here, volume))
         except ApiError as error:
             return error
         return found

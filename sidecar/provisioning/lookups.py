@@ -20,7 +20,7 @@ from sidecar.kube.api import (
     VOLUMES,
     KubeApi,
     Resource,
-    every,
+    records,
 )
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.model.objects import Json
@@ -104,7 +104,7 @@ class Lookups:
         try:
             if not ref.name:
                 slim = _SLIM.get(ref.kind, dict)
-                return {"items": [slim(item) async for item in every(self._kube, resource, namespace=ref.namespace)]}
+                return {"items": [item async for item in records(self._kube, resource, slim, namespace=ref.namespace)]}
             try:
                 return await self._kube.get(resource, ref.name, namespace=ref.namespace)
             except NotFound:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, every, find
+from sidecar.kube.api import CLAIMS, SNAPSHOT_CONTENTS, SNAPSHOTS, find, records
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model.names import SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Json
@@ -67,9 +67,7 @@ class SnapshotSweep:
         """Releases what is no longer needed. True when a snapshot remains that must be looked at again."""
         needed = False
         wanted: set[tuple[str, str]] | None = None
-        async for snapshot in every(self._kube, SNAPSHOTS, cached=True):
-            if SNAPSHOT_FINALIZER not in items(snapshot, "metadata", "finalizers"):
-                continue
+        async for snapshot in records(self._kube, SNAPSHOTS, _with_our_finalizer, cached=True):
             driver = await self._driver_of(snapshot)
             if driver is None and not text(snapshot, "metadata", "deletionTimestamp"):
                 needed |= self._own  # its driver is known once it gets a content; without one it is released when it is deleted
@@ -94,15 +92,9 @@ class SnapshotSweep:
 
     async def _restored_from(self) -> set[tuple[str, str]]:
         """Namespace and name of each snapshot from which a claim is still to be filled."""
-        wanted = set()
-        async for claim in every(self._kube, CLAIMS, cached=True):
-            spec = part(claim, "spec") or {}
-            if text(claim, "status", "phase") not in _OPEN_PHASES:
-                continue
-            # Either field counts, even if they disagree: a snapshot that is kept too long does no harm.
-            for ref in (part(spec, "dataSource"), part(spec, "dataSourceRef")):
-                if ref is not None and text(ref, "kind") == SNAPSHOT and text(ref, "apiGroup") in ("", SNAPSHOT_GROUP):
-                    wanted.add((text(ref, "namespace") or text(claim, "metadata", "namespace"), text(ref, "name")))
+        wanted: set[tuple[str, str]] = set()
+        async for snapshots in records(self._kube, CLAIMS, _snapshots_of, cached=True):
+            wanted |= snapshots
         return wanted
 
     async def _release(self, snapshot: Json) -> bool:
@@ -115,3 +107,18 @@ class SnapshotSweep:
             log.info("A snapshot keeps our finalizer for now", extra={"fields": {"snapshot": f"{namespace}/{name}", "err": str(error)}})
             return isinstance(error, NotFound)
         return True
+
+
+def _with_our_finalizer(snapshot: Json) -> Json | None:
+    return snapshot if SNAPSHOT_FINALIZER in items(snapshot, "metadata", "finalizers") else None
+
+
+def _snapshots_of(claim: Json) -> set[tuple[str, str]] | None:
+    """Namespace and name of the snapshots from which this claim is still to be filled; None if there is none."""
+    if text(claim, "status", "phase") not in _OPEN_PHASES:
+        return None
+    spec = part(claim, "spec") or {}
+    # Either field counts, even if they disagree: a snapshot that is kept too long does no harm.
+    refs = [ref for ref in (part(spec, "dataSource"), part(spec, "dataSourceRef")) if ref is not None]
+    snapshots = (ref for ref in refs if text(ref, "kind") == SNAPSHOT and text(ref, "apiGroup") in ("", SNAPSHOT_GROUP))
+    return {(text(ref, "namespace") or text(claim, "metadata", "namespace"), text(ref, "name")) for ref in snapshots} or None

@@ -500,7 +500,7 @@ def test_what_is_asked_for_is_passed_on() -> None:
 
     class Api(ScriptedApi):
         async def list_page(self, resource: object, **how: Any) -> Page:  # type: ignore[override]
-            assert callable(how.pop("take"))
+            assert callable(how.pop("begin"))
             seen.append(how)
             return Page([], "10", "")
 

@@ -11,7 +11,7 @@ from sidecar.drain.evacuation.slots import SlotsView, WaitFor
 from sidecar.drain.lease_io import LeaseWriter, Overtaken, Untouched
 from sidecar.drain.leases import Hold, Lease, NotWanted, Release, Renew, Take
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import NODES, KubeApi, every
+from sidecar.kube.api import NODES, KubeApi, records
 from sidecar.kube.errors import AlreadyExists, ApiError, Forbidden
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -78,7 +78,8 @@ class SlotController:
         stored = await self._writer.all(slots.selector(settings.driver))
         self._foreign = {name for name in self._foreign if await self._is_foreign(name)}
         label = names.of_driver(settings.driver, names.EVACUATION_STATE)
-        marked = [Node.of(obj) async for obj in every(self._kube, NODES, label_selector=label, cached=True)] if wanted else []
+        found = records(self._kube, NODES, Node.of, label_selector=label, cached=True)
+        marked = [node async for node in found] if wanted else []
         return SlotsView(
             now=now,
             driver=settings.driver,

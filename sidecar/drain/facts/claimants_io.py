@@ -11,8 +11,9 @@ from typing import Final
 
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.recent_use import RecentUse
-from sidecar.kube.api import PODS, KubeApi, every
+from sidecar.kube.api import PODS, KubeApi, records
 from sidecar.model.nodes import Pod
+from sidecar.model.objects import Json
 
 _UNSCHEDULED: Final = "spec.nodeName="
 
@@ -49,8 +50,14 @@ class Claimants:
     async def _naming(self, what: str, namespace: str, wanted: frozenset[str], *, observed: bool) -> tuple[Pod, ...]:
         """Of a namespace's pods only these are kept: it may have thousands."""
         self._asked_for = {key: names for key, names in self._asked_for.items() if self._asking.knows(key)} | {what: wanted}
-        pods = every(self._kube, PODS, namespace=namespace, field_selector="" if observed else _UNSCHEDULED, cached=not observed)
-        every_pod = [pod async for obj in pods if wanted.intersection((pod := Pod.of(obj)).claims)]
+
+        def naming(obj: Json) -> Pod | None:
+            pod = Pod.of(obj)
+            return pod if wanted.intersection(pod.claims) else None
+
+        which = "" if observed else _UNSCHEDULED
+        pods = records(self._kube, PODS, naming, namespace=namespace, field_selector=which, cached=not observed)
+        every_pod = [pod async for pod in pods]
         found = tuple(pod for pod in every_pod if not pod.ended)
         for pod in found:
             self._recent.named(pod)

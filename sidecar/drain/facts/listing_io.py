@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from sidecar.kube.api import DRAIN_REPORTS, SNAPSHOT_CONTENTS, KubeApi, Resource, every
+from sidecar.kube.api import DRAIN_REPORTS, SNAPSHOT_CONTENTS, KubeApi, Resource, records
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model.objects import Json
 
@@ -30,10 +30,8 @@ class Lister:
         """Those that could be read before something failed."""
         found: list[R] = []
         try:
-            async for obj in every(self._kube, resource, namespace=namespace, field_selector=field_selector):
-                made = record(obj)
-                if made is not None:
-                    found.append(made)
+            async for made in records(self._kube, resource, record, namespace=namespace, field_selector=field_selector):
+                found.append(made)
         except NotFound:
             if resource not in _OPTIONAL:
                 self._fails(resource, "the API server does not serve them")

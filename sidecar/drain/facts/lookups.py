@@ -31,7 +31,7 @@ from sidecar.drain.facts.watched import (
     with_driver_labels,
 )
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, every
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, records
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
@@ -254,8 +254,8 @@ class Lookups:
     async def _published(self) -> tuple[CapacityRecord, ...]:
         ours = f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"
         # Where sidecars of this driver publish them, and where their role lets them look.
-        published = every(self._kube, CAPACITIES, namespace=self._settings.namespace, label_selector=ours, cached=True)
-        return tuple([CapacityRecord.of(obj) async for obj in published])
+        where = {"namespace": self._settings.namespace, "label_selector": ours}
+        return tuple([record async for record in records(self._kube, CAPACITIES, CapacityRecord.of, cached=True, **where)])
 
 
 def _distinct(volumes: Iterable[Volume]) -> tuple[Volume, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.locations import VolumeLocator, stays
 from sidecar.drain.facts.watched import TRUSTED
-from sidecar.kube.api import NODES, KubeApi, every
+from sidecar.kube.api import NODES, KubeApi, records
 from sidecar.model import nodes
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
@@ -53,7 +53,7 @@ class OtherNodes:
         return None if obj is None else Node.of(obj)
 
     async def _list(self) -> tuple[Node, ...]:
-        nodes = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
+        nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True)]
         return tuple(node for node in nodes if node.name != self._own)
 
 

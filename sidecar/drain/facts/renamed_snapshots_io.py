@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sidecar.drain.facts.asking_io import Asking
-from sidecar.kube.api import SNAPSHOT_CONTENTS, KubeApi, every
+from sidecar.kube.api import SNAPSHOT_CONTENTS, KubeApi, records
 from sidecar.model.nodes import SnapshotContent
 from sidecar.model.objects import Volume
 
@@ -35,6 +35,6 @@ class RenamedSnapshots:
 
     async def _list(self, handles: frozenset[str]) -> tuple[SnapshotContent, ...]:
         self._asked = handles
-        contents = [SnapshotContent.of(obj) async for obj in every(self._kube, SNAPSHOT_CONTENTS, cached=True)]
+        contents = [content async for content in records(self._kube, SNAPSHOT_CONTENTS, SnapshotContent.of, cached=True)]
         ours = (content for content in contents if content.driver == self._driver and content.source_handle in handles)
         return tuple(content for content in ours if content.managed_by not in self._known_to_watch)

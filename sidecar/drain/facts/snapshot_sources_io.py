@@ -9,7 +9,7 @@ from typing import Final
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.watched import TRUSTED
-from sidecar.kube.api import VOLUMES, KubeApi, every
+from sidecar.kube.api import VOLUMES, KubeApi, records
 from sidecar.model.nodes import SnapshotContent
 from sidecar.model.objects import Json, Volume
 
@@ -47,8 +47,8 @@ class SnapshotSources:
 
     async def _sources(self, handles: frozenset[str]) -> tuple[Volume, ...]:
         self._asked = handles
-        found = [Volume.of(obj) async for obj in every(self._kube, VOLUMES, cached=True) if _handle(obj) in handles]
-        return tuple(volume for volume in found if volume.driver == self._driver)
+        named = records(self._kube, VOLUMES, lambda obj: Volume.of(obj) if _handle(obj) in handles else None, cached=True)
+        return tuple([volume async for volume in named if volume.driver == self._driver])
 
 
 def _handle(obj: Json) -> str:

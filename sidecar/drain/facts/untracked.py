@@ -16,10 +16,10 @@ from sidecar.csi.outcome import Code, DriverError
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
 from sidecar.drain.facts.locations import Listed, VolumeLocator
 from sidecar.drain.facts.watched import Watched
-from sidecar.kube.api import NODES, VOLUMES, KubeApi, every
+from sidecar.kube.api import NODES, VOLUMES, KubeApi, records
 from sidecar.kube.errors import ApiError
 from sidecar.model.nodes import Node
-from sidecar.model.objects import Volume
+from sidecar.model.objects import Json, Volume
 
 _EVERY: Final = 600.0
 # A PersistentVolume that was stored this long ago is in the lists that the API server serves from its cache.
@@ -174,12 +174,13 @@ class Untracked:
         seen, kept, locator = set[str](), list[Volume](), None
         if not handles:
             return seen, ()
-        async for obj in every(self._kube, VOLUMES, cached=True):
-            if ((obj.get("spec") or {}).get("csi") or {}).get("volumeHandle") not in handles:
-                continue
-            volume = Volume.of(obj)
-            if volume.driver != self._driver.info.name:
-                continue
+        driver = self._driver.info.name
+
+        def wanted(obj: Json) -> Volume | None:
+            csi = (obj.get("spec") or {}).get("csi") or {}
+            return Volume.of(obj) if csi.get("volumeHandle") in handles and csi.get("driver") == driver else None
+
+        async for volume in records(self._kube, VOLUMES, wanted, cached=True):
             seen.add(volume.handle)
             kept.append(volume)
             if len(kept) > _MANY and locator is None:
@@ -190,6 +191,6 @@ class Untracked:
         return seen, tuple(kept)
 
     async def _locator(self, listed: Listed) -> VolumeLocator:
-        nodes = [Node.of(obj) async for obj in every(self._kube, NODES, cached=True)]
+        nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True)]
         own = self._watched.nodes
         return VolumeLocator(next(iter(own.values()), None), [node for node in nodes if node.name not in own], listed=listed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sidecar.kube import wire
-from sidecar.kube.api import Page, Resource, WatchEvent, always, take_none
+from sidecar.kube.api import Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import ApiError, NotFound, Withdrawn, from_status
 from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.model.objects import Json
@@ -72,7 +72,7 @@ class InProcessApi:
         limit: int = 500,
         continue_token: str = "",
         resource_version: str = "",
-        take: Callable[[Json], bool] = take_none,
+        begin: Callable[[], Take] = take_none,
     ) -> Page:
         query = Query(
             namespace=namespace,
@@ -85,7 +85,7 @@ class InProcessApi:
 
         def act() -> Page:
             page = self.cluster.list(resource, query)
-            items = (_copy(item.bare) for item in page.items)
+            take, items = begin(), (_copy(item.bare) for item in page.items)
             return Page([item for item in items if not take(item)], str(page.revision), page.token)
 
         return await self._ask(Call("list", resource, namespace), act)
