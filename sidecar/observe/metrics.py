@@ -24,6 +24,7 @@ from prometheus_client.utils import floatToGoString
 from sidecar.engine.health import OK, Row
 from sidecar.engine.loop import Ending
 from sidecar.engine.queue import Counts
+from sidecar.observe import labels
 
 UNKNOWN_DRIVER: Final = "unknown-driver"
 UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
@@ -44,6 +45,7 @@ _OURS: Final = "csi_node_sidecar_"
 
 
 M = TypeVar("M", Counter, Gauge)
+C = TypeVar("C", Counter, Histogram)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ class Metrics:
         self._queues: dict[str, QueueObserver] = {}
         self._series: dict[tuple[Counter | Gauge, tuple[str, ...]], Counter | Gauge] = {}
         self._capacity: dict[str, Gauge] = {}
+        self._drivers = labels.Drivers()
+        self._classes: labels.Classes[Counter | Histogram] = labels.Classes()
         self._declare_upstream()
         self._registry.register(_Queues(self._queues))
         self._declare_ours()
@@ -137,7 +141,7 @@ class Metrics:
 
     def driver_name(self, name: str) -> None:
         """Sets the label for calls from now on. Earlier ones keep `unknown-driver`, as upstream's do."""
-        self._driver = name
+        self._driver = self._drivers.label(name)
 
     def csi_call(self, method: str, code: str, seconds: float) -> None:
         """`method` is the full gRPC path, `code` the status as Go prints it, or `unknown-non-grpc`."""
@@ -145,18 +149,18 @@ class Metrics:
 
     def provisioned(self, class_: str, source: str, seconds: float) -> None:
         """`source` is the kind of the claim's data source, or empty."""
-        self._provisioned.labels(class_, source).inc()
-        self._provision_seconds.labels(class_, source).observe(seconds)
+        self._of_class(self._provisioned, class_, labels.source(source)).inc()
+        self._of_class(self._provision_seconds, class_, labels.source(source)).observe(seconds)
 
     def provision_failed(self, class_: str, source: str) -> None:
-        self._provision_failed.labels(class_, source).inc()
+        self._of_class(self._provision_failed, class_, labels.source(source)).inc()
 
     def deleted(self, class_: str, seconds: float) -> None:
-        self._deleted.labels(class_).inc()
-        self._delete_seconds.labels(class_).observe(seconds)
+        self._of_class(self._deleted, class_).inc()
+        self._of_class(self._delete_seconds, class_).observe(seconds)
 
     def delete_failed(self, class_: str) -> None:
-        self._delete_failed.labels(class_).inc()
+        self._of_class(self._delete_failed, class_).inc()
 
     def enable_capacity_metrics(self) -> None:
         """As upstream, these exist only if the capacity feature is on; otherwise they are absent and not 0."""
@@ -206,6 +210,10 @@ class Metrics:
     def driver_connected(self, connected: bool) -> None:
         self._driver_connected.set(connected)
 
+    def watch_classes(self, exists: Callable[[str], bool]) -> None:
+        """Only classes that exist have series of their own."""
+        self._classes.exists = exists
+
     def watch_claims_in_progress(self, count: Callable[[], int]) -> None:
         self._in_progress.set_function(count)
 
@@ -239,12 +247,22 @@ class Metrics:
 
     def api_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
         """`resource` is the plural and never an object's name. Status 0 means no answer, which client-go labels `<error>`."""
-        self._api_requests.labels(verb, resource, str(status) if status else "<error>").inc()
+        self._api_requests.labels(verb, resource, labels.status(status)).inc()
         self._api_seconds.labels(verb, resource).observe(seconds)
 
     def api_throttled(self, seconds: float) -> None:
         """A request waited for the client-side limiter."""
         self._api_throttled.inc(seconds)
+
+    def _of_class(self, metric: C, class_: str, *more: str) -> C:
+        values = (self._classes.label(class_), *more)
+        if self._classes.used(metric, values):
+            self._forget_classes()
+        return metric.labels(*values)
+
+    def _forget_classes(self) -> None:
+        for metric, values in self._classes.gone():
+            metric.remove(*values)
 
     def _of(self, metric: M, *labels: str) -> M:
         """The series of these labels, for metrics that count every event: the library's own lookup takes five times as long."""
@@ -258,6 +276,7 @@ class Metrics:
 
     def render(self) -> tuple[bytes, str]:
         """The exposition and its content type. As in promhttp, a scrape is counted in the next one's result."""
+        self._forget_classes()
         self._scrapes_in_flight.inc()
         try:
             page = generate_latest(_AsGoWritesIt(self._registry))
