@@ -230,7 +230,7 @@ def decide(view: ClaimView) -> ClaimDecision:
     claim = view.claim
     progress = view.progress
     if view.record is not None and view.record.deletion is not None:
-        return _delete_again(view.record, view.record.deletion)
+        return _delete_again(view.here, view.record, view.record.deletion)
     if claim is not None and isinstance(progress, Unsaved):
         if view.gone and progress.refusals >= _ENOUGH_REFUSALS and view.record is not None:
             return CleanUp(view.record, f"the claim is gone, and its PersistentVolume was refused {progress.refusals} times")
@@ -249,8 +249,9 @@ def decide(view: ClaimView) -> ClaimDecision:
     return _by_owner(view, claim)
 
 
-def _delete_again(record: CreationRecord, deletion: BegunDeletion) -> DeleteAgain:
-    return DeleteAgain(record, deletion, f"the deletion of volume {deletion.handle!r} was begun, and the driver has not said how it ended")
+def _delete_again(here: Here, record: CreationRecord, deletion: BegunDeletion) -> DeleteAgain:
+    why = f"the deletion of volume {deletion.handle!r} was begun, and CSI driver {here.driver.name} has not said how it ended"
+    return DeleteAgain(record, deletion, why)
 
 
 def _cleared_up_if_gone(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
