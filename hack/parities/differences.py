@@ -116,6 +116,10 @@ def _refuses_an_empty_handle(pair: Pair, gap: Gap) -> bool:
     return pair.case.parameters.get("answer-handle") == "empty" and (told or _is_silence(gap))
 
 
+def _says_itself_who_made_it(_: Pair, gap: Gap) -> bool:
+    return gap.path.endswith("/spec/csi/volumeAttributes/storage.kubernetes.io/csiProvisionerIdentity") and gap.peer == "mine"
+
+
 def _is_silence(gap: Gap) -> bool:
     """Of the peer, where ours has something to tell."""
     return (gap.path, gap.peer, gap.ours) == ("/came of it", False, True)
@@ -234,6 +238,11 @@ TABLE: Sequence[Intended] = (
         "an answer without a handle is told",
         "the peer tries for ever to store a volume that the API server refuses, and tells the claim's user nothing",
         _refuses_an_empty_handle,
+    ),
+    Intended(
+        "a driver's volume_context does not say which provisioner made a volume",
+        "drain decisions and policies trust the identity; the peer lets the driver write over it",
+        _says_itself_who_made_it,
     ),
     Intended(
         "clones of claims that name their class by annotation",

@@ -122,8 +122,8 @@ def _csi(here: Here, claim: Claim, class_: Class, request: CreateRequest, create
     csi: Json = {
         "driver": here.driver.name,
         "volumeHandle": created.volume_id,
-        # The driver's own context comes last, so it wins over ours for an equal key.
-        "volumeAttributes": {names.PROVISIONER_IDENTITY: here.identity, **created.context},
+        # Ours comes last: who made a volume is no driver's to say.
+        "volumeAttributes": {**created.context, names.PROVISIONER_IDENTITY: here.identity},
     }
     if fs := fs_type(here, claim, class_):
         csi["fsType"] = fs

@@ -66,9 +66,10 @@ def test_V1_the_fixture() -> None:
     }
 
 
-def test_V2_the_drivers_context_is_merged_and_wins() -> None:
+def test_V2_the_drivers_context_is_merged_but_does_not_say_who_made_the_volume() -> None:
     context = {"a": "b", "storage.kubernetes.io/csiProvisionerIdentity": "mine"}
-    assert built(CreatedVolume("id", 100, context))["spec"]["csi"]["volumeAttributes"] == context
+    merged = built(CreatedVolume("id", 100, context))["spec"]["csi"]["volumeAttributes"]
+    assert merged == {"a": "b", "storage.kubernetes.io/csiProvisionerIdentity": "test-provisioner"}
 
 
 def test_V3_an_answer_without_a_size_counts_as_the_size_asked_for() -> None:
