@@ -1,6 +1,7 @@
 """The simulated API server with what tenants wrote, as a process: `python -m hack.benchmarks.hostile.api_server FOLDER FILL COUNT`.
 
-It writes `FOLDER/kubeconfig` when it serves. With the fill `bomb` its lists of claims are small gzip bodies that unfold to 300 MB.
+It writes `FOLDER/kubeconfig` when it serves, and which Secrets are read. With the fill `bomb` its lists of claims are small gzip bodies that
+unfold to 300 MB.
 """
 
 from __future__ import annotations
@@ -17,13 +18,29 @@ from aiohttp import web
 
 from hack.benchmarks.hostile.objects import fill
 from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.serve import Served, self_signed
+from sidecar.simulation.cluster.serve import Certificate, Served, self_signed
 
 BOMB: Final = "bomb"
+SECRETS_READ: Final = "secrets-read"
+"""The name of the file."""
 _UNFOLDED: Final = 300_000_000
 
 
-class _Bomb(Served):
+class _Noting(Served):
+    """Notes which Secrets are read."""
+
+    def __init__(self, cluster: Cluster, *, certificate: Certificate, notes: Path) -> None:
+        super().__init__(cluster, certificate=certificate)
+        self._notes = notes
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if "/secrets/" in request.path:
+            with self._notes.open("a") as file:
+                file.write(f"{request.path}\n")
+        return await super()._answer(request)
+
+
+class _Bomb(_Noting):
     """Its lists of claims are not what they seem."""
 
     _body = gzip.compress(b'{"metadata":{"resourceVersion":"1"},"items":[' + b" " * _UNFOLDED + b"]}", compresslevel=9)
@@ -37,7 +54,7 @@ class _Bomb(Served):
 async def serve(folder: Path, what: str, count: int) -> None:
     cluster = Cluster(clock=time.time, rng=random.random)
     fill(cluster, "nothing" if what == BOMB else what, count)
-    served = (_Bomb if what == BOMB else Served)(cluster, certificate=self_signed(folder))
+    served = (_Bomb if what == BOMB else _Noting)(cluster, certificate=self_signed(folder), notes=folder / SECRETS_READ)
     served.demand_token()
     await served.start(0)
     served.kubeconfig(folder / "draft")

@@ -61,7 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 def measure(attack: Attack) -> Result:
     say(f"{attack.name}: {attack.what}")
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-        with a_scene(Path(folder), fill=attack.fill, count=attack.count, faults=attack.faults, flags=attack.flags) as scene:
+        surroundings = a_scene(
+            Path(folder), fill=attack.fill, count=attack.count, manner=attack.manner, faults=attack.faults, flags=attack.flags
+        )
+        with surroundings as scene:
             own = attack.act(scene)
         return Result(attack.name, scene.cage is not None, _largest(scene.figures), scene.endings, own)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from hack.benchmarks.hostile import driver as hostile_driver
+from hack.benchmarks.hostile.api_server import SECRETS_READ
 from hack.benchmarks.hostile.bounds import LIMIT
 from hack.benchmarks.hostile.cage import Cage, a_cage
 from hack.benchmarks.hostile.objects import DRIVER, NODE
@@ -59,13 +61,19 @@ class Scene:
         self._watcher.__enter__()
 
     def end(self) -> None:
-        """Of this life."""
-        assert self._watcher is not None
+        """Of this life, if there is one."""
+        if self._watcher is None:
+            return
         self._note_ending()
         self._watcher.__exit__(None, None, None)
         self.figures.append(self._watcher.figures)
         self.sidecar.stop()
         self._watcher = None
+
+    def add_flags(self, *flags: str) -> None:
+        """For the next life."""
+        self.flags = (*self.flags, *flags)
+        self.sidecar = self._new()
 
     def restart(self) -> None:
         self.end()
@@ -90,8 +98,15 @@ class Scene:
         self._ask("POST", path, json.dumps(body).encode())
 
     def has_volume(self, claim: str) -> bool:
-        found = self._ask("GET", "/api/v1/persistentvolumes", None)["items"]
-        return any(item["spec"]["claimRef"]["name"] == claim for item in found)
+        return any(item["spec"]["claimRef"]["name"] == claim for item in self.volumes())
+
+    def secrets_read(self) -> int:
+        notes = self.work / SECRETS_READ
+        return len(notes.read_text().splitlines()) if notes.exists() else 0
+
+    def volumes(self) -> list[Json]:
+        found: list[Json] = self._ask("GET", "/api/v1/persistentvolumes", None)["items"]
+        return found
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         config = json.loads(self._kubeconfig.read_text())
@@ -102,15 +117,15 @@ class Scene:
 
 
 @contextlib.contextmanager
-def a_scene(work: Path, *, fill: str, count: int, faults: Sequence[Json], flags: Sequence[str]) -> Iterator[Scene]:
-    """Everything runs."""
+def a_scene(work: Path, *, fill: str, count: int, manner: str, faults: Sequence[Json], flags: Sequence[str]) -> Iterator[Scene]:
+    """Everything runs but the program."""
     server = Process("api-server", [sys.executable, "-m", "hack.benchmarks.hostile.api_server", str(work), fill, str(count)], work)
     driver = OurDriver(work, node=NODE, name=DRIVER)
+    driver.command = hostile_driver.command(manner, driver.command)
     with server, driver, a_cage("hostile", mebibytes=LIMIT) as cage:
         driver.misbehave(*faults)
         until((work / "kubeconfig").exists, f"the API server serves:\n{server.output()}", seconds=120)
         scene = Scene(work, driver, flags, cage)
-        scene.start()
         try:
             yield scene
         finally:
