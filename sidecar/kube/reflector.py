@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import Change, KubeApi, Resource, Take, WatchEvent
-from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, VersionTooLarge
+from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, Unavailable, VersionTooLarge
 from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
@@ -158,6 +158,8 @@ class Reflector(Generic[R]):
         """Watches refused since one worked. At the limit a list is due, which sets it to 0."""
         self._gone = False
         """Whether the last failure was a 410."""
+        self._was_broken = False
+        """Whether the server may be another one, with another history, than the one that told the version."""
         self._broken_since: float | None = None
         self._synced = asyncio.Event()
         self._settled = asyncio.Event()
@@ -217,7 +219,7 @@ class Reflector(Generic[R]):
         if None not in seen:  # the object without a name may be any of the missing ones
             for key in self.store.missing(seen):
                 self._apply(key, None)
-        self.resource_version = version
+        self.resource_version, self._was_broken = version, False
         self.lists += 1
         self._on_list()
         if not self.has_synced:
@@ -250,11 +252,17 @@ class Reflector(Generic[R]):
         """Watch until the server ends it. Returns the seconds until the next watch."""
         await self._attempt()
         started, heard = self._clock(), self.events
-        confirming = asyncio.ensure_future(self._confirm_when_quiet())
+        no_limit = asyncio.timeout(None)
+        confirming = asyncio.ensure_future(self._confirm_when_quiet(no_limit))
         stream = self._api.watch(self.resource, resource_version=self.resource_version, skip=self._skip, **self._scope)
         try:
-            async for event in stream:
-                self._handle(event)
+            async with no_limit:
+                async for event in stream:
+                    self._handle(event)
+        except TimeoutError:
+            raise Gone(
+                f"watch {self.resource}: the server's history ends before version {self.resource_version}, as after a restore"
+            ) from None
         finally:
             confirming.cancel()
             self.is_watching = False
@@ -270,10 +278,25 @@ class Reflector(Generic[R]):
             return self._rng()
         return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {self._clock() - started:.1f} s"))
 
-    async def _confirm_when_quiet(self) -> None:
-        """A watch that has not been refused by then works, even without events."""
+    async def _confirm_when_quiet(self, watch: asyncio.Timeout) -> None:
+        """A watch that has not been refused by then works, even without events.
+
+        A server that was restored from a backup accepts a version that it has not reached yet, and then is silent, and what it has put back
+        is never told. So where an earlier watch was broken off it is asked once how far it has come.
+        """
         await self._sleep(_ACCEPTED_AFTER)
         self._mark_working()
+        if self._was_broken and await self._went_back():
+            watch.reschedule(asyncio.get_running_loop().time())
+
+    async def _went_back(self) -> bool:
+        try:
+            page = await self._api.list_page(self.resource, limit=1, namespace=self._scope["namespace"])
+        except ApiError:
+            return False  # the next break asks again
+        self._was_broken = False
+        held, reached = self.resource_version, page.resource_version
+        return held.isdecimal() and reached.isdecimal() and int(reached) < int(held)
 
     # --- what the server says -------------------------------------------------------------------------------------
 
@@ -345,6 +368,7 @@ class Reflector(Generic[R]):
             return self._give_up(error)
         before, self._failures = self._failures, self._failures + 1
         delay = self._back_off(before)
+        self._was_broken = self._was_broken or isinstance(error, Unavailable)
         if isinstance(error, Gone):
             # A server that answers 410 works, so a list may follow soon. Only one that answers the list with 410 is backed off from.
             again, self.resource_version = not self.resource_version or self._gone, ""

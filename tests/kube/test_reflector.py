@@ -65,9 +65,14 @@ class ScriptedApi:
         self.watches: list[Any] = [["for ever"]]
         self.asked: list[tuple[str, float, str]] = []
         """(what, when, continue token or version)"""
+        self.reached = "1000"
+        """The version that the server has come to."""
         self.closed = 0
 
-    async def list_page(self, resource: object, *, continue_token: str = "", **_: object) -> Page:
+    async def list_page(self, resource: object, *, limit: int, continue_token: str = "", **_: object) -> Page:
+        if limit == 1:
+            self.asked.append(("version", now(), ""))
+            return Page([obj("x", 1)], self.reached, "more")
         self.asked.append(("page" if continue_token else "list", now(), continue_token))
         return cast(Page, await self._play(self.lists))
 
@@ -94,6 +99,9 @@ class ScriptedApi:
         return step
 
     def attempts(self) -> list[float]:
+        return [at for what, at, _ in self.asked if what in ("list", "watch")]
+
+    def requests(self) -> list[float]:
         return [at for what, at, _ in self.asked if what != "page"]
 
 
@@ -193,8 +201,31 @@ def test_a_break_resumes_after_a_moment_without_a_new_list() -> None:
     api = ScriptedApi()
     api.watches = [[ev("ADDED", "a", 11), 100.0, Unavailable("reset")], ["for ever"]]
     bench = Bench(api).run(200.0)
-    assert api.asked[2:] == [("watch", 101.5, "11")]
+    assert api.asked[2:] == [("watch", 101.5, "11"), ("version", 121.5, "")]
     assert [state for _, state in bench.states] == [Synced()], "short trouble is not worth mentioning"
+
+
+@pytest.mark.parametrize(
+    "broken", [[Unavailable("reset")], [20.0, Unavailable("reset")], [300.0, ev("ADDED", "b", 11), Unavailable("reset")]]
+)
+def test_a_server_that_was_put_back_to_an_earlier_state_is_listed_anew(broken: list[Any]) -> None:
+    """It accepts the version, which lies in its future, and tells nothing until it gets there; of what it has put back it never tells."""
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 5), obj("b", 6)], "10", ""), Page([obj("a", 2, "blue")], "4", "")]
+    api.watches = [broken, ["for ever"]]
+    api.reached = "4"
+    bench = Bench(api).run(400.0)
+    assert bench.held == {"a": "blue"}
+    assert [what for what, *_ in api.asked] == ["list", "watch", "watch", "version", "list", "watch"]
+    assert api.asked[-1][2] == "4" and bench.reflector.state == Synced()
+
+
+def test_how_far_a_server_has_come_is_asked_once_after_a_break_and_not_in_peace() -> None:
+    api = ScriptedApi()
+    api.watches = [[300.0], [300.0], [300.0, Unavailable("reset")], *[[300.0]] * 5, ["for ever"]]
+    bench = Bench(api).run(4000.0)
+    assert [what for what, *_ in api.asked].count("version") == 1
+    assert bench.reflector.lists == 1
 
 
 @pytest.mark.parametrize("form", ["at once", "in the stream"])
@@ -313,6 +344,7 @@ BROKEN: dict[str, Callable[[ScriptedApi], None]] = {
     "watch nameless": lambda api: api.watches.__setitem__(0, [WatchEvent("DELETED", NAMELESS)]),
     "watch bug": lambda api: api.watches.__setitem__(0, [KeyError("metadata")]),
     "watch eof after 6 s": lambda api: api.watches.__setitem__(0, [6.0]),
+    "watch refused after 21 s": lambda api: api.watches.__setitem__(0, [21.0, Unavailable("reset")]),
     "watch 410 after 6 s": lambda api: api.watches.__setitem__(0, [6.0, Gone("old", status=410)]),
 }
 
@@ -324,7 +356,7 @@ def test_however_broken_never_more_than_one_attempt_a_second(how: str, luck: flo
     api = ScriptedApi()
     BROKEN[how](api)
     Bench(api, rng=lambda: luck).run(600.0)
-    times = api.attempts()
+    times = api.requests()
     for first in range(len(times)):  # a list and its watch may come together, so one more than seconds passed
         for last in range(first, len(times)):
             assert last - first + 1 <= times[last] - times[first] + 2

@@ -88,6 +88,8 @@ class Absence:
         """None: meanwhile there is another gap, which this one is a part of."""
         if not (gap.since.isdecimal() and gap.until.isdecimal()):
             return Missed(gap.ended, lost=True)
+        if int(gap.since) > int(gap.until):
+            return Missed(gap.ended, lost=True)  # the server was put back to an earlier state, and has another history now
         begun, since, failures = set[str](), gap.since, 0
         while int(since) < int(gap.until):
             if self._gap is not gap:
