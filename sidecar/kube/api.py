@@ -69,9 +69,13 @@ class Page:
     continue_token: str
 
 
+TOO_LARGE = "TOO_LARGE"
+"""The type of an event whose object is larger than any that etcd stores. It has no more of it than what identifies it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """ADDED, MODIFIED, DELETED or BOOKMARK. An ERROR event is raised as an exception instead."""
+    """ADDED, MODIFIED, DELETED, BOOKMARK or TOO_LARGE. An ERROR event is raised as an exception instead."""
 
     type: str
     object: Json

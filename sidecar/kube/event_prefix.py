@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 _BEGINNING: Final = re.compile(
-    rb'\{"type":"(?:ADDED|MODIFIED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+","metadata":\{"name":"([^"\\\x80-\xff]+)",'
-    rb'(?:"generateName":"[^"\\]*",)?(?:"namespace":"[^"\\]*",)?"uid":"([^"\\\x80-\xff]+)","resourceVersion":"([0-9]+)"'
+    rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+",'
+    rb'"metadata":\{"name":"(?P<name>[^"\\\x80-\xff]+)",(?:"generateName":"[^"\\]*",)?(?:"namespace":"(?P<namespace>[^"\\\x80-\xff]*)",)?'
+    rb'"uid":"(?P<uid>[^"\\\x80-\xff]+)","resourceVersion":"(?P<version>[0-9]+)"'
 )
 
 
@@ -37,4 +38,15 @@ def reads_all(prefix: EventPrefix, line: bytes) -> bool:
 def read_prefix(line: bytes) -> EventPrefix | None:
     """None for a line that must be parsed: another type of event, or one that begins otherwise."""
     found = _BEGINNING.match(line)
-    return EventPrefix(*(part.decode() for part in found.groups())) if found else None
+    if found is None or found["type"] == b"DELETED":
+        return None
+    return EventPrefix(found["name"].decode(), found["uid"].decode(), found["version"].decode())
+
+
+def read_metadata(line: bytes) -> tuple[str, dict[str, str]] | None:
+    """The type of an event and what identifies its object, from the first bytes of its line; None if they say something else."""
+    found = _BEGINNING.match(line)
+    if found is None:
+        return None
+    meta = {"name": found["name"], "namespace": found["namespace"] or b"", "uid": found["uid"], "resourceVersion": found["version"]}
+    return found["type"].decode(), {field: value.decode() for field, value in meta.items()}

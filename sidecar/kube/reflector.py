@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube.api import Change, KubeApi, Resource, Take, WatchEvent
+from sidecar.kube.api import TOO_LARGE, Change, KubeApi, Resource, Take, WatchEvent
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, Unavailable, VersionTooLarge
 from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.kube.store import Store, by_name
@@ -312,6 +312,8 @@ class Reflector(Generic[R]):
                 if key is None:  # only a new list can show which object is gone
                     raise BadEvent(f"watch {self.resource}: something is gone that has no name")
                 self._apply(key, None)
+            case kind if kind == TOO_LARGE:  # what is known of it stays: it is old, but that it is gone would be wrong
+                self._report_unreadable(self._key_or_none(event.object) or "(none)", ValueError("it is larger than any object should be"))
             case _:  # BOOKMARK, which only carries the version
                 pass
         self.resource_version = event.resource_version

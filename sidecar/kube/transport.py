@@ -22,7 +22,8 @@ from sidecar.http1.writing import request_bytes
 from sidecar.kube import wire
 from sidecar.kube.api import always
 from sidecar.kube.connections import Connection, Connections, NoConnection, Route, headers_for, target
-from sidecar.kube.errors import LONGEST_QUIET, ApiError, BadEvent, Unavailable, Withdrawn
+from sidecar.kube.errors import LONGEST_QUIET, ApiError, Unavailable, Withdrawn
+from sidecar.kube.line_reader import LineReader, TooLong
 from sidecar.kube.read_batching import ReadBatching, delay_wakeups, wake_at_once
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -31,8 +32,6 @@ Sleep = Callable[[float], Awaitable[None]]
 # workers shares these.
 _MOST_CONNECTIONS = 24
 _CONNECT_SECONDS = 10.0
-# etcd stores no object above 1.5 MiB.
-_LONGEST_LINE = 2**22
 # A request of low priority waits until no other is in progress, but no longer than this: a node that is never idle must write events too.
 _LONGEST_LOW_PRIORITY_WAIT = 0.2
 # A server that is starting accepts connections before it answers. Behind a load balancer another attempt may reach one that works.
@@ -230,7 +229,7 @@ class Transport:
         await self._raise_for_status(request, limiter, head, raw)
         return raw
 
-    async def lines(self, request: Request, limiter: Limiter) -> AsyncGenerator[bytes, None]:
+    async def lines(self, request: Request, limiter: Limiter) -> AsyncGenerator[bytes | TooLong, None]:
         """The lines of a stream as they arrive, until the server ends it.
 
         A stream that is silent for too long is closed, for its other end may be gone. Servers on an etcd without progress
@@ -255,17 +254,15 @@ class Transport:
                     async with asyncio.timeout(self._request_timeout):
                         raw = await connection.read_all()
                     await self._raise_for_status(request, limiter, head, raw)
-                rest, batching = b"", ReadBatching(self._longest_read_delay)
+                reader, batching = LineReader(), ReadBatching(self._longest_read_delay)
                 while chunk := await _within(silence, connection.read()):
                     heard = True
-                    *lines, rest = (rest + chunk).split(b"\n")
+                    lines = reader.feed(chunk)
                     for line in lines:
-                        yield line + b"\n"
-                    if len(rest) > _LONGEST_LINE:
-                        raise BadEvent(f"{request.what}: a line of the stream has more than {_LONGEST_LINE} bytes")
+                        yield line
                     if pause := batching.delay(len(lines), self._clock()):
                         await _leave_unread(connection, pause)
-                if rest:
+                if reader.within:
                     raise Unavailable(f"{request.what}: the stream broke off within a line")
             except _Silence as error:
                 self._patience[request.path] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)

@@ -7,6 +7,7 @@ from sidecar.kube import page_sizes, wire
 from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, read_prefix, reads_all
+from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
@@ -157,6 +158,9 @@ class KubeClient:
         stream = self._transport.lines(request, self._limiter)
         try:
             async for line in stream:
+                if isinstance(line, TooLong):
+                    yield wire.long_event(line, what=request.what)
+                    continue
                 prefix = None if skip is reads_all else read_prefix(line)
                 if prefix is not None and skip(prefix, line):
                     yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": prefix.version}})

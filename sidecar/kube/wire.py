@@ -6,8 +6,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from sidecar.kube.api import SECRETS, Resource, WatchEvent
+from sidecar.kube.api import SECRETS, TOO_LARGE, Resource, WatchEvent
 from sidecar.kube.errors import LONGEST_QUIET, ApiError, BadEvent, BadRequest, Unavailable, causes_of, from_status
+from sidecar.kube.event_prefix import read_metadata
+from sidecar.kube.line_reader import TooLong
 from sidecar.model.objects import Json
 
 JSON = "application/json"
@@ -112,6 +114,15 @@ def watch_event(line: bytes, *, what: str) -> WatchEvent:
     if not isinstance(version, str) or not version:
         raise BadEvent(f"{what}: an event without a resourceVersion: {shown(line, what)}")
     return WatchEvent(kind, obj)
+
+
+def long_event(line: TooLong, *, what: str) -> WatchEvent:
+    """The event of a line that was not kept, by its beginning. A deletion needs no more than that."""
+    found = read_metadata(line.beginning)
+    if found is None:
+        raise BadEvent(f"{what}: a line of {line.size} bytes is too long, and does not say of which object: {shown(line.beginning, what)}")
+    kind, meta = found
+    return WatchEvent(kind if kind == "DELETED" else TOO_LARGE, {"metadata": meta})
 
 
 def _code_of(status: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Lists of large objects, from a server on a socket: memory is bounded in bytes, whatever tenants put into their objects."""
+"""Large objects, from a server on a socket: memory is bounded in bytes, whatever tenants put into their objects."""
 
 import asyncio
 import gzip
@@ -13,10 +13,10 @@ import pytest
 
 from sidecar.kube.api import CLAIMS, KubeApi, Resource, every, records
 from sidecar.kube.client import KubeClient, open_client
-from sidecar.kube.errors import Gone, Unavailable
+from sidecar.kube.errors import BadEvent, Gone, Unavailable
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
-from tests.kube.server import run
+from tests.kube.server import ScriptedServer, run, says, streams
 
 MIB = 2**20
 
@@ -251,3 +251,41 @@ def test_a_bomb_in_place_of_a_list_is_one_failure_and_little_memory() -> None:
                 await listed(client)
 
     assert peak_of(main) < 45
+
+
+# --- watches ------------------------------------------------------------------------------------------------------------
+
+
+def large_event(kind: str, number: int, size: int) -> bytes:
+    begin = b'{"type":"%s","object":{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"c%d",' % (kind.encode(), number)
+    return begin + b'"namespace":"ns","uid":"u%d","resourceVersion":"%d","x":"%s"}}}' % (number, number, b"x" * size)
+
+
+def test_an_event_that_is_larger_than_any_object_is_told_by_name_and_the_watch_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    lines = [large_event(*each) + b"\n" for each in (("ADDED", 11, 0), ("MODIFIED", 11, 11 * MIB), ("MODIFIED", 12, 8 * MIB))]
+    lines += [large_event(*each) + b"\n" for each in (("ADDED", 13, 0), ("MODIFIED", 11, 11 * MIB), ("DELETED", 13, 11 * MIB))]
+    empty = says({"metadata": {"resourceVersion": "10"}, "items": []})
+    store: Store[int] = Store()
+
+    async def main() -> None:
+        async with ScriptedServer(empty, streams(*lines, then="silent")) as server, await server.client() as client:
+            reflector = Reflector(client, CLAIMS, project=lambda obj: len(obj["metadata"]["x"]), store=store)
+            task = asyncio.create_task(reflector.run())
+            while reflector.events < 6:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            assert len(server.seen) == 2, "one list, one watch"
+
+    run(main())
+    assert {key: store.get(key) for key in store} == {"ns/c11": 0, "ns/c12": 8 * MIB}
+    told = [record for record in caplog.records if record.message == "An object cannot be read and is ignored"]
+    assert [record.fields["key"] for record in told] == ["ns/c11"]  # type: ignore[attr-defined]
+
+
+def test_a_line_without_end_that_names_nothing_ends_the_watch() -> None:
+    async def main() -> None:
+        async with ScriptedServer(streams(b"x" * (11 * MIB) + b"\n", then="silent")) as server, await server.client() as client:
+            with pytest.raises(BadEvent, match="does not say of which object: x"):
+                await anext(client.watch(CLAIMS, resource_version="5"))
+
+    run(main())
