@@ -62,6 +62,8 @@ class Orphaned:
     reclaim_policy: str
     inherited: bool
     """The creation was begun by a process that is gone. That process may have stored the PersistentVolume, and nobody here knows."""
+    from_file: bool = False
+    """Only a file says that the volume was begun here, and others may write in its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ def may_delete(view: DeletionView) -> Need | Delete | Keep:
         case Undone():
             return _used(view) or Delete()
         case Orphaned() as orphan:
-            return _wanted(view, orphan) or _used(view) or Delete()
+            return _wanted(view, orphan) or _used(view) or _named_elsewhere(view, orphan) or Delete()
 
 
 def _used(view: DeletionView, *, besides: str = "") -> Need | Keep | None:
@@ -124,6 +126,20 @@ def _used(view: DeletionView, *, besides: str = "") -> Need | Keep | None:
     others = (found for found in view.users if found.volume.name != besides)
     user = next((found.volume.name for found in others if view.any_node or found.volume.affinity is None or not found.elsewhere), None)
     return None if user is None else Keep(f"PersistentVolume {user} has the same handle")
+
+
+def _named_elsewhere(view: DeletionView, orphan: Orphaned) -> Keep | None:
+    """Keeps what a PersistentVolume of another node names, where nothing but a file speaks for a volume of this node. With handles that are
+    equal on all nodes that may be a leftover; but it may also be the other one. The claim's own does not count: it went there from here."""
+    if not orphan.from_file or view.users is NOT_ASKED:
+        return None
+    others = (found.volume for found in view.users if not _is_own(found.volume, orphan))
+    user = next((volume.name for volume in others), None)
+    return None if user is None else Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True)
+
+
+def _is_own(volume: Volume, orphan: Orphaned) -> bool:
+    return volume.name == orphan.volume_name and volume.claim is not None and volume.claim.uid == orphan.claim_uid
 
 
 def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:

@@ -192,6 +192,7 @@ def test_E7_when_the_next_process_cleans_up(
     silent(ears)
     ears.room = second = Room(driver=OpenDriver(creates=answers, deletes=[rpc(Code.INTERNAL), None]))
     second.add("secrets", *(caged(kind) for kind in KINDS))
+    second.add("storageclasses", samples.class_json(parameters=every_kind()))
     asyncio.run(life(second, ears, 4))
     silent(ears)
 

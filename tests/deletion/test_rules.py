@@ -67,6 +67,28 @@ def test_a_handle_that_another_persistent_volume_has_is_never_deleted(reason: An
     assert may_delete(view) == (Keep(f"PersistentVolume {user} has the same handle") if user else Delete())
 
 
+OWN = Found(VOLUME, elsewhere=True)
+
+
+@pytest.mark.parametrize(
+    ("users", "user"),
+    [
+        ((), ""),
+        ((OWN,), ""),
+        ((Found(OTHER, elsewhere=True),), "other"),
+        ((Found(replace(OTHER, claim=None), elsewhere=True),), "other"),
+        ((Found(NOBODYS, elsewhere=True),), NAME),
+        ((OWN, Found(OTHER, elsewhere=True)), "other"),
+    ],
+    ids=["nobody", "the claim's own", "another", "nobody's", "of that name and nobody's", "the claim's own and another"],
+)
+def test_what_only_a_file_speaks_for_is_kept_for_any_persistent_volume_anywhere(users: tuple[Found, ...], user: str) -> None:
+    """But for the claim's own: it went there from here."""
+    reason = replace(orphan(inherited=True), from_file=True)
+    view = DeletionView(reason=reason, handle="h", users=users, volume=None, claim=ANOTHERS)
+    assert may_delete(view) == (Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True) if user else Delete())
+
+
 def test_a_released_volume_does_not_keep_itself() -> None:
     view = DeletionView(reason=Released(VOLUME), handle="h", users=(Found(VOLUME),), volume=Found(VOLUME))
     assert may_delete(view) == Delete()

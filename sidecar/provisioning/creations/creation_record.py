@@ -44,6 +44,8 @@ class CreationRecord:
 
     It is not written to the line: whoever reads a line left behind sets it.
     """
+    from_file: bool = False
+    """It was read from a file, in whose folder others write too. Set as `inherited` is, and for good."""
 
     @property
     def full_name(self) -> str:

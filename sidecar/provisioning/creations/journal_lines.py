@@ -34,6 +34,8 @@ class Damage(Enum):
     """The disk does not give it, or it is no file."""
     UNSIGNED = "unsigned"
     """A line without a checksum: of an older version, or somebody else's. It is used."""
+    UNCONFIRMED = "unconfirmed"
+    """A line that names a Secret which the class of the claim does not name. The Secret is not used."""
 
 
 @dataclass(frozen=True, slots=True)

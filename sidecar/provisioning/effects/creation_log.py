@@ -37,7 +37,7 @@ class CreationLog:
         found = await self.journal.take_over()
         for record in found:
             if self._table.record(record.uid) is None:
-                self._table.keep_record(replace(record, inherited=True))
+                self._table.keep_record(replace(record, inherited=True, from_file=True))
             elif record.deletion is not None:
                 # This process has begun a creation for the same claim since, and may have been given the volume that is being deleted.
                 await self.deleting(record.uid, record.deletion)

@@ -32,7 +32,14 @@ class Undoer:
         self._lookup = shared.lookup
         self._reports = shared.reports
         self._deletion = deletion
-        self._orphans = OrphanCleanup(here=shared.here, driver=shared.tools.driver, deletion=deletion, secrets=self._secret_for_clean_up)
+        self._orphans = OrphanCleanup(
+            here=shared.here,
+            kube=shared.tools.kube,
+            driver=shared.tools.driver,
+            deletion=deletion,
+            secrets=self._secret_for_clean_up,
+            on_damage=shared.tools.metrics.journal_damage,
+        )
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
         """Returns `why` with what has become of the volume, for the claim's user."""

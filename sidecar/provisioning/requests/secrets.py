@@ -74,7 +74,15 @@ def deletion_secret(volume: Volume, class_: Class | None) -> SecretRef | Unfit |
         return SecretRef(*volume.deletion_secret) if all(volume.deletion_secret) else None
     if class_ is None or volume.claim is None:
         return None
-    return _ref(class_, _PROVISIONER, _halves(volume.name, volume.claim.namespace, volume.claim.name, annotations=None))
+    claim = volume.claim
+    return provisioner_secret(class_, volume_name=volume.name, claim_namespace=claim.namespace, claim_name=claim.name, annotations=None)
+
+
+def provisioner_secret(
+    class_: Class, *, volume_name: str, claim_namespace: str, claim_name: str, annotations: Mapping[str, str] | None
+) -> SecretRef | Unfit | None:
+    """The Secret that the class names for CreateVolume and DeleteVolume. `annotations` is None when the claim is gone."""
+    return _ref(class_, _PROVISIONER, _halves(volume_name, claim_namespace, claim_name, annotations=annotations))
 
 
 def data_of(secret: Json) -> dict[str, str]:

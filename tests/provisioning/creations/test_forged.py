@@ -1,0 +1,151 @@
+"""What somebody has written into the journal, or a disk has made of it, deletes nothing that is used and reads no Secret for the driver."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.csi.api import Capability, CreatedVolume, CreateRequest
+from sidecar.csi.outcome import Code
+from sidecar.kube.api import Change
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from tests.harness import samples
+from tests.harness.doors import ScriptedKube
+from tests.harness.provisioning.bench import UID, Bench, rpc, run
+from tests.harness.provisioning.journal import JournalInMemory, with_journal
+from tests.harness.provisioning.room import PREFIX, OpenDriver, secret
+
+REQUEST = CreateRequest(name="test-testi", required_bytes=100, capabilities=(Capability("SINGLE_NODE_WRITER"),))
+RECORD = CreationRecord(UID, "fake-ns", "fake-pvc", "fake-class", REQUEST)
+NAMED = {f"{PREFIX}provisioner-secret-name": "creds", f"{PREFIX}provisioner-secret-namespace": "${pvc.namespace}"}
+BY_NOTE = {f"{PREFIX}provisioner-secret-name": "${pvc.annotations['whose']}", f"{PREFIX}provisioner-secret-namespace": "fake-ns"}
+MINE, OTHERS = ("fake-ns", "creds"), ("kube-system", "root")
+
+
+def bench(record: CreationRecord, *objects: tuple[str, dict[str, Any]], **doors: Any) -> Bench:
+    """A process that starts and finds this line. The objects are the API server's."""
+    known = {(plural, item["metadata"]["name"]): item for plural, item in objects}
+    known |= {("secrets", name): secret(name, space, password="canary") for space, name in (MINE, OTHERS)}
+    made = Bench(driver=OpenDriver(**doors), kube=ScriptedKube(objects=known))
+    with_journal(made, JournalInMemory(lines={record.uid: record}))
+    assert run(made.room.take_over()) == [record.uid]
+    return made
+
+
+def class_with(parameters: dict[str, str], **changes: Any) -> tuple[str, dict[str, Any]]:
+    return "storageclasses", samples.class_json(parameters=parameters, **changes)
+
+
+def volume_on(node: str, **changes: Any) -> tuple[str, dict[str, Any]]:
+    place = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}]}}
+    return "persistentvolumes", samples.volume_json(spec={"nodeAffinity": place, **changes.pop("spec", {})}, **changes)
+
+
+def given(made: Bench) -> list[dict[str, str]]:
+    assert isinstance(made.driver, OpenDriver)
+    return [dict(secrets) for _, secrets in made.driver.given]
+
+
+# --- Secrets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objects", "line"),
+    [
+        pytest.param([class_with(NAMED)], MINE, id="the class names it"),
+        pytest.param(
+            [class_with(BY_NOTE), ("persistentvolumeclaims", samples.claim_json(annotations={"whose": "creds"}))],
+            MINE,
+            id="the claim is there and its note names it",
+        ),
+    ],
+)
+def test_a_secret_that_the_class_of_the_claim_names_is_used(objects: Any, line: tuple[str, str]) -> None:
+    made = bench(replace(RECORD, secret=line), *objects)
+    made.claim()
+    assert given(made) == [{"password": "canary"}] * 2 and made.driver.count("delete") == 1
+    assert made.value("csi_node_sidecar_journal_damage_total") == 0
+
+
+@pytest.mark.parametrize(
+    ("objects", "line"),
+    [
+        pytest.param([class_with(NAMED)], OTHERS, id="another than the class names"),
+        pytest.param([class_with({})], MINE, id="the class names none"),
+        pytest.param([], MINE, id="there is no such class"),
+        pytest.param([class_with(NAMED, provisioner="another")], MINE, id="it is another driver's class"),
+        pytest.param([class_with({f"{PREFIX}provisioner-secret-name": "creds"})], MINE, id="the class is wrong"),
+        pytest.param([class_with(BY_NOTE)], MINE, id="what the claim's notes said is not known any more"),
+        pytest.param(
+            [class_with(NAMED), ("persistentvolumeclaims", samples.claim_json(storageClassName="plain"))],
+            MINE,
+            id="the claim has another class",
+        ),
+    ],
+)
+def test_any_other_secret_is_not_read_and_that_is_told(objects: Any, line: tuple[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    made = bench(replace(RECORD, secret=line), *objects)
+    made.claim()
+    assert given(made) == [{}, {}] and made.driver.count("delete") == 1, "many drivers need none"
+    assert not [name for verb, plural, name, _ in made.kube.asked if plural == "secrets"]
+    assert [item.message for item in caplog.records if item.levelname == "WARNING"] == ["A Secret that the journal names is not used"]
+    assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1
+
+
+def test_a_driver_that_refuses_without_the_secret_proves_nothing_and_a_leak_is_suspected() -> None:
+    made = bench(replace(RECORD, secret=OTHERS), creates=[rpc(Code.NOT_FOUND)])
+    assert [made.claim() is None for _ in range(10)] == [*[False] * 9, True]
+    assert made.value("csi_node_sidecar_suspected_leaks_total") == 1
+    assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1, "it is told once"
+
+
+def test_that_a_claim_was_there_meanwhile_makes_a_line_no_truer() -> None:
+    """The line is kept as the first request; when the claim goes, it still comes from a file."""
+    claim = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE})
+    made = bench(replace(RECORD, secret=OTHERS), ("persistentvolumeclaims", claim), class_with({}), creates=[rpc(Code.ABORTED)])
+    made.see(claim=samples.claim(selected=samples.NODE), class_=samples.class_())
+    made.claim()
+    del made.kube.objects["persistentvolumeclaims", "fake-pvc"]
+    made.forget_claim()
+    made.caches.classes.apply(Change("fake-class", None, None))
+    made.driver.creates = [CreatedVolume("test-volume-id", 100)]
+    made.claim()
+    assert made.driver.count("delete") == 1
+    assert all(secrets == {} for secrets in given(made))
+
+
+# --- volumes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("node", [samples.NODE, "bar"])
+@pytest.mark.parametrize("phase", ["Bound", "Released", "Available"])
+def test_what_a_persistent_volume_anywhere_names_is_not_deleted(node: str, phase: str) -> None:
+    """With the driver's handle, whatever name and node: only the file says that a volume was made here."""
+    made = bench(
+        RECORD,
+        volume_on(node, meta={"name": "theirs"}, spec={"claimRef": {"uid": "u", "namespace": "n", "name": "c"}}, status={"phase": phase}),
+    )
+    assert made.claim() is None
+    assert made.driver.count("delete") == 0
+    assert made.value("csi_node_sidecar_suspected_leaks_total") == (node != samples.NODE)
+
+
+def test_the_volume_of_a_claim_that_went_to_another_node_does_not_keep_the_one_that_was_left_here() -> None:
+    """Drivers that make handles of names give it the same one."""
+    made = bench(RECORD, volume_on("bar"), ("persistentvolumeclaims", samples.claim_json(volumeName="test-testi")))
+    made.claim()
+    assert made.driver.count("delete") == 1
+
+
+def test_a_name_that_is_not_the_claims_volumes_is_not_asked_for() -> None:
+    """It would be any volume of the driver, even one that was never made for a claim."""
+    made = bench(replace(RECORD, request=replace(REQUEST, name="by-hand")))
+    assert made.claim() is None
+    assert made.driver.asked == []
+    assert made.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+def test_a_class_that_keeps_its_volumes_does_so_whatever_the_line_says() -> None:
+    made = bench(replace(RECORD, reclaim_policy="Delete"), class_with({}, reclaimPolicy="Retain"))
+    assert made.claim() is None
+    assert made.driver.asked == [] and made.value("csi_node_sidecar_suspected_leaks_total") == 1
