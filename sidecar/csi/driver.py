@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from csi_proto import csi_pb2 as pb
-from sidecar.csi import channel, codec, link, redact, unheard
+from sidecar.csi import channel, codec, link, redact, secret_words, unheard
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, NotSent
 from sidecar.errors import Fatal
@@ -96,7 +96,7 @@ class Caller:
         try:
             return await self._wire.unary(rpc.path, request.SerializeToString(), timeout=self._timeout)
         except grpc.RpcError as error:
-            return unheard.failure(code_of(error.code()), error.details() or "")
+            return unheard.failure(code_of(error.code()), secret_words.without_secrets(error.details() or "", request))
         except (ConnectionError, grpc.aio.UsageError) as error:
             return DriverError(Code.UNAVAILABLE, str(error))
         except asyncio.CancelledError:

@@ -27,12 +27,13 @@ def one_line(message: Message) -> str:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    secret = _secret_fields(message.DESCRIPTOR)
+    secret = secret_fields(message.DESCRIPTOR)
     return {field.name: STRIPPED if field.name in secret else _field(field, value) for field, value in message.ListFields()}
 
 
 @cache
-def _secret_fields(descriptor: Descriptor) -> frozenset[str]:
+def secret_fields(descriptor: Descriptor) -> frozenset[str]:
+    """The names of the fields that are marked."""
     return frozenset(field.name for field in descriptor.fields if _is_secret(field))
 
 

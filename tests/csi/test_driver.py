@@ -519,6 +519,28 @@ def test_E7_secrets_never_appear_in_logs(path: Path, caplog: pytest.LogCaptureFi
     assert failure[1]["error"] == "rpc error: code = Internal desc = broken disk"
 
 
+@pytest.mark.parametrize("length", [0, 500_000])
+def test_E7_what_the_driver_says_of_a_secret_is_shown_to_nobody(path: Path, caplog: pytest.LogCaptureFixture, length: int) -> None:
+    async def main() -> list[DriverError]:
+        driver = FakeDriver(path)
+        status = (grpc.StatusCode.RESOURCE_EXHAUSTED, f"login -p {CANARY} failed{'.' * length}")
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            await door.first_ready()
+            driver.fails = {"CreateVolume": status, "DeleteVolume": status}
+            with pytest.raises(DriverError) as created:
+                await door.driver.create_volume(REQUEST, secrets={"password": CANARY})
+            with pytest.raises(DriverError) as deleted:
+                await door.driver.delete_volume("v", secrets={"password": CANARY})
+        await driver.stop()
+        return [created.value, deleted.value]
+
+    with caplog.at_level(1):
+        errors = run(main())
+    assert all(error.message.startswith("login -p ***stripped*** failed") for error in errors)
+    assert CANARY not in "".join(str(record.__dict__) for record in caplog.records)
+
+
 def test_redaction_costs_nothing_where_nobody_reads(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact, "one_line", lambda _message: pytest.fail("redacted for nobody"))
     with caplog.at_level(logging.INFO):
