@@ -47,8 +47,18 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class OnFile:
+    """Only a file says that the volume was begun here, and others may write in its folder."""
+
+    claim_uid: str
+    volume_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Undone:
     """The driver has just created the volume, and the claim cannot use it; or its deletion was begun, and is to end."""
+
+    on_file: OnFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +72,7 @@ class Orphaned:
     reclaim_policy: str
     inherited: bool
     """The creation was begun by a process that is gone. That process may have stored the PersistentVolume, and nobody here knows."""
-    from_file: bool = False
-    """Only a file says that the volume was begun here, and others may write in its folder."""
+    on_file: OnFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +119,10 @@ def may_delete(view: DeletionView) -> Need | Delete | Keep:
         case Released(volume):
             # The volume itself is read last: listing all of them may take seconds, in which somebody may decide to keep it.
             return _used(view, besides=volume.name) or _changed(view, volume) or Delete()
-        case Undone():
-            return _used(view) or Delete()
+        case Undone(on_file):
+            return _used(view) or _named_elsewhere(view, on_file) or Delete()
         case Orphaned() as orphan:
-            return _wanted(view, orphan) or _used(view) or _named_elsewhere(view, orphan) or Delete()
+            return _wanted(view, orphan) or _used(view) or _named_elsewhere(view, orphan.on_file) or Delete()
 
 
 def _used(view: DeletionView, *, besides: str = "") -> Need | Keep | None:
@@ -128,18 +137,18 @@ def _used(view: DeletionView, *, besides: str = "") -> Need | Keep | None:
     return None if user is None else Keep(f"PersistentVolume {user} has the same handle")
 
 
-def _named_elsewhere(view: DeletionView, orphan: Orphaned) -> Keep | None:
+def _named_elsewhere(view: DeletionView, on_file: OnFile | None) -> Keep | None:
     """Keeps what a PersistentVolume of another node names, where nothing but a file speaks for a volume of this node. With handles that are
     equal on all nodes that may be a leftover; but it may also be the other one. The claim's own does not count: it went there from here."""
-    if not orphan.from_file or view.users is NOT_ASKED:
+    if on_file is None or view.users is NOT_ASKED:
         return None
-    others = (found.volume for found in view.users if not _is_own(found.volume, orphan))
+    others = (found.volume for found in view.users if not _is_own(found.volume, on_file))
     user = next((volume.name for volume in others), None)
     return None if user is None else Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True)
 
 
-def _is_own(volume: Volume, orphan: Orphaned) -> bool:
-    return volume.name == orphan.volume_name and volume.claim is not None and volume.claim.uid == orphan.claim_uid
+def _is_own(volume: Volume, on_file: OnFile) -> bool:
+    return volume.name == on_file.volume_name and volume.claim is not None and volume.claim.uid == on_file.claim_uid
 
 
 def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:

@@ -25,6 +25,7 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
 from sidecar.ownership.reserved_space import Promise, ReservedSpace
 from sidecar.ownership.roster import Roster
+from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.creations.journal import Journal, NoJournal
 from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.effects.bidding import Bidder
@@ -109,6 +110,7 @@ class Provisioner:
             space=space,
             table=table,
             creations=self.creations,
+            confirming=Confirming(here=here, kube=tools.kube, on_damage=tools.metrics.journal_damage),
             reports=self._reports,
             lookup=self._lookup,
             standing=standing,

@@ -15,6 +15,7 @@ from sidecar.deletion.rules import (
     Found,
     Keep,
     Need,
+    OnFile,
     Orphaned,
     Released,
     Undone,
@@ -82,9 +83,13 @@ OWN = Found(VOLUME, elsewhere=True)
     ],
     ids=["nobody", "the claim's own", "another", "nobody's", "of that name and nobody's", "the claim's own and another"],
 )
-def test_what_only_a_file_speaks_for_is_kept_for_any_persistent_volume_anywhere(users: tuple[Found, ...], user: str) -> None:
+@pytest.mark.parametrize(
+    "reason", [replace(orphan(inherited=True), on_file=OnFile(UID, NAME)), Undone(OnFile(UID, NAME))], ids=["orphan", "begun"]
+)
+def test_what_only_a_file_speaks_for_is_kept_for_any_persistent_volume_anywhere(
+    users: tuple[Found, ...], user: str, reason: Orphaned | Undone
+) -> None:
     """But for the claim's own: it went there from here."""
-    reason = replace(orphan(inherited=True), from_file=True)
     view = DeletionView(reason=reason, handle="h", users=users, volume=None, claim=ANOTHERS)
     assert may_delete(view) == (Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True) if user else Delete())
 

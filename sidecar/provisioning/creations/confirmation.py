@@ -6,6 +6,7 @@ What it may name otherwise: any volume of the driver, to be deleted, and any Sec
 
 from dataclasses import dataclass, replace
 
+from sidecar.deletion.rules import OnFile
 from sidecar.local.here import Here
 from sidecar.model.objects import Claim, Class, Json
 from sidecar.provisioning.creations.creation_record import CreationRecord
@@ -27,6 +28,11 @@ def foreign(here: Here, record: CreationRecord) -> str:
     """Why nothing of the line is followed; empty: it is. A volume that was begun here has the name that this node gives to the claim's."""
     name = here.volume_name(record.uid)
     return "" if record.request.name == name else f"a volume for that claim would be called {name}: another name is not looked for"
+
+
+def on_file(record: CreationRecord) -> OnFile | None:
+    """For `deletion.rules`."""
+    return OnFile(record.uid, record.request.name) if record.from_file else None
 
 
 def own(record: CreationRecord, claim: Json | None) -> Json | None:

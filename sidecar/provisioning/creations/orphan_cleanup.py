@@ -13,13 +13,11 @@ from typing import Final, Protocol
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
 from sidecar.deletion.rules import Delete, DeletionView, Keep, Need, Orphaned
-from sidecar.kube.api import CLAIMS, CLASSES, KubeApi, find
 from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
-from sidecar.model.objects import Class
-from sidecar.provisioning.creations.confirmation import Confirmed, class_of, confirm, foreign, own
+from sidecar.provisioning.creations.confirmation import on_file
+from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.provisioning.creations.journal_lines import Damage
 from sidecar.provisioning.deletion_io import Secrets as ReadSecrets
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.requests.volume import is_elsewhere
@@ -61,44 +59,32 @@ class Deletion(Protocol):
 
 
 class OrphanCleanup:
-    def __init__(
-        self,
-        *,
-        here: Callable[[], Here],
-        kube: KubeApi,
-        driver: Driver,
-        deletion: Deletion,
-        secrets: Secrets,
-        on_damage: Callable[[str, int], None],
-    ) -> None:
+    def __init__(self, *, here: Callable[[], Here], driver: Driver, deletion: Deletion, secrets: Secrets, confirming: Confirming) -> None:
         self._here = here
-        self._kube = kube
         self._driver = driver
         self._deletion = deletion
         self._secrets = secrets
-        self._on_damage = on_damage
-        self._told: set[str] = set()
-        """The claims of which it was told that their Secret is not used."""
+        self._confirming = confirming
 
     async def clear(self, record: CreationRecord) -> Settled | AskAgain:
         """Looks for the volume and deletes it if the rules allow that. Calls the driver at most twice: to find, and to delete."""
         found = await self._clear(record)
         if isinstance(found, Settled):
-            self._told.discard(record.uid)
+            self._confirming.over(record.uid)
         return found
 
     async def _clear(self, record: CreationRecord) -> Settled | AskAgain:
-        if record.from_file and (why := foreign(self._here(), record)):
+        if why := self._confirming.foreign(record):
             return Settled(why, suspected=True)
         name, claim = record.request.name, (record.namespace, record.name)
         try:
-            confirmed = await self._confirmed(record)
+            confirmed = await self._confirming.ask(record)
             record = confirmed.record
             view = DeletionView(reason=_orphaned(self._here(), record))
             verdict = await self._deletion.judge(view, name=name, claim=claim)
             if isinstance(verdict, Keep):
                 return Settled(verdict.why, verdict.suspected)
-            self._tell(confirmed)
+            self._confirming.tell(confirmed)
             secrets = await self._secrets(confirmed.secret)
             outcome = await self._find(record, secrets)
             if not isinstance(outcome, Done):
@@ -117,23 +103,6 @@ class OrphanCleanup:
         )
         return Settled("its volume was deleted")
 
-    async def _confirmed(self, record: CreationRecord) -> Confirmed:
-        """What this process began itself needs no confirmation: the class may have changed since, or be gone."""
-        if not record.from_file:
-            return Confirmed(record, SecretRef(*record.secret) if record.secret else None)
-        claim = own(record, await find(self._kube, CLAIMS, record.name, namespace=record.namespace))
-        found = await find(self._kube, CLASSES, class_of(record, claim))
-        return confirm(self._here(), record, claim, Class.of(found) if found else None)
-
-    def _tell(self, confirmed: Confirmed) -> None:
-        record = confirmed.record
-        if not confirmed.doubt or record.uid in self._told:
-            return
-        self._told.add(record.uid)
-        self._on_damage(Damage.UNCONFIRMED.value, 1)
-        fields = {"claim": record.full_name, "uid": record.uid, "secret": "/".join(record.secret or ()), "why": confirmed.doubt}
-        log.warning("A Secret that the journal names is not used", extra={"fields": fields})
-
     async def _find(self, record: CreationRecord, secrets: Mapping[str, str]) -> Outcome:
         try:
             return Done(await self._driver.create_volume(record.request, secrets=secrets))
@@ -142,9 +111,7 @@ class OrphanCleanup:
 
 
 def _orphaned(here: Here, record: CreationRecord) -> Orphaned:
-    return Orphaned(
-        here.node, record.uid, record.request.name, record.reclaim_policy, inherited=record.inherited, from_file=record.from_file
-    )
+    return Orphaned(here.node, record.uid, record.request.name, record.reclaim_policy, inherited=record.inherited, on_file=on_file(record))
 
 
 def _known(secrets: Mapping[str, str]) -> Callable[[], Awaitable[Mapping[str, str]]]:

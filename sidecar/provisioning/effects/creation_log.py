@@ -36,9 +36,11 @@ class CreationLog:
         """The claims for which processes that are gone have begun a creation."""
         found = await self.journal.take_over()
         for record in found:
-            if self._table.record(record.uid) is None:
+            begun = self._table.record(record.uid)
+            if begun is None:
                 self._table.keep_record(replace(record, inherited=True, from_file=True))
             elif record.deletion is not None:
                 # This process has begun a creation for the same claim since, and may have been given the volume that is being deleted.
+                self._table.keep_record(replace(begun, from_file=True))
                 await self.deleting(record.uid, record.deletion)
         return [record.uid for record in found]

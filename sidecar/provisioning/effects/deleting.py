@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import DeletionView, Keep, Undone
 from sidecar.kube.errors import ApiError
+from sidecar.provisioning.creations.confirmation import on_file
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.deletion_io import Deletion, Secrets
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import NOT_BEGUN
-from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.rules import DeleteAgain
 
 log = logging.getLogger(__name__)
@@ -68,18 +68,31 @@ class Deleter:
         self._lookup = shared.lookup
         self._reports = shared.reports
         self._deletion = deletion
+        self._confirming = shared.confirming
+        self._metrics = shared.tools.metrics
 
     async def delete_again(self, uid: str, decision: DeleteAgain) -> float | None:
         """Afterwards a creation may begin anew, for the driver has nothing of the old one in hand."""
         record, deletion = decision.record, decision.deletion
-        view = DeletionView(reason=Undone(), handle=deletion.handle, any_node=deletion.any_node)
+        if why := self._confirming.foreign(record):
+            log.warning("A begun deletion is left alone", extra={"fields": {"claim": record.full_name, "uid": uid, "why": why}})
+            self._metrics.leak_suspected()
+            return self._over(uid)
+        view = DeletionView(reason=Undone(on_file(record)), handle=deletion.handle, any_node=deletion.any_node)
         try:
             kept = await self._deletion.delete(uid, view, secrets=lambda: self._secrets(record), before=deletion)
         except (DriverError, ApiError) as error:
-            return self._not_over(uid, decision, error)
+            return self._not_over(uid, decision, str(error))
+        if kept is not None and kept.suspected:
+            # It may be another volume than the one whose deletion was begun: that one may still go, so nobody is given it.
+            return self._not_over(uid, decision, kept.why)
         fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name, "handle": deletion.handle}
         log.info("A begun deletion is over", extra={"fields": fields | {"kept": kept.why if kept else ""}})
         self._space.changed(record.class_name, placed=self._here().with_topology)
+        return self._over(uid)
+
+    def _over(self, uid: str) -> float | None:
+        self._confirming.over(uid)
         self._table.advance(uid, NOT_BEGUN)
         self._creations.end(uid)
         if uid in self._caches.claims:
@@ -89,11 +102,12 @@ class Deleter:
         return None
 
     async def _secrets(self, record: CreationRecord) -> Mapping[str, str]:
-        ref = SecretRef(*record.secret) if record.secret else None
-        return await self._lookup.secret_if_any(ref, about=record.full_name)
+        confirmed = await self._confirming.ask(record)
+        self._confirming.tell(confirmed)
+        return await self._lookup.secret_if_any(confirmed.secret, about=record.full_name)
 
-    def _not_over(self, uid: str, decision: DeleteAgain, error: DriverError | ApiError) -> float:
-        claim, why = self._caches.claims.get(uid), f"{decision.why}: {error}"
+    def _not_over(self, uid: str, decision: DeleteAgain, problem: str) -> float:
+        claim, why = self._caches.claims.get(uid), f"{decision.why}: {problem}"
         if claim is not None and claim.selected_node == self._here().node:
             return self._reports.failed(uid, claim, why)
         log.warning("A begun deletion is not over", extra={"fields": {"claim": decision.record.full_name, "uid": uid, "err": why}})

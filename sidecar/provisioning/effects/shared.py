@@ -7,6 +7,7 @@ from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.model.standing import Standing
 from sidecar.ownership.reserved_space import ReservedSpace
+from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.lookups import Lookups
@@ -24,6 +25,7 @@ class Shared:
     space: ReservedSpace
     table: ProgressTable
     creations: CreationLog
+    confirming: Confirming
     reports: ClaimReports
     lookup: Lookups
     standing: Callable[[], Standing]

@@ -34,11 +34,10 @@ class Undoer:
         self._deletion = deletion
         self._orphans = OrphanCleanup(
             here=shared.here,
-            kube=shared.tools.kube,
             driver=shared.tools.driver,
             deletion=deletion,
             secrets=self._secret_for_clean_up,
-            on_damage=shared.tools.metrics.journal_damage,
+            confirming=shared.confirming,
         )
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:

@@ -8,7 +8,7 @@ import pytest
 from sidecar.csi.api import Capability, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Change
-from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from tests.harness import samples
 from tests.harness.doors import ScriptedKube
 from tests.harness.provisioning.bench import UID, Bench, rpc, run
@@ -149,3 +149,49 @@ def test_a_class_that_keeps_its_volumes_does_so_whatever_the_line_says() -> None
     made = bench(replace(RECORD, reclaim_policy="Delete"), class_with({}, reclaimPolicy="Retain"))
     assert made.claim() is None
     assert made.driver.asked == [] and made.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+# --- deletions that were begun ----------------------------------------------------------------------------------------
+
+BEGUN = replace(RECORD, deletion=BegunDeletion("test-volume-id"))
+
+
+def test_a_deletion_that_was_begun_is_ended_with_the_secret_that_the_class_names() -> None:
+    made = bench(replace(BEGUN, secret=MINE), class_with(NAMED))
+    made.claim()
+    assert made.driver.asked == [("delete", "test-volume-id")] and given(made) == [{"password": "canary"}]
+
+
+def test_a_begun_deletion_is_not_given_a_secret_that_the_class_does_not_name() -> None:
+    made = bench(replace(BEGUN, secret=OTHERS), class_with(NAMED))
+    made.claim()
+    assert given(made) == [{}]
+    assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1
+
+
+def test_a_begun_deletion_of_what_a_persistent_volume_of_another_node_names_waits_and_gives_the_claim_nothing() -> None:
+    """It may be another volume, whose deletion may still happen: then nobody may be given it."""
+    theirs = {"claimRef": {"uid": "u", "namespace": "n", "name": "c"}}
+    made = bench(BEGUN, volume_on("bar", meta={"name": "theirs"}, spec=theirs))
+    assert made.claim() is not None
+    assert made.driver.asked == []
+    del made.kube.objects["persistentvolumes", "theirs"]
+    made.claim()
+    assert made.driver.asked == [("delete", "test-volume-id")]
+
+
+def test_a_begun_deletion_of_a_volume_by_another_name_is_left_alone() -> None:
+    made = bench(replace(BEGUN, request=replace(REQUEST, name="by-hand")))
+    assert made.claim() is None
+    assert made.driver.asked == []
+    assert made.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+def test_a_begun_deletion_that_is_read_beside_a_creation_of_this_process_is_no_truer() -> None:
+    made = bench(replace(RECORD, uid="another"))
+    made.table.keep_record(RECORD)
+    with_journal(made, JournalInMemory(lines={UID: replace(BEGUN, secret=OTHERS)}))
+    run(made.room.take_over())
+    made.kube.objects["persistentvolumes", "theirs"] = volume_on("bar", meta={"name": "theirs"}, spec={"claimRef": None})[1]
+    assert made.claim() is not None
+    assert made.driver.asked == []
