@@ -53,6 +53,7 @@ class Access:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._held: Mapping[str, str] = {}
+        self._told_unverified = False
 
     async def load(self) -> None:
         """`Fatal` where there is nothing to connect with."""
@@ -66,8 +67,17 @@ class Access:
             address = server.rpartition("@")[2]  # without user name and password
             raise Fatal(f"the API server's address {address!r} cannot be used: {why}; it looks like https://host:6443")
         self._latest = replace(found, server=server, proxy=found.proxy or proxy_for(server, self._environ))
+        self._tell_if_unverified()
         self._held = found.files
         self._loaded_at = self._looked_at = self._clock()
+
+    def _tell_if_unverified(self) -> None:
+        if self._latest.tls.verify_mode == ssl.CERT_NONE and not self._told_unverified:
+            self._told_unverified = True
+            fields = {"server": self._latest.server.rpartition("@")[2]}
+            log.warning(
+                "The API server's certificate is not verified: the kubeconfig says insecure-skip-tls-verify", extra={"fields": fields}
+            )
 
     async def _found(self) -> Credentials:
         if self._kubeconfig:
@@ -184,10 +194,12 @@ def _tls(ca: Path | None) -> ssl.SSLContext:
 
 def as_go_trusts(context: ssl.SSLContext) -> ssl.SSLContext:
     """Accept what other clients of the cluster accept, which are written in Go: a CA that OpenSSL's strict mode (the default since Python
-    3.13) refuses, and an intermediate CA without its root.
+    3.13) refuses, and an intermediate CA without its root. Refuse what they refuse: a name that only the subject of a certificate has.
     """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.hostname_checks_common_name = False
+    context.set_alpn_protocols(["http/1.1"])  # a proxy that terminates TLS could choose HTTP/2 for a client that names nothing
     return context
 
 

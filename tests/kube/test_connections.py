@@ -910,6 +910,31 @@ def test_of_the_addresses_of_a_name_one_is_enough(host: str) -> None:
     run(main())
 
 
+def test_an_address_that_never_answers_costs_a_quarter_of_a_second() -> None:
+    """A host that is down says nothing, and the system would wait for minutes."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        connect = loop.sock_connect
+
+        async def both(_: str, port: int, **__: Any) -> list[tuple[Any, ...]]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.9", "127.0.0.1")]
+
+        async def one_is_down(sock: socket.socket, address: Any) -> None:
+            if address[0] == "127.0.0.9":
+                await asyncio.sleep(60.0)
+            await connect(sock, address)
+
+        loop.getaddrinfo = both  # type: ignore[assignment,method-assign]
+        loop.sock_connect = one_is_down  # type: ignore[assignment,method-assign]
+        async with Server(serves) as server, pool(1) as connections:
+            begun = loop.time()
+            await gets_ok(connections, Route(f"http://api.example:{server.port}", BARE, None, None))
+            assert 0.2 < loop.time() - begun < 2.0
+
+    run(main())
+
+
 def test_an_address_with_a_path_is_put_before_every_path() -> None:
     async def main() -> None:
         async with Server(serves) as server, Server(serves) as proxy, pool() as connections:

@@ -1,7 +1,7 @@
 """The simulated API server with what tenants wrote, as a process: `python -m hack.benchmarks.hostile.api_server FOLDER FILL COUNT`.
 
-It writes `FOLDER/kubeconfig` when it serves, and which Secrets are read. With the fill `bomb` its lists of claims are small gzip bodies that
-unfold to 300 MB.
+It writes `FOLDER/kubeconfig` when it serves, and which Secrets are read. With the fill `bomb` its lists of claims are small gzip bodies
+that unfold to 300 MB.
 """
 
 from __future__ import annotations

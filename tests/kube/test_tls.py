@@ -1,0 +1,134 @@
+"""What is said and asked in a handshake, as other clients of the cluster do it, which are written in Go."""
+
+import asyncio
+import json
+import logging
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.kube.api import VOLUMES
+from sidecar.kube.credentials import Access, as_go_trusts
+from sidecar.kube.errors import Unavailable
+from tests.kube.server import ScriptedServer, run, says
+
+OK = says({"metadata": {"resourceVersion": "9"}})
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+def _certificate(folder: Path, *more: str, subject: str) -> tuple[Path, ssl.SSLContext]:
+    """A self-signed one, and the server's side of it."""
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    command = ["openssl", "req", "-x509", *_KEY, "-days", "1", "-subj", subject, *more, "-out", str(certificate), "-keyout", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return certificate, context
+
+
+@pytest.fixture
+def everything_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name is this machine."""
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: look_up("127.0.0.1", *rest, **named))
+
+
+def _kubeconfig(folder: Path, server: str, **cluster: Any) -> str:
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "k", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+    }
+    (folder / "kubeconfig").write_text(json.dumps(content))
+    return str(folder / "kubeconfig")
+
+
+@pytest.mark.parametrize("by", ["pod", "kubeconfig"])
+def test_http_1_1_is_offered_and_nothing_else(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that terminates TLS may choose HTTP/2 for a client that does not say what it speaks."""
+    certificate, tls = _certificate(tmp_path, "-addext", "subjectAltName=IP:127.0.0.1", subject="/CN=test")
+    tls.set_alpn_protocols(["h2", "http/1.1"])
+    chosen: list[str | None] = []
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server:
+            config = _kubeconfig(tmp_path, server.url, **{"certificate-authority": str(certificate)})
+            (tmp_path / "account").mkdir()
+            (tmp_path / "account" / "ca.crt").write_bytes(certificate.read_bytes())
+            (tmp_path / "account" / "token").write_text("t")
+            environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+            access = Access(
+                kubeconfig=config if by == "kubeconfig" else "",
+                master="",
+                service_account=tmp_path / "account",
+                environ=environ,
+                clock=lambda: 0.0,
+            )
+            await access.load()
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=access.tls)
+            chosen.append(writer.get_extra_info("ssl_object").selected_alpn_protocol())
+            writer.close()
+
+    run(main())
+    assert chosen == ["http/1.1"]
+
+
+@pytest.mark.usefixtures("everything_is_local")
+@pytest.mark.parametrize(("names", "trusted"), [((), False), (("-addext", "subjectAltName=DNS:api.example.test"), True)])
+def test_a_certificate_that_names_the_server_as_its_common_name_alone_is_refused(
+    names: tuple[str, ...], trusted: bool, tmp_path: Path
+) -> None:
+    certificate, tls = _certificate(tmp_path, *names, subject="/CN=api.example.test")
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server:
+            config = _kubeconfig(tmp_path, f"https://api.example.test:{server.port}", **{"certificate-authority": str(certificate)})
+            async with await server.client(master="", kubeconfig=config) as client:
+                if trusted:
+                    await client.get(VOLUMES, "pv")
+                else:
+                    with pytest.raises(Unavailable, match="is not trusted"):
+                        await client.get(VOLUMES, "pv")
+
+    run(main())
+
+
+def test_a_server_that_is_not_to_be_verified_is_used_and_that_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, tls = _certificate(tmp_path, subject="/CN=somebody else")
+    caplog.set_level(logging.INFO, "sidecar")
+    now = [0.0]
+
+    async def main() -> None:
+        async with ScriptedServer(OK, tls=tls) as server:
+            config = _kubeconfig(tmp_path, server.url, **{"insecure-skip-tls-verify": True})
+            async with await server.client(master="", kubeconfig=config) as client:
+                await client.get(VOLUMES, "pv")
+            access = Access(kubeconfig=config, master="", service_account=tmp_path, environ={}, clock=lambda: now[0])
+            caplog.clear()
+            await access.load()
+            now[0] = 1000.0
+            await access.doubt(ValueError("read again"))
+
+    run(main())
+    told = [record for record in caplog.records if "not verified" in record.getMessage()]
+    assert [record.levelname for record in told] == ["WARNING"]
+
+
+def test_a_server_that_is_verified_is_no_news(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    access = Access(kubeconfig=_kubeconfig(tmp_path, "https://127.0.0.1:1"), master="", service_account=tmp_path, environ={}, clock=float)
+    run(access.load())
+    assert "not verified" not in caplog.text
+
+
+def test_who_made_the_context_does_not_matter() -> None:
+    """The library of the kubeconfig makes its own."""
+    made: list[Callable[[], ssl.SSLContext]] = [ssl.create_default_context, lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
+    assert [as_go_trusts(make()).hostname_checks_common_name for make in made] == [False, False]
