@@ -15,6 +15,7 @@ from enum import Enum
 from typing import BinaryIO, Final
 
 from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
+from sidecar.provisioning.creations.record_checks import oddity
 
 # Bytes. The parameters of a class have at most 256 KiB, and those of a VolumeAttributesClass as many.
 LONGEST_LINE: Final = 2**20
@@ -85,7 +86,11 @@ def read_line(line: bytes) -> tuple[CreationRecord | Ended | Damaged, bool]:
         return Damaged(Damage.ALTERED, "its checksum does not fit"), True
     try:
         ended = json.loads(line).get("end")
-        return (from_line(line) if ended is None else Ended(str(ended))), seal is not None
+        if ended is not None:
+            return Ended(str(ended)), seal is not None
+        record = from_line(line)
+        odd = oddity(record)
+        return (Damaged(Damage.GARBLED, odd) if odd else record), seal is not None
     except (ValueError, AttributeError, RecursionError) as error:
         return Damaged(Damage.GARBLED, str(error)[:200]), seal is not None
 

@@ -47,6 +47,8 @@ _MODES_WITH_MULTI_WRITER: Final[Mapping[str, str]] = {
     "ReadWriteOnce": "SINGLE_NODE_MULTI_WRITER",
     "ReadWriteOncePod": "SINGLE_NODE_SINGLE_WRITER",
 }
+ACCESS_MODES: Final = frozenset({*_MODES.values(), *_MODES_WITH_MULTI_WRITER.values()})
+"""All that a request may ask for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,13 +139,13 @@ def _halves(volume_name: str, claim_namespace: str, claim_name: str, *, annotati
         _NAMESPACE: _Half(
             trusted,
             "${pv.name} and ${pvc.namespace}",
-            _is_label,
+            is_label,
             f"at most {_LONGEST_LABEL} lower-case letters, digits and inner dashes",
         ),
         _NAME: _Half(
             trusted | {"pvc.name": claim_name} | noted,
             "${pv.name}, ${pvc.namespace}, ${pvc.name}" + about_annotations,
-            _is_subdomain,
+            is_subdomain,
             f"words of lower-case letters, digits and inner dashes, joined by dots, at most {_LONGEST_SUBDOMAIN} characters in all",
         ),
     }
@@ -209,12 +209,14 @@ def _unfit(class_: Class, why: str) -> Unfit:
     return Unfit(f"StorageClass {class_.name!r}: {why}")
 
 
-def _is_label(text: str) -> bool:
+def is_label(text: str) -> bool:
+    """Whether a namespace can be called so."""
     return len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text) is not None
 
 
-def _is_subdomain(text: str) -> bool:
-    """Kubernetes limits only the whole length of a subdomain, so a label in it may be longer than one that stands alone."""
+def is_subdomain(text: str) -> bool:
+    """Whether an object can be called so. Kubernetes limits only the whole length of a subdomain, so a label in it may be longer than one
+    that stands alone."""
     return len(text) <= _LONGEST_SUBDOMAIN and all(_LABEL.fullmatch(label) for label in text.split("."))
 
 

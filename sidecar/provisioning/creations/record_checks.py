@@ -1,0 +1,70 @@
+"""Whether a record is one that this program writes: names as Kubernetes allows them, numbers and texts that a driver can be sent.
+
+What is read from a file may hold anything. A text that is no text or a number out of bounds would fail at each attempt to send it, for
+ever; a name with odd bytes would ask the API server for another object, or the driver for another volume.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from sidecar.csi.api import CreateRequest
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.requests.request import ACCESS_MODES
+from sidecar.provisioning.requests.secrets import is_label, is_subdomain
+
+_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_POLICIES: Final = ("", "Delete", "Retain", "Recycle")
+# CSI allows 128 bytes, and some drivers take more.
+_LONGEST_HANDLE: Final = 4096
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def oddity(record: CreationRecord) -> str:
+    """What no record of ours has; empty: nothing. The record's own words are not repeated, for they may be anything."""
+    return next(_oddities(record), "")
+
+
+def _oddities(record: CreationRecord) -> Iterator[str]:
+    request = record.request
+    if not _UID.fullmatch(record.uid):
+        yield "a uid that cannot be one"
+    if not is_label(record.namespace) or not is_subdomain(record.name) or not is_subdomain(record.class_name):
+        yield "a claim or class that cannot be called so"
+    if record.secret is not None and not (is_label(record.secret[0]) and is_subdomain(record.secret[1])):
+        yield "a Secret that cannot be called so"
+    if record.reclaim_policy not in _POLICIES or not 0 <= record.denials < 2**31 or not 0 <= request.required_bytes < 2**63:
+        yield "a policy or number that cannot be"
+    if any(item.access_mode not in ACCESS_MODES for item in request.capabilities):
+        yield "an access mode that there is not"
+    deletion = record.deletion
+    handles = [request.name, request.source_snapshot, request.source_volume, deletion.handle if deletion else ""]
+    if (
+        any(_CONTROL.search(handle) or len(handle) > _LONGEST_HANDLE for handle in handles)
+        or not request.name
+        or (deletion and not deletion.handle)
+    ):
+        yield "a volume or handle with odd bytes, or of odd length"
+    if not _is_text([*handles, *_texts(request)]):
+        yield "what is no text"
+
+
+def _texts(request: CreateRequest) -> Iterator[str]:
+    for mapping in (
+        request.parameters,
+        request.mutable_parameters,
+        *(segment.labels() for segment in (*request.requisite, *request.preferred)),
+    ):
+        for key, value in mapping.items():
+            yield key
+            yield value
+    for item in request.capabilities:
+        yield from (item.fs_type, *item.mount_flags)
+
+
+def _is_text(words: Iterable[str]) -> bool:
+    """JSON can hold halves of characters, which cannot be sent."""
+    try:
+        return all(word.encode() is not None for word in words)
+    except UnicodeEncodeError:
+        return False
