@@ -10,6 +10,7 @@ A traceback is written for bugs only. The text of an expected failure (`sidecar.
     {"ts":1763713408564.675,"caller":"controller.py:137","msg":"Volume created","v":0,"claim":"default/data","seconds":0.21}
 """
 
+import io
 import logging
 import os
 import sys
@@ -56,6 +57,8 @@ def setup(
     """
     teardown()
     formatter = JsonFormatter(wall) if format == "json" else TextFormatter(wall)
+    if stream is None and isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the locale is: who collects logs does not know it
     handler = _Handler(sys.stderr if stream is None else stream)
     handler.setFormatter(formatter)
     handler.setLevel(V(verbosity))
@@ -94,7 +97,10 @@ def write_termination_log(text: str, path: str = TERMINATION_LOG) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """`Lmmdd hh:mm:ss.uuuuuu pid file:line] "msg" key=value`: text in quotes, everything else as JSON."""
+    """`Lmmdd hh:mm:ss.uuuuuu pid file:line] "msg" key=value`: text in quotes, everything else as JSON.
+
+    The time is UTC wherever the container is, for the line does not say its zone, and is read beside those of other nodes.
+    """
 
     def __init__(self, wall: Wall | None = None) -> None:
         super().__init__()
@@ -109,7 +115,7 @@ class TextFormatter(logging.Formatter):
 
     def _header(self, record: logging.LogRecord) -> str:
         micros = round(_when(record, self._wall) * 1_000_000)
-        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(micros // 1_000_000))
+        stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(micros // 1_000_000))
         return f"{_letter(record.levelno)}{stamp}.{micros % 1_000_000:06d} {record.process or 0:7d} {_caller(record)}"
 
 
