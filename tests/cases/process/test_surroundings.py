@@ -56,7 +56,7 @@ def test_times_are_utc_and_words_arrive_whole(environ: dict[str, str], api: Path
     sidecar = Sidecar(tmp_path, node=NODE, address=driver.socket, kubeconfig=api / "kubeconfig", environ=environ)
     with driver, sidecar:
         until(lambda: "Provisioning failed" in sidecar.output(), f"it is told:\n{sidecar.output()}", seconds=30)
-        told = [event for event in until(lambda: new_events(api, begun), "the event is written", seconds=30)]
+        told = until(lambda: new_events(api, begun), "the event is written", seconds=30)
     assert any(WORDS in event["message"] for event in told)
     (line, *_) = [line for line in sidecar.log.read_bytes().decode().splitlines() if "Provisioning failed" in line]
     assert WORDS in line
