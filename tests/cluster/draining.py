@@ -19,7 +19,7 @@ from sidecar.drain.facts.recent_use import LATELY
 from sidecar.model import names
 from tests.cluster.scenes import DAEMON_SET, DRIVER, EXAMPLE, NAMESPACE, SIDECAR, STATEFUL_SET, Installation, Json, container
 
-OVERLAY = REPOSITORY / "deploy" / "overlays" / "drained"
+OVERLAY = REPOSITORY / "deploy" / "overlays" / "gated"
 # The sandbox of every pod: it is on each node, and does nothing.
 GUARD_IMAGE = "docker.io/library/pause:dev"
 FLAGS = ("--node-drain-policy=Evacuate", "--drain-gate", f"--drain-gate-image={GUARD_IMAGE}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from tests.deploy.manifests import DEPLOY, NAMESPACE, Json, containers, foreign_
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
-POLICIES = {"own-node", "own-report", "own-guard", "own-budget", "own-lease", "words-of-people"}
+POLICIES = {"own-node", "own-report", "own-lease", "words-of-people"}
+GATE = ("components", "gate")
+GATE_POLICIES = {"guard", "budget", "gate-delete", "gate-of-others"}
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str], Json]:
@@ -39,8 +42,6 @@ def test_it_adds_its_objects_and_two_flags_and_changes_nothing_else() -> None:
         "CustomResourceDefinition",
         "ClusterRole",
         "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
     }
@@ -68,19 +69,19 @@ def test_a_daemon_set_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.real_api
 def test_the_readme_s_patches_are_all_that_another_account_takes(tmp_path: Path) -> None:
     """Flags aside: nothing names the base's account or namespace afterwards, and nothing else is changed."""
-    _, _, section = DEPLOY.joinpath(*COMPONENT, "README.md").read_text().partition("For another account")
-    (found, *_) = re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
-    component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
-    plain = {"components": [component]}
+    _, _, of_drain = DEPLOY.joinpath(*COMPONENT, "README.md").read_text().partition("For another account")
+    _, _, of_gate = DEPLOY.joinpath(*GATE, "README.md").read_text().partition("For another account")
+    told = [re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)[0] for section in (of_drain, of_gate)]
+    patches = [yaml.safe_load(text.replace("NAMESPACE", "kube-system").replace("ACCOUNT", "theirs"))["patches"] for text in told]
+    plain = {"components": [os.path.relpath(DEPLOY.joinpath(*component), tmp_path) for component in (COMPONENT, GATE)]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(plain))
     before = yaml.safe_dump_all(rendered(tmp_path))
-    patches = yaml.safe_load(found.replace("NAMESPACE", "kube-system").replace("ACCOUNT", "theirs"))
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({**plain, **patches}))
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({**plain, "patches": [*chain.from_iterable(patches)]}))
     expected = before.replace(f"system:serviceaccount:{NAMESPACE}:csi-node-sidecar", "system:serviceaccount:kube-system:theirs")
-    expected = expected.replace(f"namespace: {NAMESPACE}\n", "namespace: kube-system\n")
+    expected = re.sub(rf"(namespace|metadata.name): {NAMESPACE}\n", r"\1: kube-system\n", expected)
     expected = expected.replace("- kind: ServiceAccount\n  name: csi-node-sidecar\n", "- kind: ServiceAccount\n  name: theirs\n")
     assert yaml.safe_dump_all(rendered(tmp_path)) == expected
-    assert expected.count("kube-system") == 2 + 2 + len(POLICIES)
+    assert expected.count("kube-system") == 2 + 2 + 2 + len(POLICIES) + len(GATE_POLICIES)
 
 
 def test_the_sidecar_stays_on_a_node_that_is_emptied() -> None:
@@ -128,9 +129,10 @@ AT_BASE = ("coordination.k8s.io", "leases")
 AT_HOME = {("policy", "poddisruptionbudgets"): ("create", "delete"), ("apps", "deployments"): ("get", "create", "delete")}
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("ClusterRole", CLUSTER_WIDE), ("Role", AT_HOME)])
-def test_the_rights_are_these_and_no_more(kind: str, expected: dict[tuple[str, str], tuple[str, ...]]) -> None:
-    rules = the(kind, written(*COMPONENT, "rbac.yaml"))["rules"]
+@pytest.mark.parametrize(("kind", "component", "expected"), [("ClusterRole", COMPONENT, CLUSTER_WIDE), ("Role", GATE, AT_HOME)])
+def test_the_rights_are_these_and_no_more(kind: str, component: tuple[str, ...], expected: dict[tuple[str, str], tuple[str, ...]]) -> None:
+    (rules,) = (item["rules"] for item in written(*component, "rbac.yaml") if "rules" in item)
+    assert the(kind, written(*component, "rbac.yaml"))["rules"] == rules
     assert granted(rules) == {(group, resource, verb) for (group, resource), verbs in expected.items() for verb in verbs}
 
 
@@ -142,8 +144,8 @@ def test_nobody_s_pod_can_be_touched() -> None:
 def test_rights_and_policies_are_for_the_account_the_pods_run_under() -> None:
     account = the("ServiceAccount", written("base", "rbac.yaml"))["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
-    ours = written(*COMPONENT, "rbac.yaml")
-    for kind in ("ClusterRole", "Role"):
+    for kind, component in (("ClusterRole", COMPONENT), ("Role", GATE)):
+        ours = written(*component, "rbac.yaml")
         binding = the(f"{kind}Binding", ours)
         assert binding["subjects"] == [subject]
         assert binding["roleRef"]["name"] == the(kind, ours)["metadata"]["name"]
@@ -151,7 +153,7 @@ def test_rights_and_policies_are_for_the_account_the_pods_run_under() -> None:
     for policy in policies():
         conditions = [condition["expression"] for condition in policy["spec"]["matchConditions"]]
         assert conditions[:1] == [user]
-        assert len(conditions) == (2 if policy["metadata"]["name"].endswith("own-lease") else 1)
+        assert len(conditions) == (2 if policy["metadata"]["name"].endswith(("own-lease", "gate-of-others")) else 1)
     assert the("Role", ours)["metadata"]["namespace"] == account["namespace"] == NAMESPACE
 
 
@@ -159,36 +161,40 @@ def test_rights_and_policies_are_for_the_account_the_pods_run_under() -> None:
 
 
 def policies() -> list[Json]:
-    return [item for item in written(*COMPONENT, "admission.yaml") if item["kind"] == "ValidatingAdmissionPolicy"]
+    return [item for item in admission() if item["kind"] == "ValidatingAdmissionPolicy"]
+
+
+def admission() -> list[Json]:
+    return [item for component in (COMPONENT, GATE) for item in written(*component, "admission.yaml")]
 
 
 def test_every_policy_is_bound_and_denies_also_when_it_cannot_judge() -> None:
-    bindings = {
-        item["spec"]["policyName"]: item["spec"]["validationActions"]
-        for item in written(*COMPONENT, "admission.yaml")
-        if item["kind"].endswith("Binding")
-    }
-    assert bindings == {f"csi-node-sidecar-{name}": ["Deny"] for name in POLICIES}
+    bindings = {item["spec"]["policyName"]: item["spec"]["validationActions"] for item in admission() if item["kind"].endswith("Binding")}
+    assert bindings == {f"csi-node-sidecar-{name}": ["Deny"] for name in POLICIES | GATE_POLICIES}
     assert {policy["metadata"]["name"]: policy["spec"]["failurePolicy"] for policy in policies()} == dict.fromkeys(bindings, "Fail")
 
 
 def test_every_write_that_the_roles_allow_is_looked_at() -> None:
     looked_at = {
-        (group, resource)
+        (group, resource, operation)
         for policy in policies()
         for rule in policy["spec"]["matchConstraints"]["resourceRules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
-        if {"CREATE", "UPDATE", "DELETE"} <= set(rule["operations"])
+        for operation in rule["operations"]
     }
-    allowed = [rule for kind in ("ClusterRole", "Role") for rule in the(kind, written(*COMPONENT, "rbac.yaml"))["rules"]]
+    rules = [rule for component in (COMPONENT, GATE) for item in written(*component, "rbac.yaml") for rule in item.get("rules", ())]
+    at_base = granted(the("Role", written("base", "rbac.yaml"))["rules"])
     # The right to write leases is the base's, as it is upstream's.
-    assert {(group, resource) for group, resource, verb in granted(allowed) if verb not in LOOK} | {AT_BASE} == looked_at
-    assert {
-        verb for group, resource, verb in granted(the("Role", written("base", "rbac.yaml"))["rules"]) if (group, resource) == AT_BASE
-    } - {*LOOK} == {"create", "update", "delete"}
+    writes = {item for item in granted(rules) if item[2] not in LOOK} | {
+        item for item in at_base if item[:2] == AT_BASE and item[2] not in LOOK
+    }
+    assert {verb for group, resource, verb in writes if (group, resource) == AT_BASE} == {"create", "update", "delete"}
+    assert {(group, resource, OPERATIONS[verb]) for group, resource, verb in writes} <= looked_at
+    assert {item[:2] for item in looked_at} - {("", "persistentvolumes"), ("", "persistentvolumeclaims")} == {item[:2] for item in writes}
 
 
+OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
 # Annotations; the state of an evacuation is a label.
 MARKS = (
     names.EVACUATION_STARTED_AT,
@@ -219,6 +225,6 @@ def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
         assert word in text
     assert names.GROUP.replace(".", "[.]") in text
     assert f"{names.EVACUATION_STATE}$" in text and f"({'|'.join(MARKS)})$" in text
-    assert names.GUARDED_NODE in str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-budget")))
+    assert names.GUARDED_NODE in str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("sidecar-budget")))
     of_leases = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-lease")))
     assert names.GUARDED_FOR in of_leases and names.SLOT_FOR in of_leases

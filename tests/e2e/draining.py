@@ -20,7 +20,8 @@ from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, NODES, PODS, VOLUMES, C
 
 T = TypeVar("T")
 
-COMPONENT = REPOSITORY / "deploy" / "components" / "drain"
+COMPONENTS = REPOSITORY / "deploy" / "components"
+FILES = ("drain/crd.yaml", "drain/rbac.yaml", "gate/rbac.yaml")
 ACCOUNT, NAMESPACE = "csi-provisioner", "default"
 REPORTS = f"/apis/{names.REPORT_VERSION}/nodedrainreports"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -35,8 +36,8 @@ EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedul
 
 
 def component() -> str:
-    """The type of the report, and the component's rights for the account that sidecars have here."""
-    objects = [item for file in ("crd.yaml", "rbac.yaml") for item in yaml.safe_load_all((COMPONENT / file).read_text())]
+    """The type of the report, and the rights of both components for the account that sidecars have here."""
+    objects = [item for file in FILES for item in yaml.safe_load_all((COMPONENTS / file).read_text())]
     for item in objects:
         if item["kind"] in ("Role", "RoleBinding"):
             item["metadata"]["namespace"] = NAMESPACE

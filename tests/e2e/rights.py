@@ -63,7 +63,8 @@ def secured(plane: ControlPlane, overlay: Path) -> Iterator[Secured]:
     """With all that an overlay brings but what would run."""
     objects = [item for item in rendered(overlay) if item["kind"] not in NOT_INSTALLED]
     warning = [_warns(item) for item in objects if item["kind"] == f"{POLICY}Binding"]
-    manifest = yaml.safe_dump_all([*objects, *warning, *yaml.safe_load_all(WITHOUT_POLICIES)])
+    same = [_for_unrestricted(item) for item in objects if item["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    manifest = yaml.safe_dump_all([*objects, *warning, *same, *yaml.safe_load_all(WITHOUT_POLICIES)])
     plane.apply(manifest)
     cluster = Secured(plane)
     try:
@@ -78,6 +79,12 @@ def secured(plane: ControlPlane, overlay: Path) -> Iterator[Secured]:
             plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
         plane.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
         plane.kubectl("delete", "node", "n1", "n2", "--ignore-not-found", "--timeout=30s")
+
+
+def _for_unrestricted(binding: Json) -> Json:
+    """What the sidecar's account may do, for the one that no policy is about."""
+    meta = {**binding["metadata"], "name": f"{binding['metadata']['name']}-{UNRESTRICTED}"}
+    return {**binding, "metadata": meta, "subjects": [{"kind": "ServiceAccount", "name": UNRESTRICTED, "namespace": NAMESPACE}]}
 
 
 def _warns(binding: Json) -> Json:

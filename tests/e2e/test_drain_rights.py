@@ -15,13 +15,10 @@ from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.drain import leases
 from sidecar.drain.gate import lease
-from sidecar.drain.gate.guard import Post
-from sidecar.drain.gate.rules import GateView, wanted
 from sidecar.drain.leases import identity
 from sidecar.drain.publish import on_node, withdrawn
 from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
 from sidecar.drain.publish.report import ReportContext, body, differs, owner_patch, status_patch
-from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -176,34 +173,6 @@ def test_a_report_of_a_former_node_gets_a_new_owner(own: Person, drained: Draine
     assert drained.plane.request("GET", path)["metadata"]["ownerReferences"] == made["metadata"]["ownerReferences"]
 
 
-def gate(drained: Drained, node: str = "n1") -> tuple[Json, Json]:
-    post = Post(Node.of(drained.node(node)), DRIVER, NAMESPACE, "guard:dev")
-    view = GateView(
-        post=post,
-        enabled=True,
-        draining=True,
-        intent=None,
-        drain=Status.TRUE,
-        retire=Status.FALSE,
-        overridden=False,
-        budget=None,
-        deployment=None,
-    )
-    found = wanted(view)
-    assert found is not None
-    return found.budget, found.deployment
-
-
-def test_E5_the_gate_is_built_and_taken_down(own: Person, drained: Drained) -> None:
-    budget, deployment = gate(drained)
-    name = budget["metadata"]["name"]
-    assert own.ask("POST", BUDGETS, budget)[0] == 201
-    assert own.ask("POST", DEPLOYMENTS, deployment)[0] == 201
-    for path in (BUDGETS, DEPLOYMENTS):
-        assert own.ask("GET", f"{path}/{name}")[0] == 200
-        assert own.ask("DELETE", f"{path}/{name}")[0] == 200
-
-
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 TAINT = {"key": names.EVACUATE_TAINT, "effect": "NoSchedule"}
@@ -323,31 +292,6 @@ def test_a_report_is_named_after_its_node_and_stays_its(own: Person, drained: Dr
     stranger = copy.deepcopy(made)
     stranger["metadata"] |= {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "x"}]}
     assert "the owner of a report is its node" in own.patch(f"{REPORTS}/{made['metadata']['name']}", owner_patch(stranger))[1]
-
-
-def test_the_gate_of_another_node_may_not_be_built(own: Person, drained: Drained) -> None:
-    for path, obj in zip((BUDGETS, DEPLOYMENTS), gate(drained, "n2"), strict=True):
-        code, answer = own.ask("POST", path, obj)
-        assert code == 422 and "of its own node" in answer["message"]
-        assert drained.sidecars["n2"].ask("POST", path, obj)[0] == 201
-        labels = {"metadata": {"labels": {"example.com/x": "y"}}}
-        assert own.patch(f"{path}/{obj['metadata']['name']}", labels)[0] == 403, "no sidecar changes a gate that stands"
-
-
-def test_E3_a_neighbour_may_open_the_gate_of_another_node_and_delete_nothing_else(own: Person, drained: Drained) -> None:
-    """Whether the sidecar of that node is dead is for the neighbour to find out."""
-    for path, obj in zip((BUDGETS, DEPLOYMENTS), gate(drained, "n2"), strict=True):
-        drained.sidecars["n2"].ask("POST", path, obj)
-        where = f"{path}/{obj['metadata']['name']}"
-        code, answer = drained.nobody.ask("DELETE", where)
-        assert code == 422 and "deletes nothing but" in answer["message"]
-        assert own.ask("DELETE", where)[0] == 200
-        for name, change in (("unlabelled", {"labels": {}}), ("unowned", {"ownerReferences": []})):
-            stranger = copy.deepcopy(obj)
-            stranger["metadata"] |= {"name": name, **change}
-            drained.plane.request("POST", path, stranger)
-            code, answer = own.ask("DELETE", f"{path}/{name}")
-            assert code == 422 and "deletes nothing but" in answer["message"]
 
 
 # --- on the node of a silent sidecar ------------------------------------------------------------------------------------
@@ -508,46 +452,6 @@ def test_other_leases_of_the_account_are_not_looked_at(own: Person) -> None:
     assert own.ask("DELETE", f"{LEASES}/external-snapshotter-leader")[0] == 200
 
 
-ESCAPES: dict[str, Json] = {
-    "the sidecar's account": {"serviceAccountName": ACCOUNT},
-    "the account by its old name": {"serviceAccount": ACCOUNT},
-    "a token": {"automountServiceAccountToken": True},
-    "another node": {"nodeName": "n2"},
-    "any node": {"affinity": None},
-    "the host's network": {"hostNetwork": True},
-    "the host's processes": {"hostPID": True},
-    "a folder of the host": {"volumes": [{"name": "host", "hostPath": {"path": "/"}}]},
-    "something before it": {"initContainers": [{"name": "i", "image": "x"}]},
-    "privileges": {"containers": [{"name": "guard", "image": "x", "securityContext": {"privileged": True}}]},
-    "no word about privileges": {"containers": [{"name": "guard", "image": "x"}]},
-    "capabilities": {
-        "containers": [
-            {
-                "name": "guard",
-                "image": "x",
-                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN"]}},
-            }
-        ]
-    },
-}
-
-
-@pytest.mark.parametrize("change", ESCAPES.values(), ids=ESCAPES.keys())
-def test_a_guard_is_a_pod_that_waits_and_no_more(own: Person, drained: Drained, change: Json) -> None:
-    deployment = copy.deepcopy(gate(drained)[1])
-    deployment["spec"]["template"]["spec"] |= change
-    code, answer = own.ask("POST", DEPLOYMENTS, deployment)
-    assert code == 422 and "a guard " in answer["message"]
-
-
-@pytest.mark.parametrize("selector", [{}, {"matchLabels": {"app.kubernetes.io/name": "csi-node-sidecar-driver"}}, None])
-def test_E8_a_budget_selects_the_guard_and_no_other_pod(own: Person, drained: Drained, selector: Json | None) -> None:
-    budget = copy.deepcopy(gate(drained)[0])
-    budget["spec"]["selector"] = selector
-    code, answer = own.ask("POST", BUDGETS, budget)
-    assert code == 422 and "no other pod" in answer["message"]
-
-
 def test_others_are_not_looked_at(drained: Drained) -> None:
     drained.plane.kubectl("cordon", "n2")
     drained.plane.kubectl("uncordon", "n2")
@@ -560,7 +464,7 @@ def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
     def judged() -> list[Json] | None:
         path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
         policies = [item for item in drained.plane.request("GET", path)["items"] if item["metadata"]["name"].startswith("csi-node-sidecar")]
-        return policies if len(policies) == 6 and all("typeChecking" in item.get("status", {}) for item in policies) else None
+        return policies if policies and all("typeChecking" in item.get("status", {}) for item in policies) else None
 
     policies = until(judged, "the policies are type-checked", seconds=30)
     assert policies is not None
@@ -580,32 +484,6 @@ def test_a_driver_s_topology_label_is_no_mark_though_its_name_ends_like_one(own:
     for key in (f"topology.{DRIVER}/node", names.of_driver(DRIVER, "invented")):
         code, said = own.patch(f"{NODES}/n1", note(key, "n2"))
         assert code == 422 and "annotations" in said
-
-
-def test_no_gate_is_made_under_another_node_s_name(own: Person, drained: Drained) -> None:
-    """That node would find it and take it for its own."""
-    for path, mine, theirs in zip((BUDGETS, DEPLOYMENTS), gate(drained), gate(drained, "n2"), strict=True):
-        squatting = copy.deepcopy(mine)
-        squatting["metadata"]["name"] = theirs["metadata"]["name"]
-        stolen = copy.deepcopy(mine)
-        stolen["metadata"]["ownerReferences"][0]["uid"] = drained.node("n2")["metadata"]["uid"]
-        both = copy.deepcopy(theirs)
-        both["metadata"]["ownerReferences"][0]["name"] = "n1"
-        for forged in (squatting, stolen, both):
-            code, answer = own.ask("POST", path, forged)
-            assert code == 422 and "of its own node" in answer["message"], forged["metadata"]
-
-
-def test_no_guard_counts_as_another_node_s(own: Person, drained: Drained) -> None:
-    """Its budget would count it, and let the other one go."""
-    (_, mine), (_, theirs) = gate(drained), gate(drained, "n2")
-    mine["spec"]["template"]["metadata"] = theirs["spec"]["template"]["metadata"]
-    mine["spec"]["selector"] = theirs["spec"]["selector"]
-    code, answer = own.ask("POST", DEPLOYMENTS, mine)
-    assert code == 422 and "a guard " in answer["message"]
-    (_, mine) = gate(drained)
-    mine["spec"]["replicas"] = 1000
-    assert own.ask("POST", DEPLOYMENTS, mine)[0] == 422
 
 
 def test_no_lease_is_made_under_another_gate_s_name(own: Person, drained: Drained) -> None:
