@@ -2,7 +2,7 @@
 
 Every node watches every claim and volume of the cluster, so a record keeps what a rule reads and nothing else. The one
 exception is `Claim.whole`: claims are written by PUT (upstream's role grants `update`, not `patch`), so a claim that this
-node may write is kept complete, as compact JSON text, until it is bound or belongs to another node.
+node may write is kept complete, as compact JSON text, until it is bound or belongs to another node. A large one is read again instead.
 """
 
 import json
@@ -34,6 +34,11 @@ _NOTES: Final = tuple(
 )
 """With as many characters as are kept. Sidecars add to the last one once for each node."""
 
+LARGEST_WHOLE: Final = 16 * 2**10
+"""Bytes of a claim that is kept whole. Tenants can make it a hundred times as large."""
+_LONGEST_NAME: Final = 512
+"""Characters of what ought to be a name. Objects have at most 253, but not every field that should hold a name is checked for that."""
+
 LATE = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
 
@@ -46,6 +51,10 @@ class Source:
     group: str
     name: str
     namespace: str
+    explicit: str | None = None
+    """dataSourceRef.namespace as written. None means absent: the claim's own namespace. An empty text is a mistake and is refused."""
+    in_data_source: bool = True
+    """True: spec.dataSource names it. False: only spec.dataSourceRef does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ class Claim:
     """What controls it: a Pod, if the claim is for a generic ephemeral volume."""
     created: str = field(default="", compare=False)
     whole: bytes = field(default=b"", repr=False, compare=False)
+    """Empty for a claim that nobody here writes, and for one that is larger than `LARGEST_WHOLE`."""
 
     @property
     def full_name(self) -> str:
@@ -95,21 +105,21 @@ class Claim:
             name=meta["name"],
             resource_version=meta.get("resourceVersion", ""),
             provisioner=claim_provisioner(obj),
-            class_name=notes.get(names.STORAGE_CLASS_BETA, spec.get("storageClassName") or ""),
-            selected_node=selected_node(obj),
-            volume_name=spec.get("volumeName") or "",
+            class_name=_bounded(notes.get(names.STORAGE_CLASS_BETA, spec.get("storageClassName") or ""), _LONGEST_NAME),
+            selected_node=_bounded(selected_node(obj), _LONGEST_NAME),
+            volume_name=_bounded(spec.get("volumeName") or "", _LONGEST_NAME),
             deleting="deletionTimestamp" in meta,
             requested=_requested(spec),
             volume_mode=spec.get("volumeMode") or "",
             access_modes=tuple(spec.get("accessModes") or ()),
             has_selector=spec.get("selector") is not None,
             source=_source(spec, meta.get("namespace", "")),
-            attributes_class=spec.get("volumeAttributesClassName") or "",
+            attributes_class=_bounded(spec.get("volumeAttributesClassName") or "", _LONGEST_NAME),
             is_source=names.CLONE_FINALIZER in (meta.get("finalizers") or ()),
             notes=notes_of(notes),
             owner=controller_of(meta),
             created=meta.get("creationTimestamp") or "",
-            whole=_compact(obj) if keep_whole else b"",
+            whole=_whole_if_small(obj) if keep_whole else b"",
         )
 
 
@@ -274,10 +284,10 @@ class Owner:
     @classmethod
     def of(cls, ref: Mapping[str, Any]) -> "Owner":
         return cls(
-            api_version=ref.get("apiVersion", ""),
-            kind=ref.get("kind", ""),
-            name=ref.get("name", ""),
-            uid=ref.get("uid", ""),
+            api_version=_bounded(ref.get("apiVersion", ""), _LONGEST_NAME),
+            kind=_bounded(ref.get("kind", ""), _LONGEST_NAME),
+            name=_bounded(ref.get("name", ""), _LONGEST_NAME),
+            uid=_bounded(ref.get("uid", ""), _LONGEST_NAME),
             controller=bool(ref.get("controller")),
             blocks=bool(ref.get("blockOwnerDeletion")),
         )
@@ -369,10 +379,20 @@ def _bytes_or_none(value: Any) -> int | None:
 
 
 def _source(spec: Mapping[str, Any], namespace: str) -> Source | None:
-    ref = spec.get("dataSource") or spec.get("dataSourceRef")
-    if not ref:
+    """dataSource wins over dataSourceRef, because it can only mean a source in the claim's own namespace."""
+    ref = spec.get("dataSource")
+    in_data_source = ref is not None
+    ref = ref if in_data_source else spec.get("dataSourceRef")
+    if ref is None:
         return None
-    return Source(ref.get("kind", ""), ref.get("apiGroup") or "", ref.get("name", ""), ref.get("namespace") or namespace)
+    ref = ref if isinstance(ref, Mapping) else {}
+    kind, group, name = (_name(ref.get(field)) for field in ("kind", "apiGroup", "name"))
+    explicit = None if in_data_source or ref.get("namespace") is None else _name(ref["namespace"])
+    return Source(kind, group, name, namespace if explicit is None else explicit, explicit, in_data_source)
+
+
+def _name(value: Any) -> str:
+    return _bounded(value, _LONGEST_NAME) if isinstance(value, str) else ""
 
 
 def _claim_ref(ref: Mapping[str, Any] | None) -> ClaimRef | None:
@@ -385,7 +405,12 @@ def _deletion_secret(notes: Mapping[str, str]) -> tuple[str, str] | None:
     return notes[names.DELETION_SECRET_NAMESPACE], notes[names.DELETION_SECRET_NAME]
 
 
-def _compact(obj: Mapping[str, Any]) -> bytes:
+def compact(obj: Mapping[str, Any]) -> bytes:
     """The object as a PUT has to send it, without the managed fields: the server keeps those, and they are large."""
     meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return json.dumps({**obj, "metadata": meta}, separators=(",", ":")).encode()
+
+
+def _whole_if_small(obj: Mapping[str, Any]) -> bytes:
+    whole = compact(obj)
+    return whole if len(whole) <= LARGEST_WHOLE else b""

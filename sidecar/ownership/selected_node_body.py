@@ -6,10 +6,31 @@ never removed: it concerns this one closing only, and it disappears with the cla
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from sidecar.model import names
 from sidecar.model.objects import Notes
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """A node takes the claim."""
+
+    node: str
+
+    def __call__(self, whole: bytes) -> bytes:
+        return with_selected_node(whole, self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """A node gives the claim back; a closed one notes the closing for which it does."""
+
+    closing: str = ""
+
+    def __call__(self, whole: bytes) -> bytes:
+        return handed_back(whole, self.closing) if self.closing else without_selected_node(whole)
 
 
 def with_selected_node(whole: bytes, node: str) -> bytes:

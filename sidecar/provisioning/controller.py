@@ -324,8 +324,8 @@ class Provisioner:
                 return self._clock() + self._retry.cap if rarely else until
             case Protect():
                 return await self._protector.protect(uid, decision)
-            case Release(claim, body):
-                return await self._protector.release(uid, claim, body)
+            case Release(claim):
+                return await self._protector.release(uid, claim)
             case Leave(claim, why):
                 self._creator.give_up_space(uid, claim)
                 self._reports.tell(claim, names.NORMAL, names.PROVISIONING, why)

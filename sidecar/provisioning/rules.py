@@ -4,18 +4,16 @@ A decision is a value. Its class name is the metric label; its `why` is the text
 what to do, and `controller` has it done. To wait is a decision too: it occupies no worker.
 """
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.csi.api import NOTHING, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
 from sidecar.local.here import Here
-from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Claim, Class, Json
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.rules import Race
-from sidecar.ownership.selected_node_body import closing, handed_back, with_selected_node, without_selected_node
+from sidecar.ownership.selected_node_body import GiveBack, Take, closing
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.needs import Need, Ref
 from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Stored, Unsaved, created_for
@@ -83,7 +81,6 @@ class Release:
     """Take our finalizer off a claim that is being deleted: nothing is cloned from it any more."""
 
     claim: Claim
-    body: bytes = field(repr=False)
     why: str
 
 
@@ -108,7 +105,7 @@ class Bid:
     """Write this node into the claim, guarded by its resourceVersion."""
 
     claim: Claim
-    body: bytes = field(repr=False)
+    edit: Take = field(repr=False)
     why: str
     out_of_turn: bool = False
     """Write only if the API server itself says that no node has the claim."""
@@ -199,7 +196,7 @@ class Reschedule:
     """Give the claim back, so that another node is chosen."""
 
     claim: Claim
-    body: bytes = field(repr=False)
+    edit: GiveBack = field(repr=False)
     why: str
     closed: bool = False
     """Nothing has failed: the node is closed and takes no volumes."""
@@ -277,7 +274,7 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
             effect = _judge(view, attempt, created)
             return Unsaved(claim, effect.body) if isinstance(effect, Store) else NOT_BEGUN, effect
         case NoSpaceHere(why):
-            return NOT_BEGUN, Reschedule(claim, without_selected_node(claim.whole), why)
+            return NOT_BEGUN, Reschedule(claim, GiveBack(), why)
         case Refused(why, infeasible):
             return NOT_BEGUN, Retry(claim, why, infeasible=infeasible)
 
@@ -285,9 +282,6 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
 def _release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
     """Whether our finalizer may come off a source of clones. The API server's answer decides and not the cache, because a clone that waits
     for its first consumer has no provisioner yet and is in no cache."""
-    body = sources.without_finalizer(json.loads(claim.whole), names.CLONE_FINALIZER) if claim.whole else None
-    if body is None:
-        return Ignore("nothing protects it any more")
     if view.volume_here is None:
         if view.here.options.cross_namespace_sources:
             return Ignore(f"bound to volume {claim.volume_name}: only the node of that volume looks for clones in other namespaces")
@@ -299,7 +293,7 @@ def _release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
         case Unfit(why):
             return _hold(view, f"it is being deleted, and whether anything is still to be cloned from it is not known: {why}")
         case ():
-            return Release(claim, body, "it is being deleted, and nothing is cloned from it")
+            return Release(claim, "it is being deleted, and nothing is cloned from it")
         case clones:
             return _hold(view, f"it is being deleted, and {', '.join(clones)} are still to be cloned from it")
 
@@ -371,7 +365,7 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
         case ownership.Measure(why):
             return _measure(view, claim, why)
         case ownership.Bid(why, out_of_turn):
-            return Bid(claim, with_selected_node(claim.whole, view.here.node), why, out_of_turn)
+            return Bid(claim, Take(view.here.node), why, out_of_turn)
         case ownership.Ours(why):
             return _unless_closed(view, claim, _create(view, claim, why))
 
@@ -394,8 +388,8 @@ def _unless_closed(view: ClaimView, claim: Claim, decision: ClaimDecision) -> Cl
 
 def _give_back(view: ClaimView, claim: Claim, why: str) -> Reschedule:
     if not view.standing.closed:
-        return Reschedule(claim, without_selected_node(claim.whole), why)
-    return Reschedule(claim, handed_back(claim.whole, closing(view.here.node, view.standing.since)), why, closed=True)
+        return Reschedule(claim, GiveBack(), why)
+    return Reschedule(claim, GiveBack(closing(view.here.node, view.standing.since)), why, closed=True)
 
 
 def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
@@ -403,7 +397,7 @@ def _measure(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     what is wrong."""
     request = requests.build(view.here, claim, view.class_) if view.class_ else Unfit(f"StorageClass {claim.class_name!r} does not exist")
     if isinstance(request, Unfit):
-        return Bid(claim, with_selected_node(claim.whole, view.here.node), request.why)
+        return Bid(claim, Take(view.here.node), request.why)
     return Measure(requests.capacity_query(view.here, request), why)
 
 
@@ -425,7 +419,9 @@ def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     # Checks that need only the claim and the class come before those that need a fetch: a claim that is wrong anyway costs no request.
     if isinstance(unfit := requests.build(here, claim, class_), Unfit):
         return Refuse(claim, unfit.why)
-    refs = _secret_refs(here, claim, class_)
+    refs = _secret_refs(view, claim, class_)
+    if isinstance(refs, Fetch):
+        return refs
     if isinstance(refs, Unfit):
         return Refuse(claim, refs.why)
     if not isinstance(content, Content):
@@ -456,7 +452,7 @@ def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protec
         case Unfit(why):
             return Refuse(claim, why)
         case Elsewhere(why) if view.class_ is not None and view.class_.binding_mode == IMMEDIATE:
-            return Reschedule(claim, without_selected_node(claim.whole), why)
+            return Reschedule(claim, GiveBack(), why)
         case Elsewhere(why):
             return Refuse(claim, why, rarely=True)
         case LeftToPopulator(why):
@@ -471,11 +467,13 @@ def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protec
             return found
 
 
-def _secret_refs(here: Here, claim: Claim, class_: Class) -> SecretRefs | Unfit:
+def _secret_refs(view: ClaimView, claim: Claim, class_: Class) -> SecretRefs | Unfit | Fetch:
     if not requests.secret_parameters(class_):
         return NO_SECRETS
-    notes = (json.loads(claim.whole)["metadata"].get("annotations") or {}) if claim.whole else {}
-    name = here.volume_name(claim.uid)
+    notes = sources.annotations_of(claim, view.facts)
+    if isinstance(notes, Need):
+        return Fetch(notes.refs, "its annotations, which may name its Secret: it is too large to be held")
+    name = view.here.volume_name(claim.uid)
     return secret_refs(class_, volume_name=name, claim_namespace=claim.namespace, claim_name=claim.name, annotations=notes)
 
 

@@ -40,7 +40,9 @@ def test_sources() -> None:
         "PersistentVolumeClaim", "", "a", "fake-ns"
     )
     ref = {"kind": "VolumeSnapshot", "apiGroup": "snapshot.storage.k8s.io", "name": "s", "namespace": "far"}
-    assert samples.claim(dataSourceRef=ref).source == Source("VolumeSnapshot", "snapshot.storage.k8s.io", "s", "far")
+    assert samples.claim(dataSourceRef=ref).source == Source(
+        "VolumeSnapshot", "snapshot.storage.k8s.io", "s", "far", explicit="far", in_data_source=False
+    )
 
 
 def test_odd_claims_do_not_raise() -> None:

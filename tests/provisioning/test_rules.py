@@ -8,6 +8,7 @@ import pytest
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Refused, of_failure
 from sidecar.ownership.rules import Race
+from sidecar.ownership.selected_node_body import GiveBack, Take
 from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Racing, Stored, Unsaved
 from sidecar.provisioning.rules import (
     Bid,
@@ -78,7 +79,7 @@ def test_the_race_from_first_look_to_bid() -> None:
     due = replace(open_claim, now=first.until, progress=Racing(first.race))
     assert isinstance(decide(due), Measure)
     bid = decide(replace(due, free=CapacityAnswer(100)))
-    assert isinstance(bid, Bid) and b'"volume.kubernetes.io/selected-node":"foo"' in bid.body
+    assert isinstance(bid, Bid) and bid.edit == Take("foo")
 
 
 def test_N12_a_claim_that_cannot_be_asked_about_is_taken_all_the_same() -> None:
@@ -113,7 +114,7 @@ def test_V4_too_small_is_undone() -> None:
 
 def test_N23_no_space_gives_the_claim_back() -> None:
     progress, conclusion = conclude(view(), create(), NoSpaceHere("full"))
-    assert progress == NOT_BEGUN and isinstance(conclusion, Reschedule) and b"selected-node" not in conclusion.body
+    assert progress == NOT_BEGUN and isinstance(conclusion, Reschedule) and conclusion.edit == GiveBack()
 
 
 def test_M10_may_be_running_is_remembered() -> None:

@@ -16,6 +16,7 @@ from sidecar.kube.reflector import Reflector
 from sidecar.local import volume_location
 from sidecar.model import names
 from sidecar.ownership import rules as ownership
+from sidecar.ownership import selected_node_body
 from sidecar.provisioning import progress, removal, rules, volume_rules
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.creation import Creator
@@ -39,12 +40,12 @@ class Mutation:
 
 
 def _no_guard(patch: Patch) -> None:
-    def with_selected_node(whole: bytes, node: str, *, real: Any = rules.with_selected_node) -> bytes:
+    def with_selected_node(whole: bytes, node: str, *, real: Any = selected_node_body.with_selected_node) -> bytes:
         body = json.loads(real(whole, node))
         del body["metadata"]["resourceVersion"]
         return json.dumps(body).encode()
 
-    patch.setattr(rules, "with_selected_node", with_selected_node)
+    patch.setattr(selected_node_body, "with_selected_node", with_selected_node)
 
 
 def _object_first(patch: Patch) -> None:

@@ -9,6 +9,7 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
 from sidecar.ownership.reserved_space import Promise
 from sidecar.ownership.rules import after_conflict
+from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Racing, race_of, without_bid
 from sidecar.provisioning.rules import Bid
@@ -25,6 +26,7 @@ class Bidder:
         self._metrics = shared.tools.metrics
         self._clock = shared.tools.clock
         self._caches = shared.caches
+        self._writer = ClaimWriter(shared.tools.kube, shared.caches)
         self._space = shared.space
         self._table = shared.table
         self._reports = shared.reports
@@ -41,10 +43,7 @@ class Bidder:
         try:
             if bid.out_of_turn and not await self._is_unchanged(bid.claim):
                 return self._clock()
-            written = await self._kube.replace(
-                CLAIMS, bid.body, name=bid.claim.name, namespace=bid.claim.namespace, is_current=lambda: self._still_wants(bid.claim)
-            )
-            self._caches.write_through(bid.claim, written)
+            await self._writer.write(bid.claim, bid.edit, is_current=lambda: self._still_wants(bid.claim))
         except Withdrawn:
             return self._clock()
         except Conflict:

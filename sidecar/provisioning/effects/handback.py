@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from sidecar.ownership import rules as ownership
+from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import Racing, after_unanswered_hand_back
 from sidecar.provisioning.rules import Reschedule
@@ -21,9 +21,8 @@ class HandBack:
     """`view` makes a fresh picture of a claim."""
 
     def __init__(self, shared: Shared, *, view: Callable[[str], ClaimView]) -> None:
-        self._kube = shared.tools.kube
+        self._writer = ClaimWriter(shared.tools.kube, shared.caches)
         self._clock = shared.tools.clock
-        self._caches = shared.caches
         self._table = shared.table
         self._reports = shared.reports
         self._view = view
@@ -32,7 +31,7 @@ class HandBack:
         claim = decision.claim
         until = self._reports.later(uid) if decision.closed else self._reports.failed(uid, claim, decision.why)
         try:
-            self._caches.write_through(claim, await self._kube.replace(CLAIMS, decision.body, name=claim.name, namespace=claim.namespace))
+            await self._writer.write(claim, decision.edit)
         except NotFound:
             pass
         except ApiError as error:

@@ -1,13 +1,16 @@
 """Puts our finalizer on what a volume is filled from, and takes it off a claim from which nothing is cloned any more."""
 
+import json
 import logging
 from dataclasses import replace
 
-from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from sidecar.model import names
 from sidecar.model.objects import Claim
+from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.needs import SNAPSHOT
+from sidecar.provisioning.requests.sources import without_finalizer
 from sidecar.provisioning.rules import Protect
 
 log = logging.getLogger(__name__)
@@ -15,7 +18,7 @@ log = logging.getLogger(__name__)
 
 class SourceProtector:
     def __init__(self, shared: Shared) -> None:
-        self._kube = shared.tools.kube
+        self._writer = ClaimWriter(shared.tools.kube, shared.caches)
         self._clock = shared.tools.clock
         self._table = shared.table
         self._lookup = shared.lookup
@@ -50,12 +53,17 @@ class SourceProtector:
         self._table.learn(uid, replace(findings, source=replace(hold, just_written=not hold.forbidden)))
         return self._clock()
 
-    async def release(self, uid: str, claim: Claim, body: bytes) -> float | None:
+    async def release(self, uid: str, claim: Claim) -> float | None:
         try:
-            await self._kube.replace(CLAIMS, body, name=claim.name, namespace=claim.namespace)
+            await self._writer.write(claim, _released)
         except NotFound:
             return None
         except ApiError as error:
             log.warning("Releasing the source of clones failed", extra={"fields": {"claim": claim.full_name, "err": str(error)}})
             return self._reports.later(uid)
         return None
+
+
+def _released(whole: bytes) -> bytes:
+    """As it was, if something else has taken the finalizer off; then the write changes nothing."""
+    return without_finalizer(json.loads(whole), names.CLONE_FINALIZER) or whole

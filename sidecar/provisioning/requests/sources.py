@@ -62,17 +62,6 @@ class Asked:
     def ref(self) -> Ref:
         return Ref(self.kind, self.name, self.namespace)
 
-    @classmethod
-    def of(cls, spec: Mapping[str, Any], namespace: str) -> "Asked | None":
-        """Reads the claim's spec. dataSource wins over dataSourceRef, because it can only mean a source in the claim's own namespace."""
-        if (ref := spec.get("dataSource")) is not None:
-            return cls(text(ref, "kind"), text(ref, "apiGroup"), text(ref, "name"), namespace)
-        if (ref := spec.get("dataSourceRef")) is None:
-            return None
-        explicit = None if part(ref, "namespace") is None else text(ref, "namespace")
-        lies_in = namespace if explicit is None else explicit
-        return cls(text(ref, "kind"), text(ref, "apiGroup"), text(ref, "name"), lies_in, explicit, in_data_source=False)
-
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -195,14 +184,21 @@ def without_finalizer(obj: Json, finalizer: str) -> bytes | None:
 
 
 def asked_of(claim: Claim) -> Asked | None:
-    """The source that the claim names, read from the whole claim if it is held: `Claim` merges the two fields, but the rules differ."""
-    if claim.whole:
-        return Asked.of(_dict(json.loads(claim.whole), "spec"), claim.namespace)
+    """The source that the claim names."""
     source = claim.source
-    if source is None:
-        return None
-    explicit = None if source.namespace == claim.namespace else source.namespace
-    return Asked(source.kind, source.group, source.name, source.namespace, explicit, in_data_source=explicit is None)
+    return (
+        None if source is None else Asked(source.kind, source.group, source.name, source.namespace, source.explicit, source.in_data_source)
+    )
+
+
+def annotations_of(claim: Claim, facts: Facts) -> Mapping[str, str] | Need:
+    """All annotations of the claim. Those of one that is not held whole are read from the claim as it was fetched."""
+    ref = Ref(CLAIM, claim.name, claim.namespace)
+    if not claim.whole and ref not in facts:
+        return Need(frozenset({ref}))
+    obj = json.loads(claim.whole) if claim.whole else facts[ref]
+    notes = part(obj, "metadata", "annotations") if text(obj, "metadata", "uid") == claim.uid else None
+    return {key: value for key, value in notes.items() if isinstance(value, str)} if isinstance(notes, Mapping) else {}
 
 
 # ---- what the claim itself tells -----------------------------------------------------------------------------------

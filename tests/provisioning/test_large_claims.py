@@ -1,0 +1,100 @@
+"""A claim that is too large to be held is read again before it is written, and is provisioned like any other."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sidecar.csi.outcome import Code
+from sidecar.model.names import SELECTED_NODE
+from sidecar.model.objects import LARGEST_WHOLE, Claim, compact
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver
+from tests.harness.provisioning.bench import Bench, immediate, late, rpc
+
+Json = dict[str, Any]
+WHERE = ("persistentvolumeclaims", "fake-pvc")
+NOTE = "x" * LARGEST_WHOLE
+
+
+def large(*, selected: str = "", **changes: Any) -> Json:
+    annotations = {"example.com/note": NOTE, **({SELECTED_NODE: selected} if selected else {})}
+    return samples.claim_json(annotations=annotations, **changes)
+
+
+def seen(bench: Bench, obj: Json) -> Bench:
+    bench.kube.objects[WHERE] = obj
+    return bench.see(claim=Claim.of(obj, keep_whole=True))
+
+
+def test_a_small_claim_is_held_and_of_a_large_one_only_the_record() -> None:
+    assert len(Claim.of(samples.claim_json(), keep_whole=True).whole) > 100
+    claim = Claim.of(large(), keep_whole=True)
+    assert claim.whole == b""
+    assert claim == Claim.of(large())
+
+
+def test_nothing_that_a_record_holds_is_as_long_as_tenants_can_make_it() -> None:
+    text = "y" * 200_000
+    owner = {"apiVersion": text, "kind": text, "name": text, "uid": text, "controller": True}
+    spec = {
+        "volumeName": text,
+        "volumeAttributesClassName": text,
+        "dataSourceRef": dict.fromkeys(("kind", "apiGroup", "name", "namespace"), text),
+    }
+    notes = {"volume.beta.kubernetes.io/storage-class": text, SELECTED_NODE: text}
+    claim = Claim.of(samples.claim_json(meta={"ownerReferences": [owner]}, annotations=notes, **spec), keep_whole=True)
+    assert len(repr(claim)) < 10_000
+    other = samples.claim_json(annotations={"volume.beta.kubernetes.io/storage-class": text + "z"})
+    assert Claim.of(other).class_name != claim.class_name, "what differs stays different"
+
+
+def test_a_bid_is_written_into_the_claim_as_it_is_now() -> None:
+    bench = seen(immediate(), large())
+    bench.claim()
+    bench.now = 110.0
+    bench.claim()
+    (body,) = bench.kube.wrote("replace")
+    written = json.loads(body)
+    assert written["metadata"]["annotations"].pop(SELECTED_NODE) == "foo"
+    assert written == json.loads(compact(large()))
+
+
+@pytest.mark.parametrize("changed", [{"resourceVersion": "8"}, {"resourceVersion": "8", "annotations": {SELECTED_NODE: "bar"}}])
+def test_a_bid_for_a_claim_that_has_changed_is_lost_without_a_write(changed: Json) -> None:
+    bench = seen(immediate(), large())
+    bench.kube.objects[WHERE] = large(meta=changed)
+    bench.claim()
+    bench.now = 110.0
+    bench.claim()
+    assert bench.kube.wrote("replace") == []
+    held = bench.caches.claims.get(samples.claim().uid)
+    assert held is not None and held.resource_version == "8", "what was read is known from then on"
+
+
+def test_a_claim_of_the_same_name_made_anew_is_not_written() -> None:
+    bench = seen(immediate(), large())
+    bench.kube.objects[WHERE] = large(meta={"uid": "another"})
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() is None
+    assert bench.kube.wrote("replace") == []
+
+
+def test_a_large_claim_is_given_back() -> None:
+    bench = seen(late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)])), large(selected="foo"))
+    bench.claim()
+    (body,) = bench.kube.wrote("replace")
+    assert json.loads(body) == json.loads(compact(large()))
+
+
+def test_a_secret_that_an_annotation_names_is_found_although_the_annotations_are_not_held() -> None:
+    secret = {"csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['example.com/secret']}"}
+    class_ = samples.class_(parameters={**secret, "csi.storage.k8s.io/provisioner-secret-namespace": "ns"})
+    obj = large(selected="foo")
+    obj["metadata"]["annotations"]["example.com/secret"] = "mine"
+    bench = seen(late(), obj).see(class_=class_)
+    bench.kube.objects["secrets", "mine"] = {"metadata": {"name": "mine", "namespace": "ns"}, "data": {}}
+    bench.claim()
+    assert ("get", "secrets", "mine", None) in bench.kube.asked
+    assert bench.driver.count("create") == 1
