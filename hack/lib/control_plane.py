@@ -18,6 +18,7 @@ import json
 import os
 import random
 import secrets
+import shutil
 import signal
 import socket
 import ssl
@@ -26,7 +27,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -173,6 +174,25 @@ class ControlPlane:
         """Starts it again, on the same data and the same port."""
         self._spawn("apiserver")
         self._await_ready()
+
+    def copy_data(self, to: Path) -> None:
+        """A backup of etcd, for which the servers stop for a moment."""
+        with self._servers_stopped():
+            shutil.copytree(self._work_dir / "etcd", to)
+
+    def restore_data(self, copy: Path) -> None:
+        """As after a disaster: all that was written since the backup is gone, and versions are counted on from there."""
+        with self._servers_stopped():
+            shutil.rmtree(self._work_dir / "etcd")
+            shutil.copytree(copy, self._work_dir / "etcd")
+
+    @contextlib.contextmanager
+    def _servers_stopped(self) -> Iterator[None]:
+        self.stop_apiserver()
+        _end([self._running.pop("etcd")])
+        yield
+        self._spawn("etcd")
+        self.start_apiserver()
 
     def _start_etcd_and_apiserver(self, *, attempts: int) -> None:
         etcd_port, api_port = free_ports(2)
