@@ -21,6 +21,7 @@ from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
 from sidecar.kube.client import KubeClient, Observer, open_client
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.events.recorder import EventRecorder
+from sidecar.kube.large_objects import LargeObjects
 from sidecar.kube.read_batching import SHORTEST
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
@@ -121,13 +122,14 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
         on_call=tools.metrics.csi_call,
         on_name=tools.metrics.driver_name,
     )
+    large = LargeObjects(tools.metrics.large_object)
     kube = await open_client(
         kubeconfig=config.kubeconfig,
         master=config.master,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         longest_read_delay=_LONG if config.node_deployment_placement == RANKED else SHORTEST,
-        observer=Observer(on_request=tools.metrics.api_request, on_throttled=tools.metrics.api_throttled),
+        observer=Observer(on_request=tools.metrics.api_request, on_throttled=tools.metrics.api_throttled, on_large=large.note),
     )
     return Opened(config, tools, kube, connection)
 

@@ -34,6 +34,8 @@ class ListReader:
         """Bytes that have arrived."""
         self.count = 0
         """Objects that were handed over."""
+        self.length = 0
+        """Characters of the one that was handed over last."""
         self._what = what
         self._after = after
         self._begin = b""
@@ -80,8 +82,10 @@ class ListReader:
     def _complete(self) -> Iterator[Any]:
         while self._next != "end":
             if self._next == "item":
+                begin = self._at
                 obj, complete = self._value()
                 if complete:
+                    self.length = self._at - begin
                     self._next, self.count = "next", self.count + 1
                     yield obj
             else:

@@ -66,6 +66,7 @@ class Observer:
 
     on_request: Callable[[str, str, int, float], None] = lambda verb, resource, status, seconds: None
     on_throttled: Callable[[float], None] = lambda seconds: None
+    on_large: Callable[[str, str, int], None] = lambda resource, name, size: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class Transport:
         self._access = access
         self._longest_read_delay = longest_read_delay
         self._user_agent = user_agent
-        self._observer = observer
+        self.observer = observer
         self._clock = clock
         self._wall = wall
         self._request_timeout = request_timeout
@@ -225,7 +226,7 @@ class Transport:
         except (OSError, ValueError) as error:
             raise await self._as_unavailable(request, error) from error
         finally:
-            self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
+            self.observer.on_request(request.verb, request.resource, status, self._clock() - started)
         await self._raise_for_status(request, limiter, head, raw)
         return raw
 
@@ -248,7 +249,7 @@ class Transport:
             except (OSError, ValueError) as error:
                 raise await self._as_unavailable(request, error) from error
             finally:
-                self._observer.on_request(request.verb, request.resource, status, self._clock() - started)
+                self.observer.on_request(request.verb, request.resource, status, self._clock() - started)
             try:
                 if not _is_good(head):
                     async with asyncio.timeout(self._request_timeout):

@@ -6,7 +6,8 @@ from typing import Any
 from sidecar.kube import page_sizes, wire
 from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
-from sidecar.kube.event_prefix import Skip, read_prefix, reads_all
+from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_all
+from sidecar.kube.large_objects import LARGE
 from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.transport import Limiter, Request, Transport
@@ -38,6 +39,12 @@ class Kinds:
             if "/" not in entry["name"]  # a subresource, such as pods/eviction
         }
         self._known[api_version] = self._clock() + _DISCOVERY_LASTS, kinds
+
+
+def _full_name(obj: Any) -> str:
+    """For people. Whatever was sent in place of an object has no name."""
+    meta = obj.get("metadata") if isinstance(obj, dict) else None
+    return "/".join(str(meta[part]) for part in ("namespace", "name") if meta.get(part)) if isinstance(meta, dict) else ""
 
 
 def _entries(resources: object) -> list[Json]:
@@ -124,7 +131,10 @@ class KubeClient:
         items: list[Json] = []
 
         def keep(found: Iterable[Json]) -> None:
-            items.extend(obj for obj in found if not take(obj))
+            for obj in found:
+                self._note_if_large(request, obj, reader.length)
+                if not take(obj):
+                    items.append(obj)
 
         def read(piece: bytes) -> None:
             keep(reader.feed(piece))
@@ -159,15 +169,25 @@ class KubeClient:
         try:
             async for line in stream:
                 if isinstance(line, TooLong):
-                    yield wire.long_event(line, what=request.what)
+                    event = wire.long_event(line, what=request.what)
+                    self._note_if_large(request, event.object, line.size)
+                    yield event
                     continue
                 prefix = None if skip is reads_all else read_prefix(line)
                 if prefix is not None and skip(prefix, line):
+                    if len(line) > LARGE and (found := read_metadata(line)):
+                        self._note_if_large(request, {"metadata": found[1]}, len(line))
                     yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": prefix.version}})
                 else:
-                    yield wire.watch_event(line, what=request.what)
+                    event = wire.watch_event(line, what=request.what)
+                    self._note_if_large(request, event.object, len(line))
+                    yield event
         finally:
             await stream.aclose()
+
+    def _note_if_large(self, request: Request, obj: Any, size: int) -> None:
+        if size > LARGE:
+            self._transport.observer.on_large(request.resource, _full_name(obj), size)
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         name = str((body.get("metadata") or {}).get("name") or "")

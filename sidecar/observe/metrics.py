@@ -250,6 +250,10 @@ class Metrics:
         self._api_requests.labels(verb, resource, labels.status(status)).inc()
         self._api_seconds.labels(verb, resource).observe(seconds)
 
+    def large_object(self, resource: str) -> None:
+        """The API server sent an object that is much larger than usual."""
+        self._large_objects.labels(resource).inc()
+
     def api_throttled(self, seconds: float) -> None:
         """A request waited for the client-side limiter."""
         self._api_throttled.inc(seconds)
@@ -340,6 +344,9 @@ class Metrics:
             ("verb", "resource"),
             registry=self._registry,
             buckets=GO_BUCKETS,
+        )
+        self._large_objects = self._counter(
+            "large_objects_total", "Objects of more than 128 KiB that the API server sent, by resource; the log names them.", "resource"
         )
         self._api_throttled = self._counter("api_throttle_seconds_total", "Time requests waited for the client-side limiter.")
 

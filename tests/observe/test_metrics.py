@@ -56,6 +56,7 @@ def everything():
     metrics.reflector_event("persistentvolumeclaims")
     metrics.api_request("get", "persistentvolumeclaims", 200, 0.01)
     metrics.api_request("get", "persistentvolumeclaims", 0, 0.01)
+    metrics.large_object("persistentvolumeclaims")
     metrics.api_throttled(1.5)
     health = Health()
     health.scope("driver", gates_ready=True).report(OK())
@@ -111,6 +112,7 @@ ALL = {
     f"{OURS}cache_objects": ("gauge", {"resource"}),
     f"{OURS}api_requests_total": ("counter", {"verb", "resource", "code"}),
     f"{OURS}api_request_duration_seconds": ("histogram", {"verb", "resource"}),
+    f"{OURS}large_objects_total": ("counter", {"resource"}),
     f"{OURS}api_throttle_seconds_total": ("counter", set()),
 }
 
