@@ -424,6 +424,9 @@ def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drain
     stolen = {**taken, "metadata": {**taken["metadata"], "ownerReferences": []}}
     code, answer = own.ask("PUT", where, stolen)
     assert code == 422 and "stays with the node it was made for" in answer["message"]
+    hidden = {**taken, "metadata": {**taken["metadata"], "labels": {**taken["metadata"]["labels"], names.GUARDED_FOR: "another.example.com"}}}
+    code, answer = own.ask("PUT", where, hidden)
+    assert code == 422 and "of the driver it was made for" in answer["message"]
     assert own.ask("PUT", where, taken)[0] == 200
     assert drained.sidecars["n2"].ask("DELETE", where)[0] == 422
     assert own.ask("DELETE", where)[0] == 200
@@ -499,11 +502,23 @@ def test_no_lease_is_made_under_another_gate_s_name(own: Person, drained: Draine
 WORDS = {names.ACKNOWLEDGED: "ann", names.DRAIN_POLICY: "Ignore", names.DRAIN_POLICY_RETIRE: "AllowIdle"}
 
 
+NOBODY = {"apiVersion": "v1", "kind": "Pod", "name": "nobody", "uid": "nobody"}
+ELSEWHERE = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}}
+WHOSE_WORDS: tuple[Json, ...] = (
+    {"spec": {"claimRef": None}},
+    {"spec": {"claimRef": {"namespace": "default", "name": "of-another"}}},
+    {"spec": {"storageClassName": "a-laxer-one"}},
+    {"spec": {"nodeAffinity": ELSEWHERE}},
+    {"metadata": {"ownerReferences": [NOBODY]}},
+)
+
+
 def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Drained) -> None:
     claims, volumes = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
     size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
     source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
-    volume = {"metadata": {"name": "pv-told"}, "spec": {"capacity": size, "accessModes": modes, **source}}
+    told = {"namespace": "default", "name": "told"}
+    volume = {"metadata": {"name": "pv-told"}, "spec": {"capacity": size, "accessModes": modes, "claimRef": told, **source}}
     claim = {"metadata": {"name": "told"}, "spec": {"accessModes": modes, "resources": {"requests": size}}}
     for forged in ({"metadata": {"name": "pv-told", "annotations": {key: word}}, "spec": volume["spec"]} for key, word in WORDS.items()):
         code, answer = own.ask("POST", volumes, forged)
@@ -518,6 +533,15 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
             change["metadata"].pop("resourceVersion")
             code, answer = own.ask("PUT", f"{claims}/told", change)
             assert code == 422 and "for people to say" in answer["message"]
+        for changed in WHOSE_WORDS:
+            code, said = own.patch(f"{volumes}/pv-told", changed)
+            assert code == 422 and "neither claim, class and place" in said
+        owned = {**stored, "metadata": {**stored["metadata"], "ownerReferences": [NOBODY]}}
+        owned["metadata"].pop("resourceVersion")
+        code, answer = own.ask("PUT", f"{claims}/told", owned)
+        assert code == 422 and "nor who owns it" in answer["message"]
+        grown = {"spec": {"capacity": {"storage": "2Gi"}}}
+        assert own.patch(f"{volumes}/pv-told", grown) == (200, ""), "as another sidecar under this account does"
         drained.plane.request("PATCH", f"{volumes}/pv-told", note(names.DRAIN_POLICY, "Block"), content_type=MERGE_PATCH)
         code, said = own.patch(f"{volumes}/pv-told", note(names.DRAIN_POLICY, None))
         assert code == 422 and "for people to say" in said
