@@ -13,6 +13,16 @@ A failure has a class of its own only if some code catches it by name. Bugs are 
 with their traceback.
 """
 
+from typing import Final
+
+LONGEST: Final = 4096
+"""Characters of what a driver or a server says. Such texts are kept in many places: with claims that are retried, decisions, health."""
+
+
+def shortened(text: str, limit: int = LONGEST) -> str:
+    """Text of others is cut where it enters, and once. The result says so."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
 
 class SidecarError(Exception):
     """An expected failure. Its text says what happened, to which object, and what to do."""

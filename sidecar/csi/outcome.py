@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from sidecar.csi.api import CapacityAnswer, CapacityQuery, CreatedVolume, Driver
-from sidecar.errors import SidecarError
+from sidecar.errors import SidecarError, shortened
 
 
 class Code(Enum):
@@ -34,9 +34,9 @@ class DriverError(SidecarError):
     """The driver did not answer OK. The text is the one that upstream writes into Events for the same status."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(f"rpc error: code = {code.value} desc = {message}")
         self.code = code
-        self.message = message
+        self.message = shortened(message)
+        super().__init__(f"rpc error: code = {code.value} desc = {self.message}")
 
 
 class BadAnswer(DriverError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.errors import SidecarError
+from sidecar.errors import SidecarError, shortened
 
 # The longest Retry-After that is followed. A longer pause would look like a hang.
 LONGEST_QUIET = 60.0
@@ -13,9 +13,9 @@ class ApiError(SidecarError):
     """The server answered with something other than 2xx, or did not answer. `status` is 0 when there was no answer."""
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
-        super().__init__(message)
+        super().__init__(shortened(message))
         self.status = status
-        self.reason = reason
+        self.reason = shortened(reason)
 
 
 class BadRequest(ApiError):

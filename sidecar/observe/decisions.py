@@ -1,19 +1,24 @@
 """Keeps the latest few hundred decisions, for people who ask a minute later why the program did something.
 
-It keeps the decisions themselves and makes text of them only when they are read, for every node decides about every claim and few people
-read. An equal decision for the same key is counted and moves to the end, so that one busy key does not displace the history of the others.
+It keeps texts of a limited size and not the decisions, which may hold whole objects and what a driver said. To make them costs little: most
+of a node's decisions are to do nothing, and have a reason only. An equal decision for the same key is counted and moves to the end, so that
+one busy key does not displace the history of the others.
 """
 
 import dataclasses
+import json
 from collections import OrderedDict
 from typing import NamedTuple
 
-from sidecar.observe.sanitize import Limits, Plain, clipped, plain
+from sidecar.observe.sanitize import Limits, Plain, clipped, plain, to_json
 
 CAPACITY = 400
+BYTES = 2**20
+"""Of all texts together."""
 
 # A row is short, for people; the complete text of a long error is in the log.
 _LIMITS = Limits(text=500, items=20, depth=3)
+_LONGEST_FIELDS = 8000
 
 
 class Shown(NamedTuple):
@@ -52,6 +57,15 @@ def _why(decision: object) -> str:
     return clipped(str(getattr(decision, "why", "")), _LIMITS.text)
 
 
+def _fields_text(decision: object) -> str:
+    """The fields as JSON; empty if there is none to show."""
+    names = _shown_fields(type(decision))
+    if not names:
+        return ""
+    text = to_json({name: plain(getattr(decision, name), _LIMITS) for name in names})
+    return text if len(text) <= _LONGEST_FIELDS else to_json({"…": f"{len(text)} characters"})
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
     """One decision, made `count` times in a row for its key. Times are seconds of the wall clock."""
@@ -59,13 +73,21 @@ class Entry:
     room: str
     key: str
     name: str
-    decision: object
+    decision: str
+    why: str
+    fields: str
     first: float
     last: float
     count: int = 1
 
+    @property
+    def size(self) -> int:
+        return len(self.key) + len(self.name) + len(self.why) + len(self.fields)
+
+    def says(self, decision: str, why: str, fields: str) -> bool:
+        return (self.why, self.decision, self.fields) == (why, decision, fields)
+
     def row(self) -> dict[str, Plain]:
-        text = shown(self.decision)
         return {
             "time": self.last,
             "since": self.first,
@@ -73,35 +95,38 @@ class Entry:
             "room": self.room,
             "key": self.key,
             "name": self.name,
-            "decision": text.decision,
-            "why": text.why,
-            "fields": text.fields,
+            "decision": self.decision,
+            "why": self.why,
+            "fields": json.loads(self.fields or "{}"),
         }
 
 
 class Decisions:
     """All rooms call `note`, the debug page calls `rows`. To be called on the event loop's thread only."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = CAPACITY, *, most_bytes: int = BYTES) -> None:
         if capacity < 1:
             raise ValueError(f"with room for {capacity} decisions none would be kept")
         self._capacity = capacity
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._newest: dict[tuple[str, str], int] = {}
         self._number = 0
 
     def note(self, decision: object, *, at: float, room: str, key: object, name: str = "") -> Summary:
         """Keep it. Returns its name and reason for the log line about it."""
+        summary, fields = Summary(type(decision).__name__, _why(decision)), _fields_text(decision)
         place = (room, str(key))
         number = self._newest.get(place)
         known = None if number is None else self._entries[number]
-        # Types too: decisions of two kinds may compare as equal.
-        if number is not None and known is not None and type(decision) is type(known.decision) and decision == known.decision:
+        if number is not None and known is not None and known.says(*summary, fields):
+            self._bytes += len(name) - len(known.name)
             self._entries[number] = dataclasses.replace(known, name=name, last=at, count=known.count + 1)
             self._entries.move_to_end(number)
         else:
-            self._add(place, Entry(room, place[1], name, decision, first=at, last=at))
-        return Summary(type(decision).__name__, _why(decision))
+            self._add(place, Entry(room, place[1], name, *summary, fields, first=at, last=at))
+        return summary
 
     def rows(self, key: str | None = None) -> list[dict[str, Plain]]:
         """The rows, the latest last as in a log. `key` selects those with this key or object name."""
@@ -114,7 +139,9 @@ class Decisions:
         self._number += 1
         self._entries[self._number] = entry
         self._newest[place] = self._number
-        if len(self._entries) > self._capacity:
+        self._bytes += entry.size
+        while len(self._entries) > self._capacity or (self._bytes > self._most_bytes and len(self._entries) > 1):
             number, oldest = self._entries.popitem(last=False)
+            self._bytes -= oldest.size
             if self._newest[oldest.room, oldest.key] == number:
                 del self._newest[oldest.room, oldest.key]

@@ -8,9 +8,11 @@ import json
 import math
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from itertools import islice
 from typing import Final
 
+from sidecar.errors import shortened
 from sidecar.model.by_key import is_by_key
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
@@ -35,8 +37,12 @@ _QUOTE_ESCAPES = {'"': r"\"", "\\": r"\\"}
 
 def plain(value: object, limits: Limits = LIMITS) -> Plain:
     """The value as JSON. What JSON cannot express becomes text; what is too long or too deep is cut."""
+    return _safely(value, limits, limits.depth)
+
+
+def _safely(value: object, limits: Limits, depth: int) -> Plain:
     try:
-        return _plain(value, limits, limits.depth)
+        return _plain(value, limits, depth)
     except Exception:  # noqa: BLE001  a value's own __str__ or __iter__ may raise anything
         return f"<unprintable {type(value).__name__}>"
 
@@ -60,7 +66,7 @@ def visible(text: str) -> str:
 
 
 def clipped(text: str, limit: int = LIMITS.text) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    return shortened(text, limit)
 
 
 def _plain(value: object, limits: Limits, depth: int) -> Plain:
@@ -83,7 +89,7 @@ def _plain(value: object, limits: Limits, depth: int) -> Plain:
 
 def _composed(value: object, limits: Limits, depth: int) -> Plain:
     def inner(item: object) -> Plain:
-        return plain(item, dataclasses.replace(limits, depth=depth))
+        return _safely(item, limits, depth)
 
     if isinstance(value, Mapping):
         shown = {clipped(str(key), limits.text): inner(item) for key, item in islice(value.items(), limits.items)}
@@ -92,15 +98,18 @@ def _composed(value: object, limits: Limits, depth: int) -> Plain:
         items = [inner(item) for item in islice(value, limits.items)]
         return items if len(value) <= limits.items else [*items, f"… and {len(value) - limits.items} more"]
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
-        # A field that its class leaves out of the repr must not be shown, for it may be secret.
-        return {
-            item.name: _keys(inner(getattr(value, item.name))) if is_by_key(item.metadata) else inner(getattr(value, item.name))
-            for item in dataclasses.fields(value)
-            if item.repr or is_by_key(item.metadata)
-        }
+        shown = {name: inner(getattr(value, name)) for name, _ in _fields(type(value))}
+        return {name: _keys(shown[name]) if by_key else shown[name] for name, by_key in _fields(type(value))}
     if isinstance(value, BaseException):
         return clipped(str(value) or type(value).__name__, limits.text)
     return clipped(str(value), limits.text)
+
+
+@cache
+def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
+    """Of a dataclass, with whether they are shown by key. One that its class leaves out of the repr may be secret, and is not shown."""
+    fields = dataclasses.fields(kind)
+    return tuple((item.name, is_by_key(item.metadata)) for item in fields if item.repr or is_by_key(item.metadata))
 
 
 def _keys(shown: Plain) -> Plain:

@@ -1,10 +1,11 @@
+import tracemalloc
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.observe.decisions import Decisions, shown
+from sidecar.observe.decisions import BYTES, Decisions, shown
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,40 @@ def test_long_texts_are_cut():
     decisions = Decisions()
     decisions.note(Wait(0.0, "x" * 10_000), at=0.0, room="r", key="1")
     assert len(decisions.rows()[0]["why"]) < 600
+
+
+@dataclass(frozen=True)
+class Large:
+    why: str
+    words: object
+    body: bytes = field(repr=False)
+
+
+def test_what_is_kept_is_bounded_in_bytes_whatever_drivers_and_tenants_say():
+    decisions = Decisions()
+    deep = {str(key): ["x" * 600] * 100 for key in range(100)}
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            words = deep if number % 50 == 0 else f"{number}" * 600
+            decisions.note(Large(f"{number}" * 400_000, words, b"x" * 250_000), at=0.0, room="r", key=str(number), name="n" * 300)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 1.5 * BYTES
+    rows = decisions.rows()
+    assert 100 < len(rows) <= 400 and rows[-1]["key"] == "499"
+    assert next(row["fields"] for row in rows if "…" in row["fields"])["…"].endswith(" characters")
+
+
+def test_many_texts_of_middle_length_displace_the_oldest():
+    decisions = Decisions(most_bytes=10_000)
+    for number in range(100):
+        decisions.note(Wait(0.0, "x" * 490), at=float(number), room="r", key=str(number))
+        assert sum(entry.size for entry in decisions._entries.values()) == decisions._bytes <= 10_000
+    assert [row["key"] for row in decisions.rows()][-1] == "99"
+    assert 15 < len(decisions) <= 20
+    Decisions(most_bytes=1).note(Wait(0.0, "kept all the same"), at=0.0, room="r", key="1")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), max_size=60), st.integers(1, 6))
