@@ -18,6 +18,7 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.simulation.driver.calls import Reception
 from sidecar.simulation.driver.local_driver import LocalDriver
 from sidecar.simulation.world.life import Life
+from sidecar.simulation.world.manners import Manners
 from sidecar.simulation.world.network import Broken, Latency, Network, Stream
 from sidecar.simulation.world.request_log import RequestLog
 
@@ -296,6 +297,7 @@ class NodeDriver:
         timeout: float,
         tell: Tell,
         link: Link | None = None,
+        manners: Manners | None = None,
         on_sent: Callable[[str, str], None] = lambda method, name: None,
         on_done: Callable[[str, str], None] = lambda method, name: None,
     ) -> None:
@@ -306,6 +308,7 @@ class NodeDriver:
         self._timeout = timeout
         self._tell = tell
         self._link = link or Link()
+        self._manners = manners or Manners()
         self._on_sent = on_sent
         self._on_done = on_done
 
@@ -314,7 +317,11 @@ class NodeDriver:
         return self._driver.info
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
-        return await self._change("CreateVolume", request.name, lambda: self._driver.create(request))
+        def create() -> CreatedVolume:
+            self._manners.before(request, secrets)
+            return self._driver.create(request)
+
+        return self._manners.after(await self._change("CreateVolume", request.name, create))
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
         await self._change("DeleteVolume", volume_id, lambda: self._driver.delete(volume_id))

@@ -4,6 +4,7 @@ What this program cannot promise yet is a known gap with a name. Its condition i
 is a violation.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.simulation.world import foreign_objects
+from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
 from sidecar.simulation.world.referee import HOLLOW, TWO_VOLUMES
 from sidecar.simulation.world.request_log import Window
@@ -36,6 +38,8 @@ PRESSING: Final = "too many requests"
 RESTLESS: Final = "never rests"
 KEPT: Final = "kept"
 UNWELL: Final = "unwell"
+BELIEVED: Final = "a driver was believed"
+TOLD: Final = "a secret was told"
 
 _READS: Final = ("list", "watch")
 # Per node and minute at rest. Watches end and are opened again: one for each of five kinds every five minutes.
@@ -67,13 +71,14 @@ async def judge(world: "World") -> None:
         [item for item in classes if item["provisioner"] == DRIVER],
         list(world.nodes.values()),
     )
-    for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right):
+    for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
         invariant(after, world.found)
     no_leak(after, world.found, world.report.known)
     for node in after.nodes:
         nothing_kept(node, world.found)
         all_well(node, world.found)
     await strangers_untouched(world)
+    await nothing_told(world)
     for window in world.request_log.windows:
         bounded_while_down(window, world.found)
     rests(world.request_log.resting or Counter(), len(after.nodes), world.plan.rest, world.found)
@@ -89,6 +94,28 @@ def one_volume_per_claim(after: Aftermath, found: Found) -> None:
     for uid, count in Counter((volume["spec"].get("claimRef") or {}).get("uid") for volume in after.volumes).items():
         if count > 1:
             found(TWO_VOLUMES, f"{count} PersistentVolumes are for claim {uid}")
+    for handle, count in Counter(volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes).items():
+        if count > 1:
+            found(TWO_VOLUMES, f"{count} PersistentVolumes name volume {handle}")
+
+
+def ours_by_our_word(after: Aftermath, found: Found) -> None:
+    """Who made a volume says the sidecar, whatever the driver says."""
+    for item in after.volumes:
+        told = (item["spec"]["csi"].get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, "")
+        if f"-{DRIVER}-" not in told:
+            found(BELIEVED, f"PersistentVolume {item['metadata']['name']} calls its provisioner {told!r}")
+
+
+async def nothing_told(world: "World") -> None:
+    """What Secrets hold is in no object that more people may read, and in nothing that a process shows."""
+    for kind in (EVENTS, CLAIMS, VOLUMES, CAPACITIES):
+        for item in (await world.api.list_page(kind, limit=0)).items:
+            if CANARY in json.dumps(item):
+                world.found(TOLD, f"{kind} {item['metadata']['name']} has it")
+    for node in world.nodes.values():
+        if node.tools is not None and CANARY in repr(node.tools.decisions.rows()):
+            world.found(TOLD, f"{node.name} shows it among its decisions")
 
 
 def nothing_hollow(after: Aftermath, found: Found) -> None:

@@ -19,6 +19,7 @@ from sidecar.simulation.driver.local_driver import LocalDriver
 from sidecar.simulation.driver.spec import Spec
 from sidecar.simulation.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube, NodeLastServed
 from sidecar.simulation.world.life import Killed, Life
+from sidecar.simulation.world.manners import Manners
 from sidecar.simulation.world.network import Network
 from sidecar.simulation.world.plan import Plan
 from sidecar.simulation.world.request_log import RequestLog
@@ -91,6 +92,9 @@ class Node:
         self.reception = Reception(record=Record(now=world.clock))
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self._drawn = self.reception.faults
+        self.manners = Manners()
+        self.clock_offset = 0.0
+        """By how much its wall clock is wrong."""
         self.sidecar: Sidecar | None = None
         """The sidecar that runs now."""
         self.tools: Instruments | None = None
@@ -164,6 +168,7 @@ class Node:
             self._life.pardon()
         self.reception.faults.set([])
         self.folder.full = False
+        self.manners.way = ""
         self.driver_back()
 
     # --- its lives ----------------------------------------------------------------------------------------------------
@@ -250,7 +255,7 @@ class Node:
         world, dice = self._world, random.Random(f"sidecar {self._world.plan.seed} {self.name} {life.number}")
 
         def wall() -> float:
-            return EPOCH + world.clock()
+            return EPOCH + world.clock() + self.clock_offset
 
         return Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
 
@@ -264,6 +269,7 @@ class Node:
             timeout=CALL_TIMEOUT,
             tell=world.transcript.voice(self.name),
             link=self.link,
+            manners=self.manners,
             on_sent=lambda method, name: self._asked(method, name, life),
             on_done=lambda method, name: world.acted(self.name, method, name),
         )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sidecar.csi.outcome import Code
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
+from sidecar.simulation.world.plan_hostile import clock_jumps, hostile_drivers, hostile_tenants
 
 LATE_CLASSES: Final = ("late", "late-too")
 """These classes share one pool, as classes do that differ only in their file system."""
@@ -305,5 +306,8 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "mute drivers": _mute_drivers,
     "meddling": _meddling,
     "full disks": _full_disks,
+    "hostile tenants": hostile_tenants,
+    "hostile drivers": hostile_drivers,
+    "clock jumps": clock_jumps,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

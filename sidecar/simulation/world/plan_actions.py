@@ -10,6 +10,8 @@ from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.driver.local_driver import POOL_PARAMETER
+from sidecar.simulation.world import hostile_actions
+from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 from sidecar.simulation.world.plan import IMMEDIATE_CLASS, PlannedEvent
 
@@ -25,6 +27,11 @@ async def carry_out(world: "World", item: PlannedEvent) -> None:
 
 def class_(name: str) -> Json:
     return _class(name, IMMEDIATE if name == IMMEDIATE_CLASS else LATE)
+
+
+def secret() -> Json:
+    """What drivers are handed for the volumes of guarded classes."""
+    return {"metadata": {"name": hostile_actions.SECRET}, "stringData": {"key": CANARY}}
 
 
 def _class(name: str, mode: str, **parameters: str) -> Json:
@@ -202,6 +209,11 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "cut": _cut,
     "lag": _lag,
     "lag over": _lag,
+    "odd claim": hostile_actions.odd_claim,
+    "odd claim gone": hostile_actions.odd_claim_gone,
+    "manner": hostile_actions.manner,
+    "clock jumps": hostile_actions.clock_jumps,
+    "class guarded": hostile_actions.class_guarded,
 }
 
 

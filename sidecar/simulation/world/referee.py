@@ -13,6 +13,8 @@ from sidecar.simulation.world import foreign_objects
 TWO_OWNERS: Final = "two owners"
 TWO_VOLUMES: Final = "two volumes"
 HOLLOW: Final = "hollow"
+TAKEN_AWAY: Final = "taken away"
+_MAY_GO: Final = ("Released", "Failed")
 
 Found = Callable[[str, str], None]
 
@@ -26,6 +28,9 @@ class Referee:
         self._found = found
         self._owners: dict[str, str] = {}
         self._made: set[str] = set()
+        self._named: dict[str, Json] = {}
+        """The PersistentVolume of each handle, as it is now."""
+        self._claims: set[str] = set()
 
     def created(self, name: str) -> None:
         """A driver has made that volume, or had it already."""
@@ -33,6 +38,16 @@ class Referee:
         self._made.update(volume.id for _, volume in holders)
         if len(holders) > 1:
             self._found(TWO_VOLUMES, f"{name} exists on {' and '.join(node for node, _ in holders)}")
+
+    def deleted(self, handle: str) -> None:
+        """A driver has deleted that volume, or had none."""
+        volume = self._named.get(handle)
+        if volume is None or volume["metadata"].get("deletionTimestamp") or (volume.get("status") or {}).get("phase") in _MAY_GO:
+            return
+        if (volume["spec"].get("claimRef") or {}).get("uid") in self._claims:
+            self._found(
+                TAKEN_AWAY, f"volume {handle} was deleted, and PersistentVolume {volume['metadata']['name']} names it for its claim"
+            )
 
     async def watch_claims(self) -> None:
         await self._follow(CLAIMS, self._look_at_claim, self._forget_owners)
@@ -58,6 +73,13 @@ class Referee:
     def _hear(self, event: WatchEvent, look: Callable[[Json], None]) -> None:
         if event.type in ("ADDED", "MODIFIED"):
             look(event.object)
+        elif event.type == "DELETED":
+            self._forget(event.object)
+
+    def _forget(self, obj: Json) -> None:
+        self._claims.discard(obj["metadata"]["uid"])
+        if source := obj["spec"].get("csi"):
+            self._named.pop(source["volumeHandle"], None)
 
     def _forget_owners(self) -> None:
         """After missed versions: a claim may have been given back in between, so its known owner no longer counts."""
@@ -66,6 +88,7 @@ class Referee:
     def _look_at_claim(self, claim: Json) -> None:
         """An owner may give a claim back, but no other node may take it over."""
         uid = claim["metadata"]["uid"]
+        self._claims.add(uid)
         owner = (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, "")
         before = self._owners.get(uid, "")
         if owner and before and owner != before:
@@ -77,6 +100,7 @@ class Referee:
         if foreign_objects.is_one(volume):
             return
         source = volume["spec"]["csi"]
+        self._named[source["volumeHandle"]] = volume
         name = volume["metadata"]["name"]
         if source["volumeHandle"] not in self._made:
             self._found(HOLLOW, f"PersistentVolume {name} names volume {source['volumeHandle']}, which never was")

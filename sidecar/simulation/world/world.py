@@ -22,14 +22,14 @@ from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
 from sidecar.kube.errors import AlreadyExists
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, SECRETS
 from sidecar.simulation.stand_ins import Binder, Scheduler, StandInBase
 from sidecar.simulation.world import foreign_objects, invariants, plan
 from sidecar.simulation.world.life import Killed
 from sidecar.simulation.world.network import Network, Weather
 from sidecar.simulation.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
-from sidecar.simulation.world.plan_actions import carry_out, class_
+from sidecar.simulation.world.plan_actions import carry_out, class_, secret
 from sidecar.simulation.world.referee import Referee
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
@@ -132,6 +132,8 @@ class World:
     def acted(self, node: str, method: str, name: str) -> None:
         if method == "CreateVolume":
             self.referee.created(name)
+        if method == "DeleteVolume":
+            self.referee.deleted(name)
 
     def spawn(self, name: str, doing: Coroutine[Any, Any, None]) -> None:
         """Starts a task that runs beside the plan. A name has at most one task."""
@@ -165,6 +167,7 @@ class World:
             labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
             await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
             await self.api.create(CSI_NODES, csi_node(name))
+        await self.api.create(SECRETS, secret(), namespace=NAMESPACE)
         await foreign_objects.settle(self.api)
 
     def _bystanders(self) -> list[Coroutine[Any, Any, None]]:

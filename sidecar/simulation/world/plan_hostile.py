@@ -1,0 +1,55 @@
+"""Troubles that somebody means: tenants and drivers that try what they may, and clocks that somebody sets. `plan` draws them too."""
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sidecar.simulation.world.plan import Draft
+
+HUGE: Final = "huge"
+WITHOUT_CLASS: Final = "without class"
+SELF_SELECTED: Final = "self-selected"
+NOWHERE: Final = "nowhere"
+ODD_NAME: Final = "odd name"
+ODD: Final = (HUGE, WITHOUT_CLASS, SELF_SELECTED, NOWHERE, ODD_NAME)
+
+BOASTS: Final = "boasts"
+"""Says in a volume's context which provisioner made it."""
+TOO_LONG: Final = "too long"
+"""Makes the volume and answers more than gRPC takes, which on our side looks like a full pool."""
+ECHOES: Final = "echoes"
+"""Refuses, and puts the request's secrets into the text."""
+MANNERS: Final = (BOASTS, TOO_LONG, ECHOES)
+
+JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
+"""Seconds: a day forward, an hour back, ten years as from a battery that is empty, a minute."""
+
+# All goes well again after this; who draws an event later would disturb a world at rest.
+_TROUBLED: Final = 90.0
+
+
+def hostile_tenants(dice: random.Random, draft: "Draft") -> None:
+    """Their claims are deleted again: nobody could say which of them must be bound."""
+    for number in range(dice.randint(1, 8)):
+        name, at = f"odd-{number}", dice.uniform(1.0, 60.0)
+        draft.add(at, "odd claim", name, dice.choice((1, 2)), detail=f"{dice.choice(ODD)}/{dice.choice(draft.nodes)}")
+        draft.add(at + dice.choice((0.1, 3.0, 25.0)), "odd claim gone", name)
+
+
+def hostile_drivers(dice: random.Random, draft: "Draft") -> None:
+    draft.add(0.0, "class guarded", "late-too")
+    for at in _moments(dice, 4):
+        node = dice.choice(draft.nodes)
+        draft.add(at, "manner", node, detail=dice.choice(MANNERS))
+        draft.add(at + dice.uniform(1.0, 40.0), "manner", node)
+
+
+def clock_jumps(dice: random.Random, draft: "Draft") -> None:
+    for at in _moments(dice, 5):
+        draft.add(at, "clock jumps", dice.choice(draft.nodes), dice.choice(JUMPS))
+
+
+def _moments(dice: random.Random, most: int) -> Iterator[float]:
+    for _ in range(dice.randint(1, most)):
+        yield dice.uniform(1.0, _TROUBLED)
