@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -415,16 +416,58 @@ def test_a_sidecar_signs_for_itself_alone(own: Person, drained: Drained) -> None
     assert code == 422 and "none but its own" in answer["message"]
 
 
-def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drained: Drained) -> None:
+SOON = 2
+"""Seconds for which a lease holds here."""
+
+
+def version_of(drained: Drained, where: str) -> Json:
+    return {"resourceVersion": drained.plane.request("GET", where)["metadata"]["resourceVersion"]}
+
+
+def run_out(drained: Drained, where: str) -> Json:
+    """The version it has a moment after its time is over."""
+    time.sleep(SOON + 1.0)
+    return version_of(drained, where)
+
+
+def test_a_neighbour_takes_no_lease_that_is_renewed(own: Person, drained: Drained) -> None:
+    """Whatever it says about the time: neither its own words nor dates that it brings along are heeded."""
     theirs = sign(drained, "n2", holder="n2")
     where = f"{LEASES}/{theirs['metadata']['name']}"
-    code, stored = drained.sidecars["n2"].ask("POST", LEASES, theirs)
-    assert code == 201
-    taken = sign(drained, "n2", holder="n1", resourceVersion=stored["metadata"]["resourceVersion"])
+    assert drained.sidecars["n2"].ask("POST", LEASES, theirs)[0] == 201
+    stored = drained.plane.request("GET", where)["metadata"]
+    taken = sign(drained, "n2", holder="n1", resourceVersion=stored["resourceVersion"])
+    (entry,) = stored["managedFields"]
+    later = {**taken["spec"], "renewTime": "2099-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}
+    forged = [{**entry, "time": "2099-01-01T00:00:00Z"}]
+    reset: list[Json] = [{}]
+    for spec, managed in ((taken["spec"], None), (later, None), (taken["spec"], forged), (taken["spec"], [*forged, entry]), (later, reset)):
+        meta = {**taken["metadata"], **({"managedFields": managed} if managed else {})}
+        code, answer = own.ask("PUT", where, {**taken, "metadata": meta, "spec": spec})
+        assert code == 422 and "only when it has run out" in answer["message"], managed
+    assert drained.base_only.ask("PUT", f"{where}?dryRun=All", taken)[0] == 200, "the role alone allows it"
+
+
+def test_a_node_takes_its_own_lease_back_at_any_time(own: Person, drained: Drained) -> None:
+    theirs = sign(drained, "n1", holder="n2")
+    stored = drained.plane.request("POST", LEASES, theirs)
+    back = sign(drained, "n1", holder="n1", resourceVersion=stored["metadata"]["resourceVersion"])
+    assert own.ask("PUT", f"{LEASES}/{theirs['metadata']['name']}", back)[0] == 200
+
+
+def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drained: Drained) -> None:
+    theirs = sign(drained, "n2", holder="n2")
+    theirs["spec"]["leaseDurationSeconds"] = SOON
+    where = f"{LEASES}/{theirs['metadata']['name']}"
+    assert drained.sidecars["n2"].ask("POST", LEASES, theirs)[0] == 201
+    taken = sign(drained, "n2", holder="n1", **run_out(drained, where))
     stolen = {**taken, "metadata": {**taken["metadata"], "ownerReferences": []}}
     code, answer = own.ask("PUT", where, stolen)
     assert code == 422 and "stays with the node it was made for" in answer["message"]
-    hidden = {**taken, "metadata": {**taken["metadata"], "labels": {**taken["metadata"]["labels"], names.GUARDED_FOR: "another.example.com"}}}
+    hidden = {
+        **taken,
+        "metadata": {**taken["metadata"], "labels": {**taken["metadata"]["labels"], names.GUARDED_FOR: "another.example.com"}},
+    }
     code, answer = own.ask("PUT", where, hidden)
     assert code == 422 and "of the driver it was made for" in answer["message"]
     assert own.ask("PUT", where, taken)[0] == 200
@@ -434,11 +477,16 @@ def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drain
 
 def test_a_turn_to_be_evacuated_is_taken_over_with_its_owner(own: Person, drained: Drained) -> None:
     theirs, mine = (_slot(drained, node) for node in ("n2", "n1"))
+    theirs["spec"]["leaseDurationSeconds"] = SOON
     where = f"{LEASES}/{theirs['metadata']['name']}"
-    code, stored = drained.sidecars["n2"].ask("POST", LEASES, theirs)
-    assert code == 201
+    unlabelled = {**mine, "metadata": {**mine["metadata"], "labels": {}}}
+    code, answer = own.ask("POST", LEASES, unlabelled)
+    assert code == 422 and "say what it is about" in answer["message"]
+    assert drained.sidecars["n2"].ask("POST", LEASES, theirs)[0] == 201
     assert own.ask("DELETE", where)[0] == 422
-    mine["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+    code, answer = own.ask("PUT", where, {**mine, "metadata": {**mine["metadata"], **version_of(drained, where)}})
+    assert code == 422 and "only when it has run out" in answer["message"]
+    mine["metadata"] |= run_out(drained, where)
     assert own.ask("PUT", where, mine)[0] == 200
     assert own.ask("DELETE", where)[0] == 200
 
