@@ -112,7 +112,7 @@ LOGIN = b"<html><body>Please log in</body></html>"
     ("page", "reason"),
     [
         pytest.param(None, "127.0.0.1:1", id="refuses"),
-        pytest.param((200, "text/html", LOGIN), "not a JSON object: <html><body>Please log in", id="html"),
+        pytest.param((200, "text/html", LOGIN), "the answer is not a list: <html><body>Please log in", id="html"),
         pytest.param((200, "application/json", b"{}"), "the answer is not a list", id="other-json"),
         pytest.param((302, "text/html", LOGIN), "list", id="redirect"),
         pytest.param((500, "text/plain", b"out of order"), "out of order", id="broken"),
