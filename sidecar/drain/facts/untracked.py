@@ -62,6 +62,8 @@ class Untracked:
         self._listed: DriverList | None = None
         """None: the driver has not answered yet."""
         self._failing_since: float | None = None
+        self._missing_since: dict[str, float] = {}
+        """By handle of a PersistentVolume: since when the driver does not list it any more."""
         self.handles: tuple[str, ...] = ()
         self.unknown = _NOT_YET
         """Why there may be more of them; empty if there are none."""
@@ -139,13 +141,23 @@ class Untracked:
     async def _left_over(self) -> set[str]:
         """The driver is asked first: a volume whose PersistentVolume is stored after its answer was not forgotten."""
         listed = {handle: alone for handle, alone in (await self._list()).items() if not _INLINE.fullmatch(handle)}
+        believed = self._still_believed(listed)
+        listed |= believed
         left = listed.keys() - {volume.handle for volume in self._watched.volumes.values() if volume.driver == self._driver.info.name}
         seen, kept = await self._stored(left, listed)
         if len(seen) > _MANY:
             here = {volume.handle for volume in kept}
             listed = {handle: alone for handle, alone in listed.items() if alone or handle in here or handle not in seen}
         self._listed = DriverList(MappingProxyType(listed), kept)
-        return left - seen
+        return left - seen - believed.keys()
+
+    def _still_believed(self, listed: Listed) -> Listed:
+        """What it does not list any more although its PersistentVolume was there, for a while: a driver that has just begun, and whose
+        disks are not there yet, may list less than it has."""
+        now, before = self._clock(), self._listed or NOTHING_LISTED
+        tracked = {volume.handle for volume in before.volumes} & before.handles.keys()
+        self._missing_since = {handle: self._missing_since.get(handle, now) for handle in tracked - listed.keys()}
+        return {handle: before.handles[handle] for handle, since in self._missing_since.items() if now - since < _EVERY}
 
     async def _list(self) -> Mapping[str, bool]:
         try:

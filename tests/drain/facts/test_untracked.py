@@ -265,6 +265,27 @@ def test_what_the_driver_cannot_list_any_more_is_forgotten_with_its_PersistentVo
     assert run_virtual(story()).volumes == ()
 
 
+def test_what_a_driver_suddenly_does_not_list_is_believed_for_ten_minutes_as_long_as_it_has_a_PersistentVolume() -> None:
+    """Its disks may not be there yet."""
+
+    def believed(seconds: float, *, stored: bool = True) -> list[str]:
+        scene = Scene({"lv-1": True}, {}).stored("lv-1")
+
+        async def story() -> list[str]:
+            running = asyncio.create_task(scene.goes_on(seconds))
+            await asyncio.sleep(30.0)
+            if not stored:
+                del scene.kube.objects[VOLUMES.plural, "lv-1"]
+            await running
+            assert scene.untracked.handles == ()
+            return [volume.handle for volume in scene.untracked.listed().volumes]
+
+        return run_virtual(story())
+
+    assert [believed(seconds) for seconds in (50.0, 70.0, 600.0, 800.0)] == [["lv-1"], ["lv-1"], ["lv-1"], []]
+    assert believed(70.0, stored=False) == []
+
+
 def test_a_creation_that_never_ends_does_not_keep_the_driver_from_being_asked_again() -> None:
     scene = Scene({"lv-1": True, "lv-2": True}, under_way=lambda: ["uid-1"]).stored("lv-1")
     scene.after(6000)
