@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.drain.publish import on_node
 from sidecar.kube.api import PODS
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, NAMESPACE, Json, containers, foreign_daemon_set, granted, rendered, the, written
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, foreign_daemon_set, granted, rendered, the, written
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
@@ -64,24 +63,6 @@ def test_a_daemon_set_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["driver.yaml"], "components": [component]}))
     assert the("DaemonSet", rendered(tmp_path)) == other
-
-
-@pytest.mark.real_api
-def test_the_readme_s_patches_are_all_that_another_account_takes(tmp_path: Path) -> None:
-    """Flags aside: nothing names the base's account or namespace afterwards, and nothing else is changed."""
-    _, _, of_drain = DEPLOY.joinpath(*COMPONENT, "README.md").read_text().partition("For another account")
-    _, _, of_gate = DEPLOY.joinpath(*GATE, "README.md").read_text().partition("For another account")
-    told = [re.findall(r"^```yaml\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)[0] for section in (of_drain, of_gate)]
-    patches = [yaml.safe_load(text.replace("NAMESPACE", "kube-system").replace("ACCOUNT", "theirs"))["patches"] for text in told]
-    plain = {"components": [os.path.relpath(DEPLOY.joinpath(*component), tmp_path) for component in (COMPONENT, GATE)]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(plain))
-    before = yaml.safe_dump_all(rendered(tmp_path))
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({**plain, "patches": [*chain.from_iterable(patches)]}))
-    expected = before.replace(f"system:serviceaccount:{NAMESPACE}:csi-node-sidecar", "system:serviceaccount:kube-system:theirs")
-    expected = re.sub(rf"(namespace|metadata.name): {NAMESPACE}\n", r"\1: kube-system\n", expected)
-    expected = expected.replace("- kind: ServiceAccount\n  name: csi-node-sidecar\n", "- kind: ServiceAccount\n  name: theirs\n")
-    assert yaml.safe_dump_all(rendered(tmp_path)) == expected
-    assert expected.count("kube-system") == 2 + 2 + 2 + len(POLICIES) + len(GATE_POLICIES)
 
 
 def test_the_sidecar_stays_on_a_node_that_is_emptied() -> None:
@@ -153,7 +134,7 @@ def test_rights_and_policies_are_for_the_account_the_pods_run_under() -> None:
     for policy in policies():
         conditions = [condition["expression"] for condition in policy["spec"]["matchConditions"]]
         assert conditions[:1] == [user]
-        assert len(conditions) == (2 if policy["metadata"]["name"].endswith(("own-lease", "gate-of-others")) else 1)
+        assert len(conditions) == (2 if named(policy).endswith(("own-lease", "gate-of-others")) else 1)
     assert the("Role", ours)["metadata"]["namespace"] == account["namespace"] == NAMESPACE
 
 
@@ -164,13 +145,18 @@ def policies() -> list[Json]:
     return [item for item in admission() if item["kind"] == "ValidatingAdmissionPolicy"]
 
 
+def named(policy: Json) -> str:
+    """Without whose it is."""
+    return str(policy["metadata"]["name"].partition("--")[0])
+
+
 def admission() -> list[Json]:
     return [item for component in (COMPONENT, GATE) for item in written(*component, "admission.yaml")]
 
 
 def test_every_policy_is_bound_and_denies_also_when_it_cannot_judge() -> None:
     bindings = {item["spec"]["policyName"]: item["spec"]["validationActions"] for item in admission() if item["kind"].endswith("Binding")}
-    assert bindings == {f"csi-node-sidecar-{name}": ["Deny"] for name in POLICIES | GATE_POLICIES}
+    assert bindings == {f"csi-node-sidecar-{name}--{DRIVER}--{NAMESPACE}": ["Deny"] for name in POLICIES | GATE_POLICIES}
     assert {policy["metadata"]["name"]: policy["spec"]["failurePolicy"] for policy in policies()} == dict.fromkeys(bindings, "Fail")
 
 
@@ -214,17 +200,17 @@ def test_the_program_s_marks_are_those_of_its_own_table() -> None:
 
 
 def test_what_people_say_of_volumes_is_theirs_alone() -> None:
-    (text,) = (str(policy) for policy in policies() if policy["metadata"]["name"].endswith("words-of-people"))
+    (text,) = (str(policy) for policy in policies() if named(policy).endswith("words-of-people"))
     for word in (names.ACKNOWLEDGED, names.DRAIN_POLICY, names.DRAIN_POLICY_REBOOT, names.DRAIN_POLICY_RETIRE):
         assert repr(word) in text.replace('"', "'").replace("\\", "")
 
 
 def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
-    text = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-node")))
+    text = str(next(policy for policy in policies() if named(policy).endswith("own-node")))
     for word in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, names.DRAIN_READY, names.RETIRE_READY):
         assert word in text
     assert names.GROUP.replace(".", "[.]") in text
     assert f"{names.EVACUATION_STATE}$" in text and f"({'|'.join(MARKS)})$" in text
-    assert names.GUARDED_NODE in str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("sidecar-budget")))
-    of_leases = str(next(policy for policy in policies() if policy["metadata"]["name"].endswith("own-lease")))
+    assert names.GUARDED_NODE in str(next(policy for policy in policies() if named(policy).endswith("sidecar-budget")))
+    of_leases = str(next(policy for policy in policies() if named(policy).endswith("own-lease")))
     assert names.GUARDED_FOR in of_leases and names.SLOT_FOR in of_leases

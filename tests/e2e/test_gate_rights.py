@@ -215,5 +215,7 @@ def gate_uid(cluster: Secured, node: str) -> str:
 
 
 def test_the_image_is_that_of_the_flag() -> None:
-    policy = the("ValidatingAdmissionPolicy", written("components", "gate", "admission.yaml"), "csi-node-sidecar-guard")
+    policy = the(
+        "ValidatingAdmissionPolicy", written("components", "gate", "admission.yaml"), f"csi-node-sidecar-guard--{DRIVER}--{NAMESPACE}"
+    )
     assert {"name": "image", "expression": f"'{image()}'"} in policy["spec"]["variables"]
