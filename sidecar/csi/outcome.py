@@ -54,6 +54,13 @@ class NotSent(DriverError):
     """The driver was away, so the call was not sent."""
 
 
+class DriverFault(Enum):
+    """What a driver does that no driver may. The values are metric labels."""
+
+    DUPLICATE_HANDLE = "duplicate-handle"
+    """It answers CreateVolume with a volume that is another claim's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """The volume exists."""

@@ -29,7 +29,9 @@ class Caches:
         return cls(
             claims=Store({"class": lambda claim: (claim.class_name,), "node": lambda claim: (claim.selected_node,), "source": cloned_from}),
             classes=Store(),
-            volumes=Store({"claim": lambda volume: (volume.claim.full_name,) if volume.claim else ()}),
+            volumes=Store(
+                {"claim": lambda volume: (volume.claim.full_name,) if volume.claim else (), "handle": lambda volume: (volume.handle,)}
+            ),
             attachments=Store({"volume": lambda attachment: (attachment.volume,)}),
         )
 

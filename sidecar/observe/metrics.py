@@ -203,6 +203,10 @@ class Metrics:
         """A volume may be left on the node that this program does not know of."""
         self._suspected.inc()
 
+    def driver_fault(self, kind: str, count: int = 1) -> None:
+        """The driver has done what no driver may; a claim or a list that meets the same again is counted once."""
+        self._driver_faults.labels(kind).inc(count)
+
     def journal_damage(self, kind: str, count: int) -> None:
         """Lines or files of the journal that are not as this program writes them."""
         self._journal_damage.labels(kind).inc(count)
@@ -324,6 +328,7 @@ class Metrics:
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")
         self._suspected = self._counter("suspected_leaks_total", "Volumes that may be left on this node and cannot be found.")
+        self._driver_faults = self._counter("driver_faults_total", "Answers of the driver that break what CSI demands.", "kind")
         self._journal_damage = self._counter("journal_damage_total", "What was found wrong with the journals of dead processes.", "kind")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")

@@ -38,6 +38,7 @@ from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.storing import Storer
 from sidecar.provisioning.effects.undoing import Undoer
+from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM
 from sidecar.provisioning.progress import ProgressTable, Racing, Stored, competes, created_for, race_of, with_race
@@ -111,6 +112,7 @@ class Provisioner:
             table=table,
             creations=self.creations,
             confirming=Confirming(here=here, kube=tools.kube, on_damage=tools.metrics.journal_damage),
+            holders=HandleHolders(kube=tools.kube, caches=caches, table=table),
             reports=self._reports,
             lookup=self._lookup,
             standing=standing,
@@ -119,7 +121,7 @@ class Provisioner:
         deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver)
         self._bidder = Bidder(shared, delay=self._delay, promise=self._promise, contenders=contenders)
         self._protector = SourceProtector(shared)
-        recorded = RecordedDeletion(deletion, self.creations)
+        recorded = RecordedDeletion(deletion, self.creations, table)
         self._deleter = Deleter(shared, deletion=recorded)
         self._undoer = Undoer(shared, deletion=recorded)
         self._storer = Storer(shared, undoer=self._undoer)

@@ -53,6 +53,8 @@ class Findings:
     """The last attempt failed for a reason that another attempt will not change, so no space is reserved until something changes."""
     creating_since: float | None = None
     """When the driver was last asked for the claim's volume."""
+    clash: str = ""
+    """The handle of which the claim's user was told that it is another's."""
     release_turn: float | None = None
     """When this node may release the claim, a source of clones, in place of the node that has its volume."""
 
@@ -125,6 +127,8 @@ class HandedBack:
 class Stored:
     """The PersistentVolume is stored. The watch may not have shown it yet, and without this the driver would be asked once more."""
 
+    handle: str = ""
+
 
 Progress = NotBegun | Racing | Bidding | Creating | Unsaved | HandedBack | Stored
 NOT_BEGUN: Final = NotBegun()
@@ -183,6 +187,20 @@ def competes(progress: Progress) -> bool:
 
 def _takes_claim(progress: Progress) -> Claim | None:
     return progress.claim if isinstance(progress, Bidding) else created_for(progress)
+
+
+def _handle_of(progress: Progress) -> str:
+    match progress:
+        case Unsaved(body=body):
+            return str(body["spec"]["csi"]["volumeHandle"])
+        case Stored(handle):
+            return handle
+        case _:
+            return ""
+
+
+def _deletes(record: CreationRecord, handle: str) -> bool:
+    return record.deletion is not None and record.deletion.handle == handle
 
 
 class ProgressTable:
@@ -290,6 +308,14 @@ class ProgressTable:
             *self._records,
             *(uid for uid, progress in self._claims.items() if created_for(progress) is not None and uid not in self._records),
         ]
+
+    def holder(self, handle: str, *, besides: str) -> str:
+        """Whose volume with that handle this process is about to store, has just stored, or has the driver delete."""
+        for uid, progress in self._claims.items():
+            if uid != besides and _handle_of(progress) == handle:
+                return f"the volume of claim {uid}"
+        others = (record for uid, record in self._records.items() if uid != besides and _deletes(record, handle))
+        return next((f"the volume of claim {record.full_name}, which is being deleted" for record in others), "")
 
     def in_progress(self) -> int:
         """The number of claims whose creation may still be running in the driver."""

@@ -192,6 +192,15 @@ class Remember:
 
 
 @dataclass(frozen=True, slots=True)
+class Clash:
+    """The driver has answered with a volume that is another's. Nobody is given it twice, and it is not deleted: try again with back-off."""
+
+    claim: Claim
+    handle: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reschedule:
     """Give the claim back, so that another node is chosen."""
 
@@ -219,7 +228,7 @@ _ENOUGH_REFUSALS: Final = 3
 ClaimDecision = (
     Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp | DeleteAgain
 )
-Conclusion = Store | Undo | Retry | Remember | Reschedule
+Conclusion = Store | Undo | Retry | Remember | Reschedule | Clash
 
 
 def decide(view: ClaimView) -> ClaimDecision:
@@ -270,6 +279,8 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
         # That this call never reached the driver says nothing about an earlier one, which may still be running.
         case NeverSent(why) | MaybeRunning(why):
             return Creating(claim), Remember(claim, why)
+        case Done(created) if view.holder:
+            return NOT_BEGUN, Clash(claim, created.volume_id, _clash(view, created))
         case Done(created):
             effect = _judge(view, attempt, created)
             return Unsaved(claim, effect.body) if isinstance(effect, Store) else NOT_BEGUN, effect
@@ -475,6 +486,13 @@ def _secret_refs(view: ClaimView, claim: Claim, class_: Class) -> SecretRefs | U
         return Fetch(notes.refs, "its annotations, which may name its Secret: it is too large to be held")
     name = view.here.volume_name(claim.uid)
     return secret_refs(class_, volume_name=name, claim_namespace=claim.namespace, claim_name=claim.name, annotations=notes)
+
+
+def _clash(view: ClaimView, created: CreatedVolume) -> str:
+    return (
+        f"CSI driver {view.here.driver.name} answered with volume {created.volume_id!r}, which is {view.holder};"
+        " two claims cannot have one volume, so this one gets none until the driver makes it another"
+    )
 
 
 def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | Undo:

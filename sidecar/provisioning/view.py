@@ -39,6 +39,8 @@ class ClaimView:
     """Seconds by which this node lags behind: how late its writes or its turns lately were."""
     watch_down: bool = False
     """The watch of claims is down."""
+    holder: str = ""
+    """Who else has the handle with which the driver has answered."""
     record: CreationRecord | None = None
     """A creation whose end is not known, begun by this process or by one before it."""
     facts: Facts = field(default_factory=lambda: NO_FACTS)

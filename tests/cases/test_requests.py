@@ -219,6 +219,7 @@ def test_R39_a_volume_that_cannot_be_stored_yet_keeps_its_snapshot() -> None:
 def with_another(room: Room) -> Room:
     """Another claim of this node is to be filled from the same snapshot."""
     meta = {"name": "two", "uid": "uid-two"}
+    room.driver.own_handles = True
     return room.show(samples.claim_json(meta=meta, dataSource=FROM_SNAPSHOT, annotations={SELECTED_NODE: samples.NODE}))
 
 

@@ -46,6 +46,7 @@ def everything():
     metrics.race_bid()
     metrics.race_lost()
     metrics.insufficient_capacity()
+    metrics.driver_fault("duplicate-handle")
     metrics.journal_damage("garbled", 2)
     metrics.driver_connected(True)
     metrics.watch_claims_in_progress(lambda: 2)
@@ -100,6 +101,7 @@ ALL = {
     f"{OURS}ownership_bids_total": ("counter", set()),
     f"{OURS}ownership_races_lost_total": ("counter", set()),
     f"{OURS}insufficient_capacity_total": ("counter", set()),
+    f"{OURS}driver_faults_total": ("counter", {"kind"}),
     f"{OURS}journal_damage_total": ("counter", {"kind"}),
     f"{OURS}driver_connected": ("gauge", set()),
     f"{OURS}claims_in_progress": ("gauge", set()),

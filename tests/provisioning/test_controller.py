@@ -216,7 +216,7 @@ def test_V4_a_volume_that_is_too_small_is_deleted_again() -> None:
 
 def test_V4_a_volume_that_is_too_small_because_it_is_another_claims_is_left_alone() -> None:
     bench = late(driver=ScriptedDriver(creates=[CreatedVolume("test-volume-id", 99)]))
-    bench.see(volume=samples.volume(meta={"name": "another"}))
+    bench.kube.objects["persistentvolumes", "another"] = samples.volume_json(meta={"name": "another"})
     bench.claim()
     assert bench.driver.count("delete") == 0
     assert "left alone" in bench.told.events[-1][3]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from sidecar.csi.outcome import Done, DriverError, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
+from sidecar.csi.outcome import Done, DriverError, DriverFault, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Claim
@@ -15,13 +15,14 @@ from sidecar.provisioning.effects.storing import Storer
 from sidecar.provisioning.effects.undoing import Undoer
 from sidecar.provisioning.progress import Creating, Infeasible, created_for
 from sidecar.provisioning.requests import sources
-from sidecar.provisioning.rules import CleanUp, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo, conclude
+from sidecar.provisioning.rules import Clash, CleanUp, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo, conclude
 from sidecar.provisioning.view import ClaimView
 
 
 class Creator:
     def __init__(self, shared: Shared, *, storer: Storer, undoer: Undoer, hand_back: HandBack) -> None:
         self._driver = shared.tools.driver
+        self._metrics = shared.tools.metrics
         self._clock = shared.tools.clock
         self._retry = shared.tools.retry
         self._space = shared.space
@@ -29,9 +30,12 @@ class Creator:
         self._creations = shared.creations
         self._lookup = shared.lookup
         self._reports = shared.reports
+        self._holders = shared.holders
         self._storer = storer
         self._undoer = undoer
         self._hand_back = hand_back
+        for kind in DriverFault:
+            self._metrics.driver_fault(kind.value, 0)  # a series that begins at nothing shows the first fault as an increase
 
     async def create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
         findings = self._table.findings(uid)
@@ -66,6 +70,8 @@ class Creator:
             outcome = await self._ask_driver(view, attempt, secrets)
             if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
                 self._concluded(attempt, outcome)
+            if isinstance(outcome, Done):
+                view = replace(view, holder=await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name))
             progress, conclusion = conclude(view, attempt, outcome)
             self._reports.note(uid, attempt.claim, conclusion)
             self._table.advance(uid, progress)
@@ -121,10 +127,21 @@ class Creator:
                 return held.until
             case Remember(claim, why):
                 return self._reports.failed(uid, claim, why)
+            case Clash():
+                return self._clashes(uid, conclusion)
             case Reschedule():
                 return await self._hand_back.reschedule(uid, conclusion)
             case _:
                 assert_never(conclusion)
+
+    def _clashes(self, uid: str, clash: Clash) -> float:
+        """Told once for each handle: what the driver has to mend is not mended by telling it again."""
+        findings = self._table.findings(uid)
+        anew = findings.clash != clash.handle
+        if anew:
+            self._metrics.driver_fault(DriverFault.DUPLICATE_HANDLE.value)
+            self._table.learn(uid, replace(findings, clash=clash.handle))
+        return self._reports.failed(uid, clash.claim, clash.why, tell=anew)
 
     def give_up_space(self, uid: str, claim: Claim) -> None:
         """Until somebody changes something it will not be created, and must not keep others from the room it would take."""

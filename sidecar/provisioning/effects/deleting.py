@@ -14,19 +14,24 @@ from sidecar.provisioning.creations.creation_record import BegunDeletion, Creati
 from sidecar.provisioning.deletion_io import Deletion, Secrets
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.shared import Shared
-from sidecar.provisioning.progress import NOT_BEGUN
+from sidecar.provisioning.progress import NOT_BEGUN, ProgressTable
 from sidecar.provisioning.rules import DeleteAgain
 
 log = logging.getLogger(__name__)
 
 
+class _AnothersError(Exception):
+    """Another claim is about to be given the volume, which its PersistentVolume does not show yet."""
+
+
 class RecordedDeletion:
     """Raises what `Deletion.delete` raises."""
 
-    def __init__(self, deletion: Deletion, creations: CreationLog) -> None:
+    def __init__(self, deletion: Deletion, creations: CreationLog, table: ProgressTable) -> None:
         self.judge = deletion.judge
         self._delete = deletion.delete
         self._creations = creations
+        self._table = table
 
     async def delete(
         self,
@@ -43,11 +48,15 @@ class RecordedDeletion:
         async def begin() -> Mapping[str, str]:
             # Not before it is known that the volume may be deleted: what is on record is deleted again without the other questions.
             found = await secrets()
+            if holder := self._table.holder(view.handle, besides=uid):
+                raise _AnothersError(holder)
             await self._creations.deleting(uid, BegunDeletion(view.handle, view.any_node))
             return found
 
         try:
             return await self._delete(view, secrets=begin, name=name, claim=claim)
+        except _AnothersError as holder:
+            return Keep(f"it is {holder}")
         except NotSent:
             await self._creations.deleting(uid, before)
             raise

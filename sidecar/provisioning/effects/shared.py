@@ -10,6 +10,7 @@ from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.reporting import ClaimReports
+from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.progress import ProgressTable
 from sidecar.tools import Tools
@@ -26,6 +27,7 @@ class Shared:
     table: ProgressTable
     creations: CreationLog
     confirming: Confirming
+    holders: HandleHolders
     reports: ClaimReports
     lookup: Lookups
     standing: Callable[[], Standing]

@@ -56,7 +56,7 @@ class Storer:
                 self._refused(uid)
             until = self._reports.failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
             return min(until, self._clock() + UNSTORED)
-        self._succeeded(uid, claim, name)
+        self._succeeded(uid, claim, name, body["spec"]["csi"]["volumeHandle"])
         source = sources.to_release(claim)
         if source is not None and self._table.fills_from(source):
             self._snapshot_protected()  # another claim still needs the finalizer; if that one is given up, the sweep takes it off
@@ -88,9 +88,9 @@ class Storer:
         self._table.advance(uid, Creating(claim))
         return f"PersistentVolume {name} exists already for another claim or volume; it must go before this one can be stored"
 
-    def _succeeded(self, uid: str, claim: Claim, volume: str) -> None:
+    def _succeeded(self, uid: str, claim: Claim, volume: str, handle: str) -> None:
         findings = self._table.findings(uid)
-        self._table.advance(uid, Stored())
+        self._table.advance(uid, Stored(handle))
         self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
         self._creations.end(uid)
         if uid not in self._caches.claims:

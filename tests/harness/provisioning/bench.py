@@ -60,7 +60,8 @@ class Bench:
             changed(class_name, placed=placed)
 
         self.space.changed = overheard  # type: ignore[method-assign]
-        self.caches = Caches(claims, Store[Class](), Store({"claim": _whose}), Store({"volume": lambda item: (item.volume,)}))
+        volumes = Store({"claim": _whose, "handle": lambda item: (item.handle,)})
+        self.caches = Caches(claims, Store[Class](), volumes, Store({"volume": lambda item: (item.volume,)}))
         self.room = Provisioner(
             tools(
                 self.kube,

@@ -4,7 +4,7 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sidecar.csi.api import CREATE_DELETE_VOLUME, NOTHING, CreatedVolume, CreateRequest
@@ -61,11 +61,14 @@ class OpenDriver(ScriptedDriver):
 
     given: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
+    own_handles: bool = False
+    """Each name gets a volume of its own, and not the same one."""
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
         self.given.append(("create", dict(secrets)))
         self.meanwhile()
-        return await super().create_volume(request, secrets=secrets)
+        made = await super().create_volume(request, secrets=secrets)
+        return replace(made, volume_id=f"{made.volume_id}-{request.name}") if self.own_handles else made
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
         self.given.append(("delete", dict(secrets)))

@@ -1,0 +1,31 @@
+"""Who has a handle already. Two claims with one volume would write over each other's data, and lose it both with one of them."""
+
+from sidecar.kube.api import VOLUMES, KubeApi, find
+from sidecar.kube.errors import ApiError
+from sidecar.local.caches import Caches
+from sidecar.model.objects import Volume
+from sidecar.provisioning.progress import ProgressTable, RemovalStep
+
+
+class HandleHolders:
+    def __init__(self, *, kube: KubeApi, caches: Caches, table: ProgressTable) -> None:
+        self._kube = kube
+        self._caches = caches
+        self._table = table
+
+    async def other(self, handle: str, *, uid: str, name: str) -> str:
+        """Who besides the claim with that uid and its PersistentVolume; empty: nobody that this node knows of.
+
+        What the cache has may be gone by now, and a driver may give a handle again: so the API server is asked, but only then.
+        """
+        for held in self._caches.volumes.by_index("handle", handle):
+            if held.name != name and self._table.removal_step(held) is RemovalStep.NOT_YET and await self._still_has(held):
+                return f"PersistentVolume {held.name}"
+        return self._table.holder(handle, besides=uid)
+
+    async def _still_has(self, held: Volume) -> bool:
+        try:
+            found = await find(self._kube, VOLUMES, held.name)
+        except ApiError:
+            return True
+        return found is not None and Volume.of(found).handle == held.handle

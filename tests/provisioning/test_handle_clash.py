@@ -1,0 +1,114 @@
+"""A driver that answers with one volume for two claims: the second claim is not given it, and nothing of the first is deleted."""
+
+from typing import Any
+
+import pytest
+
+from sidecar.csi.api import CreatedVolume
+from sidecar.csi.outcome import Code
+from sidecar.kube.api import Change
+from sidecar.kube.errors import Unavailable
+from sidecar.model.names import SELECTED_NODE
+from sidecar.model.objects import Claim
+from sidecar.provisioning.progress import RemovalStep
+from tests.harness import samples
+from tests.harness.provisioning.bench import rpc, run
+from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, room_for, show
+
+ONE, ANOTHER = CreatedVolume("one", 100), CreatedVolume("another", 100)
+SECOND = "second-uid"
+FAULTS = 'csi_node_sidecar_driver_faults_total{kind="duplicate-handle"}'
+
+
+def two(*creates: CreatedVolume | Exception, **doors: Any) -> Room:
+    """Two claims that wait on this node."""
+    room = room_for(driver=OpenDriver(creates=list(creates), **doors.pop("driver", {})), **doors)
+    obj = samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, meta={"name": "second", "uid": SECOND})
+    room.add("persistentvolumeclaims", obj).see(claim=Claim.of(obj, keep_whole=True))
+    return room
+
+
+def second(room: Room) -> float | None:
+    return run(room.room.handle_claim(SECOND))
+
+
+def stored(room: Room) -> list[str]:
+    return [body["spec"]["csi"]["volumeHandle"] for body in room.kube.wrote("create")]
+
+
+def test_a_volume_that_a_persistent_volume_has_is_given_to_nobody_else_and_that_is_told_once() -> None:
+    room = two(ONE)
+    show(room, samples.volume_json(meta={"name": "first"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}}))
+    assert [second(room), second(room), second(room)] == [101.0, 102.0, 104.0]
+    assert stored(room) == [] and room.driver.count("delete") == 0
+    told = [text for _, _, reason, text in room.told.events if reason == "ProvisioningFailed"]
+    assert len(told) == 1 and "answered with volume 'one', which is PersistentVolume first" in told[0]
+    assert room.value(FAULTS) == 1
+    assert room.paper.lines.keys() == {SECOND}, "when the claim goes, the driver is asked once more"
+    room.driver.creates = [ANOTHER]
+    second(room)
+    assert stored(room) == ["another"] and not room.paper.lines
+
+
+def test_when_that_claim_goes_the_volume_stays() -> None:
+    room = two(ONE)
+    show(room, samples.volume_json(meta={"name": "first"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}}))
+    second(room)
+    room.kube.objects.pop(("persistentvolumeclaims", "second"))
+    room.caches.claims.apply(_gone())
+    assert second(room) is None
+    assert room.driver.count("delete") == 0 and not room.paper.lines and not room.room.concerns(SECOND)
+
+
+def test_one_that_is_about_to_be_stored_counts_and_is_not_deleted_either() -> None:
+    room = two(ONE, kube=KeepingKube(failures={"create": [Unavailable("away")]}))
+    room.claim()
+    second(room)
+    assert room.table.unsaved() == 1 and room.value(FAULTS) == 1
+    room.kube.objects.pop(("persistentvolumeclaims", "second"))
+    room.caches.claims.apply(_gone())
+    assert second(room) is None
+    assert room.driver.count("delete") == 0 and room.paper.lines.keys() == {"testid"}
+    room.claim()
+    assert stored(room) == ["one", "one"], "the one that was refused, and again"
+
+
+def test_one_that_was_just_stored_counts_before_the_cache_shows_it() -> None:
+    room = two(ONE)
+    room.claim()
+    second(room)
+    assert stored(room) == ["one"] and room.value(FAULTS) == 1
+
+
+def test_one_whose_deletion_may_still_happen_counts() -> None:
+    room = two(CreatedVolume("one", 99), ONE, driver={"deletes": [rpc(Code.ABORTED)]})
+    room.claim()
+    second(room)
+    assert stored(room) == [] and room.value(FAULTS) == 1
+
+
+@pytest.mark.parametrize("how", ["gone", "emptied"])
+def test_a_handle_that_the_driver_has_again_may_be_given_again(how: str) -> None:
+    """The cache may be late; and a PersistentVolume may outlive its volume for a while."""
+    room = two(ONE)
+    obj = samples.volume_json(meta={"name": "first"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}})
+    show(room, obj)
+    held = room.caches.volumes.get("first")
+    assert held is not None
+    if how == "gone":
+        room.kube.objects.pop(("persistentvolumes", "first"))
+    else:
+        room.table.reach_removal_step(held, RemovalStep.EMPTIED)
+    second(room)
+    assert stored(room) == ["one"] and room.value(FAULTS) == 0
+
+
+def test_without_the_api_server_the_cache_is_believed() -> None:
+    room = two(ONE, kube=KeepingKube(failures={"get": [Unavailable("away")]}))
+    show(room, samples.volume_json(meta={"name": "first"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}}))
+    second(room)
+    assert stored(room) == []
+
+
+def _gone() -> Change[Claim]:
+    return Change(SECOND, None, None)
