@@ -20,6 +20,7 @@ from sidecar.ownership import selected_node_body
 from sidecar.provisioning import progress, removal, rules, volume_rules
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.creation import Creator
+from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world import doors
@@ -98,18 +99,27 @@ def _creation_forgotten(patch: Patch) -> None:
             return progress.NOT_BEGUN, rules.Retry(conclusion.claim, conclusion.why)
         return reached, conclusion
 
-    async def begin(self: Creator, attempt: Any) -> bool:
-        return True
+    async def begin(self: Creator, attempt: Any) -> str:
+        return ""
 
     patch.setattr(creation, "conclude", conclude)
     patch.setattr(Creator, "_begin", begin)
 
 
 def _nothing_written_down(patch: Patch) -> None:
-    async def begin(self: doors.NodeJournal, begun: Any) -> None:
-        pass
+    async def begin(self: doors.NodeJournal, begun: Any) -> str:
+        return ""
 
     patch.setattr(doors.NodeJournal, "begin", begin)
+
+
+def begun_without_a_record(patch: Patch) -> None:
+    async def begin(self: CreationLog, record: Any) -> str:
+        self._table.keep_record(record)
+        await self.journal.begin(record)
+        return ""
+
+    patch.setattr(CreationLog, "begin", begin)
 
 
 def _object_gone_first(patch: Patch) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.world.plan import plan_of
+from sidecar.simulation.driver.faults import Fault
+from sidecar.simulation.world.invariants import LEAKED
+from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.world import Report, play
-from tests.world.mutations import MUTATIONS, Mutation
+from tests.world.mutations import MUTATIONS, Mutation, begun_without_a_record
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 200
@@ -52,6 +54,16 @@ def test_the_unbroken_rooms_pass_where_the_broken_ones_failed(monkeypatch: pytes
         MUTATIONS[0].breaks(patch)
         seed = find(MUTATIONS[0]).plan.seed
     assert play(plan_of(seed)).ok
+
+
+def test_a_creation_that_is_begun_without_a_record_is_found(monkeypatch: pytest.MonkeyPatch):
+    """Drawn worlds find it too, but rarely: the process has to die, and the claim to go, while the disk is full and the driver at work."""
+    events = ((2.0, "disk full", "n0"), (4.0, "claim", "data"), (6.0, "kill", "n0"), (6.1, "delete", "data"), (20.0, "disk free", "n0"))
+    planned = tuple(PlannedEvent(at, what, whom, 1, "late") for at, what, whom in events)
+    plan = Plan(1, ("n0",), events=planned, faults=(("n0", Fault(method="CreateVolume", times=1, linger=6.0)),))
+    assert play(plan).ok
+    begun_without_a_record(monkeypatch)
+    assert LEAKED in play(plan).kinds
 
 
 @pytest.fixture

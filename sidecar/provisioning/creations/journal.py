@@ -11,8 +11,11 @@ the latest. Otherwise a creation could seem open although its PersistentVolume w
 delete a volume that somebody kept.
 
 The next process takes over the files whose lock is free. A process that still runs keeps its own file: a DaemonSet that surges has two
-processes on a node for a while. If the folder cannot be written, creations go on without a record. A volume then leaks if the process
-dies between CreateVolume and the PersistentVolume and the claim is deleted too; the log and the health answer say so once.
+processes on a node for a while.
+
+A disk that is full or fails is repaired some time, so until then nothing is begun that cannot be recorded. In a folder that this process
+has never been able to write, because it is missing, read-only or somebody else's, creations go on without a record. A volume then leaks
+if the process dies between CreateVolume and the PersistentVolume and the claim is deleted too. The log and the health answer say either.
 """
 
 import asyncio
@@ -29,7 +32,7 @@ from typing import Final, Protocol
 
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.provisioning.creations.journal_lines import Damage, begin_line, end_line
+from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, begin_line, end_line
 from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Leftover, Leftovers, lock
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,14 @@ _ENDS_WAIT: Final = 1.0
 _RETRY: Final = 10.0
 
 
+# What a folder answers in which no file of ours can be, however long one waits: it is not there, not ours or read-only by intention.
+_NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
+
+_WAITS: Final = "Creations cannot be recorded, so none is begun until they can: make room, or repair the file system"
+_GOES_ON: Final = (
+    "Creations are not recorded: one that is under way when this process ends, and whose claim is deleted, may leak its volume."
+    " Mount the folder so that it can be written, or name another one with --journal-dir"
+)
 _DAMAGED: Final = (
     "A journal is damaged: what could be read is used; a volume that only the rest tells of may leak."
     " Look at the file, and at the driver's volumes without a PersistentVolume"
@@ -50,10 +61,10 @@ _DAMAGED: Final = (
 class Journal(Protocol):
     """What provisioning needs of a journal."""
 
-    async def begin(self, begun: CreationRecord) -> None:
-        """Returns when the record is on the disk, or when it is known that it cannot be written.
+    async def begin(self, begun: CreationRecord) -> str:
+        """Returns when the record is on the disk; or why it cannot be written. Then nothing may be begun, and the caller ends it.
 
-        Never raises: a journal that does not work must not keep claims from their volumes.
+        Never raises.
         """
         ...
 
@@ -71,8 +82,8 @@ class Journal(Protocol):
 class NoJournal:
     """A journal that records nothing, such as for a dry run."""
 
-    async def begin(self, begun: CreationRecord) -> None:
-        pass
+    async def begin(self, begun: CreationRecord) -> str:
+        return ""
 
     def end(self, uid: str) -> None:
         pass
@@ -120,6 +131,8 @@ class FileJournal:
         """The timer of the flush that comes if no begin comes before."""
         self._closed = False
         self._broken = ""
+        self._is_needed = False
+        """The folder is one that can be written. Where it never was, that is how this node is set up, and work goes on without."""
         self._handed: set[tuple[Path, str]] = set()
         """Creations that were taken over already, from files that could not be removed: they must not be handed out twice."""
         self._full = False
@@ -129,10 +142,13 @@ class FileJournal:
         # Flushes block, so they run outside of the event loop; in a single thread, so that only one of them touches the file.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
-    async def begin(self, begun: CreationRecord) -> None:
+    async def begin(self, begun: CreationRecord) -> str:
         line = begin_line(begun)
+        if begun.uid not in self._open and (len(line) > LONGEST_LINE or self._size_of_open + len(line) > MOST_OPEN):
+            return "more is under way than can be recorded"  # nor could the next process read it
         self._open[begun.uid] = line
         await self._write(line)
+        return self._broken if self._is_needed else ""
 
     def end(self, uid: str) -> None:
         if self._open.pop(uid, None) is not None:
@@ -144,7 +160,7 @@ class FileJournal:
 
         Their locks are held until then, so that no other process takes over the same creations.
         """
-        room = MOST_OPEN - sum(map(len, self._open.values()))
+        room = MOST_OPEN - self._size_of_open
         look = partial(self._leftovers.find, besides=self._path.stem, room=room)
         others = await asyncio.get_running_loop().run_in_executor(self._thread, look)
         for path, why in others.unreadable.items():
@@ -180,6 +196,10 @@ class FileJournal:
         if not self._open:
             self._remove(self._path)
         self._let_go()  # this releases the lock, so the next process can take over what is left
+
+    @property
+    def _size_of_open(self) -> int:
+        return sum(map(len, self._open.values()))
 
     def _clear(self, item: Leftover, *, recorded: bool) -> None:
         kept = ""
@@ -241,6 +261,7 @@ class FileJournal:
                     # `_open` holds every begin that is not ended, so the new file also makes up for lines that could not be written.
                     data = b"\n".join([*self._open.values(), b""])
                     await loop.run_in_executor(self._thread, self._replace, data)
+                self._is_needed = True
                 # Writing an empty file needs no room, so it does not show that the disk has any again.
                 if data or not self._full:
                     self._tell("")
@@ -259,7 +280,9 @@ class FileJournal:
             self._size += len(data)
             return os.fstat(self._file).st_nlink > 0
         except OSError:
-            self._let_go()  # the file may end in half a line, so the next line is written to a new file
+            self._size = (
+                _LARGE  # the file may end in half a line, so the next line is written to a new one. This one stays locked till then
+            )
             raise
 
     def _replace(self, content: bytes) -> None:
@@ -288,16 +311,15 @@ class FileJournal:
             self._tell_unwritable(error)
 
     def _tell_unwritable(self, error: OSError | RuntimeError) -> None:
+        if not isinstance(error, OSError) or error.errno not in _NO_FOLDER:
+            self._is_needed = True
         why = error.strerror if isinstance(error, OSError) else ""
         self._full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._tell(f"{self._folder} cannot be written: {why or error}")
 
     def _tell(self, why: str) -> None:
         if why and why != self._broken:
-            log.error(
-                "Creations are not recorded: one that is under way when this process ends, and whose claim is deleted, may leak its volume",
-                extra={"fields": {"err": why}},
-            )
+            log.error(_WAITS if self._is_needed else _GOES_ON, extra={"fields": {"err": why}})
         elif self._broken and not why:
             log.info("Creations are recorded again", extra={"fields": {"journal": str(self._path)}})
         if why != self._broken:

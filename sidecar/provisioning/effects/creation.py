@@ -62,7 +62,11 @@ class Creator:
         if view.record is not None and view.record.inherited and not view.gone:
             # The claim shows that it has never had the volume, so the process before this one has stored nothing.
             self._table.keep_record(replace(view.record, inherited=False))
-        first = await self._begin(attempt)
+        # An earlier attempt that is recorded stays so, because a volume that exists was made as it asked for.
+        first = self._table.record(uid) is None
+        if first and (why := await self._begin(attempt)):
+            self._table.advance(uid, view.progress)
+            return self._reports.failed(uid, attempt.claim, f"the creation is not begun, because it cannot be recorded: {why}")
         outcome: Outcome | None = None
         try:
             although = f" ({attempt.why})" if view.standing.closed else ""
@@ -80,20 +84,14 @@ class Creator:
             if not isinstance(outcome, NeverSent):
                 self._space.changed(attempt.claim.class_name, placed=isinstance(outcome, Done) and view.here.with_topology)
 
-    async def _begin(self, attempt: Create) -> bool:
-        """Writes the creation down, because from here on a volume may exist whatever becomes of this process.
-
-        False: an earlier attempt stands there already. That one stays, because a volume that exists was made as it asked for.
-        """
+    async def _begin(self, attempt: Create) -> str:
+        """Writes the creation down, because from here on a volume may exist whatever becomes of this process. Returns why it cannot be."""
         claim = attempt.claim
-        if self._table.record(claim.uid) is not None:
-            return False
         secret = attempt.refs.provisioner
         whose = (secret.namespace, secret.name) if secret else None
         policy = attempt.class_.reclaim_policy
         record = CreationRecord(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy)
-        await self._creations.begin(record)
-        return True
+        return await self._creations.begin(record)
 
     def _concluded(self, attempt: Create, outcome: Outcome) -> None:
         """The driver has said that there is no volume, so the record is struck out. It stays if the driver gave no reason, or was asked for

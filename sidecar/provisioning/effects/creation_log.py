@@ -14,10 +14,13 @@ class CreationLog:
         self._table = table
         self.journal = journal
 
-    async def begin(self, record: CreationRecord) -> None:
-        """Returns when the record is on the disk, or cannot get there."""
+    async def begin(self, record: CreationRecord) -> str:
+        """Returns when the record is on the disk; or why it cannot get there. Then there is no record, and nothing may be begun."""
         self._table.keep_record(record)
-        await self.journal.begin(record)
+        why = await self.journal.begin(record)
+        if why:
+            self.end(record.uid)
+        return why
 
     async def deleting(self, uid: str, deletion: BegunDeletion | None) -> None:
         """Returns when it is on the disk, or cannot get there, that a deletion was begun; or with None, that it has failed for certain."""

@@ -191,8 +191,6 @@ class Folder:
         self.full = False
         self.last_served = ""
         """The name of the driver, as a sidecar has written it down."""
-        self.unrecorded: set[str] = set()
-        """The names of volumes whose creation could not be written down."""
 
 
 class NodeJournal:
@@ -203,15 +201,14 @@ class NodeJournal:
         self._life = life
         self._own: set[str] = set()
 
-    async def begin(self, begun: CreationRecord) -> None:
+    async def begin(self, begun: CreationRecord) -> str:
         what = f"writing down the creation of {begun.request.name}"
         self._life.cross(f"before {what}")
         self._own.add(begun.uid)
-        if self._folder.full:
-            self._folder.unrecorded.add(begun.request.name)
-        else:
+        if not self._folder.full:
             self._folder.begun[begun.uid] = begun
         self._life.cross(f"after {what}")
+        return "the disk is full" if self._folder.full else ""
 
     def end(self, uid: str) -> None:
         self._life.check()
@@ -298,7 +295,6 @@ class NodeDriver:
         tell: Tell,
         link: Link | None = None,
         manners: Manners | None = None,
-        on_sent: Callable[[str, str], None] = lambda method, name: None,
         on_done: Callable[[str, str], None] = lambda method, name: None,
     ) -> None:
         self._driver = driver
@@ -309,7 +305,6 @@ class NodeDriver:
         self._tell = tell
         self._link = link or Link()
         self._manners = manners or Manners()
-        self._on_sent = on_sent
         self._on_done = on_done
 
     @property
@@ -335,7 +330,6 @@ class NodeDriver:
 
     async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
         self._life.cross(f"before {method} {name}")
-        self._on_sent(method, name)
         try:
             answer = await self._call(method, name, lambda: self._act(method, name, act))
         except DriverError as error:

@@ -1,8 +1,4 @@
-"""What must hold in every world once it is at rest, whatever happened before. Each invariant is one function.
-
-What this program cannot promise yet is a known gap with a name. Its condition is as narrow as possible: a leak that does not meet it
-is a violation.
-"""
+"""What must hold in every world once it is at rest, whatever happened before. Each invariant is one function."""
 
 import json
 import math
@@ -26,7 +22,6 @@ from sidecar.simulation.world.request_log import Window
 if TYPE_CHECKING:
     from sidecar.simulation.world.world import World
 
-KNOWN_LEAK: Final = "a volume whose creation could not be written down, was under way when its sidecar ended, and has lost its claim"
 
 LEAKED: Final = "leaked"
 LEFT_OVER: Final = "left over"
@@ -73,7 +68,7 @@ async def judge(world: "World") -> None:
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
         invariant(after, world.found)
-    no_leak(after, world.found, world.report.known)
+    no_leak(after, world.found)
     for node in after.nodes:
         nothing_kept(node, world.found)
         all_well(node, world.found)
@@ -179,24 +174,13 @@ def _wanted(node: Node, class_: Json) -> tuple[int, int]:
     return answer.available, answer.maximum or 0
 
 
-def no_leak(after: Aftermath, found: Found, known: Counter[str]) -> None:
+def no_leak(after: Aftermath, found: Found) -> None:
     """Every volume of a driver has its PersistentVolume."""
     stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
-    wanted = {f"pvc-{claim['metadata']['uid']}" for claim in after.claims}
     for node in after.nodes:
         for volume in node.driver.volumes():
-            if volume.id in stored:
-                continue
-            gap = "" if volume.name in wanted else known_gap(node, volume.name)
-            if gap:
-                known[gap] += 1
-            else:
+            if volume.id not in stored:
                 found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
-
-
-def known_gap(node: Node, name: str) -> str:
-    """The name of the known gap that left this volume without claim and object; empty if it is none."""
-    return KNOWN_LEAK if name in node.folder.unrecorded and node.has_ended(node.asker[name]) else ""
 
 
 def nothing_kept(node: Node, found: Found) -> None:

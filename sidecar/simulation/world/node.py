@@ -79,8 +79,6 @@ class Node:
         """`driver`: disks that were there before, under another name of this node."""
         self.name = name
         self.ends: list[End] = []
-        self.asker: dict[str, int] = {}
-        """By volume, the life that was the last to ask for its creation."""
         self._world = world
         self._dice = random.Random(f"node {world.plan.seed} {name}")
         pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
@@ -116,9 +114,6 @@ class Node:
     def alive(self) -> bool:
         """A process of the sidecar runs, be it only one that waits for its driver."""
         return self._life is not None and self._life.alive
-
-    def has_ended(self, life: int) -> bool:
-        return any(end.number == life for end in self.ends)
 
     # --- what may happen to it -------------------------------------------------------------------------------------------
 
@@ -238,10 +233,6 @@ class Node:
         life.doom(self._doom)
         self._doom = 0
 
-    def _asked(self, method: str, name: str, life: Life) -> None:
-        if method == "CreateVolume":
-            self.asker[name] = life.number
-
     def _died(self, why: str) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(f"killed: {why}")
@@ -270,7 +261,6 @@ class Node:
             tell=world.transcript.voice(self.name),
             link=self.link,
             manners=self.manners,
-            on_sent=lambda method, name: self._asked(method, name, life),
             on_done=lambda method, name: world.acted(self.name, method, name),
         )
         recorder = EventRecorder(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)

@@ -279,7 +279,7 @@ MEDDLING: Final = ("delete", "alter", "duplicate", "elsewhere", "unknown class",
 
 
 def _full_disks(dice: random.Random, draft: Draft) -> None:
-    """A journal cannot be written, so a death may leave a volume behind: the one known gap."""
+    """A journal cannot be written, so nothing may be begun until there is room."""
     for _ in range(dice.randint(1, 2)):
         draft.span(dice, "disk full", "disk free", dice.choice(draft.nodes), longest=40.0)
 

@@ -54,8 +54,6 @@ class Report:
 
     plan: Plan
     violations: list[Finding] = field(default_factory=list)
-    known: Counter[str] = field(default_factory=Counter)
-    """Known gaps by name."""
     counts: Counter[str] = field(default_factory=Counter)
     """Events by what they were."""
     transcript: str = ""

@@ -13,9 +13,10 @@ class JournalInMemory:
     lines: dict[str, CreationRecord] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
-    async def begin(self, begun: CreationRecord) -> None:
+    async def begin(self, begun: CreationRecord) -> str:
         self.calls.append(f"begin {begun.uid}")
         self.lines[begun.uid] = begun
+        return ""
 
     def end(self, uid: str) -> None:
         self.calls.append(f"end {uid}")

@@ -601,6 +601,75 @@ def test_a_full_disk_holds_nothing_up_is_told_once_and_is_caught_up_with(
     assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2", "uid-3", "uid-4"}
 
 
+@pytest.mark.parametrize("worked", [True, False], ids=["it has worked", "it has not worked yet"])
+def test_on_a_full_disk_nothing_may_be_begun_and_there_may_again_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, worked: bool
+) -> None:
+    async def doing(journal: FileJournal) -> None:
+        if worked:
+            assert await journal.begin(FIRST) == ""
+        with full_disk(monkeypatch):
+            for _ in range(3):
+                assert await journal.begin(SECOND) == f"{tmp_path} cannot be written: No space left on device"
+                journal.end(SECOND.uid)
+        assert await journal.begin(replace(SECOND, uid="uid-3")) == ""
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-3", *(["uid-1"] if worked else [])}
+    assert [item.message for item in caplog.records if item.levelname == "ERROR"] == [journals._WAITS]
+
+
+def test_a_disk_that_has_become_read_only_is_waited_for_and_a_folder_that_always_was_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one is a fault of the disk. The other is how a node is set up: to wait for it would mean to wait for ever."""
+
+    async def doing(journal: FileJournal) -> None:
+        with read_only(monkeypatch):
+            assert await journal.begin(FIRST) == ""
+        assert await journal.begin(SECOND) == ""
+        delete_files(tmp_path)
+        with read_only(monkeypatch):
+            assert await journal.begin(replace(SECOND, uid="uid-3")) == f"{tmp_path} cannot be written: Read-only file system"
+
+    run(tmp_path, doing)
+    assert [item.message for item in caplog.records if item.levelname == "ERROR"] == [journals._GOES_ON, journals._WAITS]
+
+
+def test_while_the_disk_is_full_nobody_takes_over_what_this_process_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives: a process that took its creations for those of a dead one would delete volumes that it is about to store."""
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, FIRST)
+        with full_disk(monkeypatch):
+            await begin(journal, SECOND)
+        other = FileJournal(tmp_path, "a/driver", on_state=print)
+        assert await other.take_over() == []
+        before = open_files()
+        await begin(journal, SECOND)
+        assert open_files() == before, "the former file is closed"
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
+
+
+def test_no_more_is_begun_than_the_next_process_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = len(begin_line(SECOND))
+
+    async def doing(journal: FileJournal) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(journals, "MOST_OPEN", 2 * line)
+            assert [await journal.begin(replace(SECOND, uid=f"uid-{number}")) != "" for number in range(3)] == [False, False, True]
+            journal.end("uid-0")
+            assert await journal.begin(SECOND) == ""
+        monkeypatch.setattr(journals, "LONGEST_LINE", line - 1)
+        assert await journal.begin(replace(SECOND, uid="uid-4")) != ""
+        assert await journal.begin(SECOND) == "", "it is under way"
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
+
+
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("still_open", [True, False])
 def test_an_end_for_which_there_was_no_room_is_written_when_there_is(
