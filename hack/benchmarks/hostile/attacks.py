@@ -155,7 +155,7 @@ def _by_files() -> Iterator[Attack]:
         what="the journal's file system has no free byte",
         act=acts.write_on_a_full_disk,
         bounds=Bounds(figure=5.0),
-        figure="slowest of three claims, s",
+        figure="s from room until three claims have volumes",
     )
 
 

@@ -14,6 +14,8 @@ from hack.benchmarks.hostile.objects import DRIVER
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.provisioning.creations.creation_record import CreationRecord, to_line
 
+FILLER: Final = "filler"
+"""What takes the room of the full disk."""
 _PREFIX: Final = f".csi-node-sidecar.{DRIVER}."
 _SPARSE: Final = 3_000_000_000
 VICTIM: Final = "victim"
@@ -48,7 +50,7 @@ def full_disk(folder: Path) -> Iterator[Path]:
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)], check=True)
     try:
-        with contextlib.suppress(OSError), (place / "filler").open("wb") as file:
+        with contextlib.suppress(OSError), (place / FILLER).open("wb") as file:
             while True:
                 file.write(bytes(4096))
                 file.flush()
