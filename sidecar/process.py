@@ -14,6 +14,7 @@ import sidecar
 from sidecar.config.config import Config
 from sidecar.csi import link
 from sidecar.doors import Instruments, Opened, fitted, health_of_link, open_doors
+from sidecar.engine import stalls
 from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
@@ -123,6 +124,7 @@ class _Life:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._beat(), name="heartbeat"),
+                group.create_task(stalls.watch(self._tools.metrics.loop_stalled), name="stalls"),
                 group.create_task(doors.connection.run(), name="driver link"),
                 group.create_task(self._work(doors), name="work"),
             ]

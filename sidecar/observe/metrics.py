@@ -35,6 +35,8 @@ GO_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 # 10 ns to 10 s, with the rounding errors that client-go's `le` labels have.
 QUEUE_BUCKETS: Final = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
 
+STALL_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
 CAPACITY_GAUGES: Final = {
     "desired_goal": "CSIStorageCapacity objects there should be.",
     "desired_current": "CSIStorageCapacity objects there should be and are.",
@@ -214,6 +216,10 @@ class Metrics:
     def driver_connected(self, connected: bool) -> None:
         self._driver_connected.set(connected)
 
+    def loop_stalled(self, seconds: float) -> None:
+        """By how much a timer of the event loop was late."""
+        self._stalls.observe(seconds)
+
     def watch_classes(self, exists: Callable[[str], bool]) -> None:
         """Only classes that exist have series of their own."""
         self._classes.exists = exists
@@ -331,6 +337,12 @@ class Metrics:
         self._driver_faults = self._counter("driver_faults_total", "Answers of the driver that break what CSI demands.", "kind")
         self._journal_damage = self._counter("journal_damage_total", "What was found wrong with the journals of dead processes.", "kind")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
+        self._stalls = Histogram(
+            f"{_OURS}loop_stall_seconds",
+            "By how much timers of the event loop were late, four times a second.",
+            registry=self._registry,
+            buckets=STALL_BUCKETS,
+        )
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
         self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")
         self._unsaved = self._gauge("unsaved_volumes", "Volumes that exist and whose PersistentVolume is not stored yet.")

@@ -48,6 +48,7 @@ def everything():
     metrics.insufficient_capacity()
     metrics.driver_fault("duplicate-handle")
     metrics.journal_damage("garbled", 2)
+    metrics.loop_stalled(0.03)
     metrics.driver_connected(True)
     metrics.watch_claims_in_progress(lambda: 2)
     metrics.watch_unsaved_volumes(lambda: 1)
@@ -103,6 +104,7 @@ ALL = {
     f"{OURS}insufficient_capacity_total": ("counter", set()),
     f"{OURS}driver_faults_total": ("counter", {"kind"}),
     f"{OURS}journal_damage_total": ("counter", {"kind"}),
+    f"{OURS}loop_stall_seconds": ("histogram", set()),
     f"{OURS}driver_connected": ("gauge", set()),
     f"{OURS}claims_in_progress": ("gauge", set()),
     f"{OURS}unsaved_volumes": ("gauge", set()),
