@@ -27,6 +27,26 @@ IN_FORCE = 30.0
 """Seconds in which policies are in force: the API server reads them a moment after they are stored."""
 
 
+# What no role of ours gives. Where somebody has given it, the policies hold all the same.
+MORE_THAN_NEEDED = f"""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: more-than-needed}}
+rules:
+- {{apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}}
+- {{apiGroups: [""], resources: [events], verbs: [delete]}}
+- {{apiGroups: [""], resources: [persistentvolumeclaims], verbs: [create, delete]}}
+- {{apiGroups: [apps], resources: [deployments], verbs: [patch]}}
+- {{apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [patch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: more-than-needed}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: more-than-needed}}
+subjects: [{{kind: Group, name: "system:serviceaccounts:{NAMESPACE}", apiGroup: rbac.authorization.k8s.io}}]
+"""
+
+
 class Secured:
     """A cluster with the component, and whoever asks it for something. n1 and n2 are nodes."""
 
@@ -64,7 +84,7 @@ def secured(plane: ControlPlane, overlay: Path) -> Iterator[Secured]:
     objects = [item for item in rendered(overlay) if item["kind"] not in NOT_INSTALLED]
     warning = [_warns(item) for item in objects if item["kind"] == f"{POLICY}Binding"]
     same = [_for_unrestricted(item) for item in objects if item["kind"] in ("RoleBinding", "ClusterRoleBinding")]
-    manifest = yaml.safe_dump_all([*objects, *warning, *same, *yaml.safe_load_all(WITHOUT_POLICIES)])
+    manifest = yaml.safe_dump_all([*objects, *warning, *same, *yaml.safe_load_all(WITHOUT_POLICIES), *yaml.safe_load_all(MORE_THAN_NEEDED)])
     plane.apply(manifest)
     cluster = Secured(plane)
     try:

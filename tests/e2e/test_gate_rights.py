@@ -22,7 +22,7 @@ from sidecar.model.nodes import Node, Taint
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, the, written
 from tests.e2e.conftest import NODES
 from tests.e2e.persons import ACCOUNT
-from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, secured
+from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, secured
 
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -186,6 +186,11 @@ def test_the_gate_of_another_node_is_not_built(cluster: Secured) -> None:
 def test_nothing_but_gates_is_deleted(cluster: Secured, path: str) -> None:
     for name in ("nobodys", "unowned"):
         Abuse(delete(f"{path}/{name}"), "nothing but gates of nodes").check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize(("path", "says"), [(BUDGETS, "budgets of guards, and changes none"), (DEPLOYMENTS, "guards, and changes none")])
+def test_what_stands_is_not_changed(cluster: Secured, path: str, says: str) -> None:
+    Abuse(patch(f"{path}/nobodys", {"metadata": {"labels": {"example.com/x": "y"}}}), says).check(cluster, cluster.n1)
 
 
 def signed(cluster: Secured, of: str, holder: str) -> Json:

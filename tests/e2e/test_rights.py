@@ -270,6 +270,11 @@ def test_no_claim_is_taken(claims: Secured, name: str, change: Callable[[Json], 
     Abuse(put(f"{CLAIMS}/{name}", change), says).check(claims, claims.n1)
 
 
+def test_no_claim_is_made_or_deleted(claims: Secured) -> None:
+    for request in (create(CLAIMS, claim("new", OURS)), delete(f"{CLAIMS}/mine")):
+        Abuse(request, "neither makes nor deletes claims").check(claims, claims.n1)
+
+
 NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
     "take": ("free", note(NODE, "n1")),
     "take one that is asked for by the old name": ("beta", note(NODE, "n1")),
@@ -291,19 +296,6 @@ def test_what_provisioning_needs_of_claims_passes(claims: Secured, name: str, ch
 
 EVENTS = "/api/v1/namespaces/default/events"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-# Nobody's role has it; an account that has it must not get by.
-MAY_WRITE_NEW_EVENTS = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: new-events}
-rules: [{apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: new-events}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: new-events}
-subjects: [{kind: Group, name: "system:serviceaccounts:csi-node-sidecar", apiGroup: rbac.authorization.k8s.io}]
-"""
 
 
 def event(name: str = "told.1", *, node: str = "n1", driver: str = DRIVER, about: Json | None = None, **changes: Any) -> Json:
@@ -318,13 +310,11 @@ def event(name: str = "told.1", *, node: str = "n1", driver: str = DRIVER, about
 
 
 @pytest.fixture(scope="module")
-def events(cluster: Secured) -> Iterator[Secured]:
+def events(cluster: Secured) -> Secured:
     for obj in (event("mine.1"), event("theirs.1", node="n2"), event("foreign.1", driver=FOREIGN)):
         cluster.make(EVENTS, obj)
-    cluster.plane.apply(MAY_WRITE_NEW_EVENTS)
     in_force(create(EVENTS, event()), cluster.nobody, "bound to no pod")
-    yield cluster
-    cluster.plane.kubectl("delete", "-f", "-", input=MAY_WRITE_NEW_EVENTS)
+    return cluster
 
 
 def source(component: str = f"{DRIVER}_x", host: str = "n1") -> Json:
@@ -369,6 +359,10 @@ def test_its_own_events_are_told_and_counted(events: Secured) -> None:
     for request in (create(EVENTS, event()), count):
         allowed(request, events.n1)
         Abuse(request, "bound to no pod of a node").check(events, events.nobody)
+
+
+def test_no_event_is_deleted(events: Secured) -> None:
+    Abuse(delete(f"{EVENTS}/mine.1"), "deletes no events").check(events, events.n1)
 
 
 def test_the_other_door_to_events_is_no_way_round(events: Secured) -> None:
