@@ -11,6 +11,9 @@ from sidecar.model.topology import Segment
 LONGEST_HANDLE: Final = 4096
 """Of what a driver lists. CSI allows 128 bytes."""
 
+LONGEST_TOKEN: Final = 4096
+"""Of a page. All tokens of a list are kept until it ends, to notice one that comes again. CSI allows 128 bytes."""
+
 # ---- requests -----------------------------------------------------------------------------------------------------------
 
 
@@ -102,6 +105,8 @@ def listed(answer: pb.ListVolumesResponse) -> tuple[tuple[tuple[str, tuple[Segme
         raise BadAnswer("the driver answered ListVolumes with OK but with an empty volume_id")
     if any(len(entry.volume.volume_id) > LONGEST_HANDLE for entry in answer.entries):
         raise BadAnswer(f"the driver answered ListVolumes with a volume_id of more than {LONGEST_HANDLE} characters")
+    if len(answer.next_token) > LONGEST_TOKEN:
+        raise BadAnswer(f"the driver answered ListVolumes with a next_token of more than {LONGEST_TOKEN} characters")
     return tuple((entry.volume.volume_id, _segments(entry.volume)) for entry in answer.entries), answer.next_token
 
 

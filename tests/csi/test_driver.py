@@ -246,6 +246,8 @@ def test_a_list_is_bounded_in_entries_and_handles(path: Path, monkeypatch: pytes
     assert isinstance(error, BadAnswer) and "more than 3 volumes" in str(error)
     assert tokens == ["", "2"]
     assert listing(path, page("a", "b", token="2"), page("b", "c"))[0] == {"a": False, "b": False, "c": False}
+    error, tokens = listing(path, page(token="t" * 100_000), page())
+    assert isinstance(error, BadAnswer) and "next_token" in str(error) and len(str(error)) < 200 and tokens == [""]
     error, _ = listing(path, page("x" * 100_000))
     assert isinstance(error, BadAnswer) and len(str(error)) < 200
 
