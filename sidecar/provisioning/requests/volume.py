@@ -1,7 +1,7 @@
 """Builds the PersistentVolume from the claim, the request and the driver's answer, field by field. Pure: it stores nothing."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.local.here import Here
@@ -11,6 +11,11 @@ from sidecar.model.quantity import format_bytes
 from sidecar.model.topology import Requirement, Segment
 from sidecar.provisioning.requests.request import fs_type
 from sidecar.provisioning.requests.secrets import NO_SECRETS, SecretRefs
+
+MOST_PLACES: Final = 1000
+LONGEST_CONTEXT: Final = 2**18
+"""Characters of its keys and values. CSI allows 4 KiB. API servers take 1.5 MiB for an object, and a driver's answer may have 4 MiB. What
+they would refuse for ever is refused here, and its volume deleted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ def build(
             f"CSI driver {here.driver.name} created volume {created.volume_id!r} with {created.capacity_bytes} bytes,"
             f" less than the {request.required_bytes} bytes asked for"
         )
+    if oversized := _oversized(created):
+        return Unusable(f"CSI driver {here.driver.name} created volume {created.volume_id[:100]!r} with {oversized}")
     if is_elsewhere(here, created):
         places = " or ".join(map(str, created.topologies))
         return Unusable(
@@ -62,6 +69,13 @@ def build(
         },
         "spec": spec | {key: value for key, value in optional.items() if value},
     }
+
+
+def _oversized(created: CreatedVolume) -> str:
+    if len(created.topologies) > MOST_PLACES:
+        return f"{len(created.topologies)} topologies, more than the {MOST_PLACES} that are taken"
+    context = sum(len(key) + len(value) for key, value in created.context.items())
+    return f"{context} characters of volume_context, more than the {LONGEST_CONTEXT} that are taken" if context > LONGEST_CONTEXT else ""
 
 
 def _secret_notes(refs: SecretRefs) -> dict[str, str]:

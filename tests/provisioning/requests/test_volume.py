@@ -7,7 +7,7 @@ from sidecar.local.here import Here
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment
 from sidecar.provisioning.requests.request import build as build_request
-from sidecar.provisioning.requests.volume import Unusable, build, is_ours
+from sidecar.provisioning.requests.volume import LONGEST_CONTEXT, MOST_PLACES, Unusable, build, is_ours
 from tests.harness import samples
 
 CREATED = CreatedVolume("test-volume-id", 100)
@@ -80,6 +80,16 @@ def test_V4_a_volume_that_is_too_small_names_both_sizes() -> None:
     too_small = outcome(CreatedVolume("id", 99))
     assert isinstance(too_small, Unusable)
     assert "99 bytes" in too_small.why and "100 bytes" in too_small.why
+
+
+def test_an_answer_larger_than_any_object_can_be_is_not_stored() -> None:
+    """The API server would refuse it for ever, and its volume would wait for that in memory."""
+    here = tuple(Segment.of({samples.KEY: samples.NODE, "rack": str(n)}) for n in range(MOST_PLACES + 1))
+    assert built(CreatedVolume("id", 100, topologies=here[1:]))["spec"]["nodeAffinity"]
+    many = outcome(CreatedVolume("id", 100, topologies=here))
+    assert isinstance(many, Unusable) and "1001 topologies" in many.why
+    long = outcome(CreatedVolume("id", 100, {"a": "b" * LONGEST_CONTEXT}))
+    assert isinstance(long, Unusable) and "volume_context" in long.why and len(long.why) < 300
 
 
 def test_V5_a_larger_volume_is_shown_as_it_is() -> None:
