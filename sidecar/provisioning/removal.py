@@ -63,6 +63,7 @@ class Removal:
         self._attachments_known = attachments_known
         self._dry_run = tools.dry_run
         self._emptying: dict[str, float] = {}
+        """By name: since when a volume is being deleted."""
         self.attempts: Attempts[str] = Attempts()
 
     def namespace_of(self, name: str) -> str:
@@ -115,7 +116,7 @@ class Removal:
             case Remove(volume):
                 await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
                 self._table.reach_removal_step(volume, RemovalStep.REMOVED)
-                self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.uid, self._clock()))
+                self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.name, self._clock()))
                 return None
             case Finalize(volume):
                 patch = {"metadata": {"uid": volume.uid, "finalizers": [names.VOLUME_FINALIZER]}}
@@ -132,7 +133,7 @@ class Removal:
     async def _empty(self, volume: Volume, secret: SecretRef | None) -> float | None:
         # Called only when the rule allows the deletion, so no Secret is read for a volume that is kept.
         async def begin() -> Mapping[str, str]:
-            self._emptying.setdefault(volume.uid, self._clock())
+            self._emptying.setdefault(volume.name, self._clock())
             return await self._lookup.secret_if_any(secret, about=volume.name)
 
         view = DeletionView(reason=Released(volume), handle=volume.handle)
@@ -155,6 +156,7 @@ class Removal:
     def _forget_volume(self, name: str) -> None:
         if self._caches.volumes.get(name) is None:
             self._table.forget_volume(name)
+            self._emptying.pop(name, None)
 
     def _not_deleted(self, volume: Volume, why: str) -> float:
         self._metrics.delete_failed(volume.class_name)

@@ -1,0 +1,60 @@
+"""Of objects that have come and gone nothing stays: one instance, in virtual time, sees many of everything, made and deleted."""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.stand_ins import Binder, StandInBase
+from tests.harness.containers import entries
+from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
+
+# What keeps the latest of something, and the most that it may hold: three memories of events, with the events that are alike.
+BOUNDED = {"_Lru._items": 3 * 4096, "_Similar.marks": 10 * 4096}
+
+
+async def come_and_go(api: KubeApi, stage: Stage, first: int, count: int) -> None:
+    """Claims of all kinds: provisioned, and then deleted with their volume or after it; and such as are never provisioned."""
+    for number in range(first, first + count):
+        await stage.claim(QUIET, f"made-{number}", "1Mi")
+        await stage.claim(LOUD, f"never-{number}", "1Pi")
+    await asyncio.sleep(60.0 + count)
+    volumes = (await api.list_page(VOLUMES, limit=0)).items
+    assert len(volumes) == count
+    for volume in volumes[::2]:  # directly: it goes when its claim is gone
+        await api.delete(VOLUMES, volume["metadata"]["name"])
+    for claim in (await api.list_page(CLAIMS, limit=0)).items:
+        await api.delete(CLAIMS, claim["metadata"]["name"], namespace=claim["metadata"]["namespace"])
+    await asyncio.sleep(120.0 + count)
+    assert (await api.list_page(VOLUMES, limit=0)).items == (await api.list_page(CLAIMS, limit=0)).items == []
+
+
+def growth(count: int) -> tuple[Counter[str], Counter[str]]:
+    """The entries that a second round leaves behind, and all there are then."""
+
+    async def story() -> tuple[Counter[str], Counter[str]]:
+        stage = Stage(Crowd(claims=0, qps=1000.0, burst=1000, call_seconds=0.01))
+        await stage.furnish()
+        base = StandInBase(stage.api, clock=stage.clock, rng=random.Random(5))
+        Binder(base)
+        tasks = [asyncio.create_task(stage.node.run()), asyncio.create_task(base.run())]
+        await asyncio.sleep(30.0)
+        await come_and_go(stage.api, stage, 0, count)
+        before = entries()
+        await come_and_go(stage.api, stage, count, count)
+        after = entries()
+        for task in tasks:
+            task.cancel()
+        return after - before, after
+
+    return run_virtual(story(), limit=1_000_000.0, seed=1)
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_of_what_has_come_and_gone_no_container_holds_anything(count: int) -> None:
+    more, held = growth(count)
+    assert {where: left for where, left in more.items() if left >= count // 3 and where not in BOUNDED} == {}
+    assert {where: held[where] for where, most in BOUNDED.items() if held[where] > most} == {}
