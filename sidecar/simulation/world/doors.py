@@ -188,6 +188,8 @@ class Folder:
 
     def __init__(self) -> None:
         self.begun: dict[str, CreationRecord] = {}
+        self.forged: list[CreationRecord] = []
+        """In a file that somebody else has left there."""
         self.full = False
         self.last_served = ""
         """The name of the driver, as a sidecar has written it down."""
@@ -217,8 +219,11 @@ class NodeJournal:
     async def take_over(self) -> list[CreationRecord]:
         self._life.check()
         left = [begun for uid, begun in self._folder.begun.items() if uid not in self._own]
-        self._own |= {begun.uid for begun in left}
-        return left
+        forged, self._folder.forged = self._folder.forged, []
+        for record in forged:
+            self._folder.begun.setdefault(record.uid, record)
+        self._own |= {begun.uid for begun in (*left, *forged)}
+        return [*left, *forged]
 
     async def close(self) -> None:
         pass

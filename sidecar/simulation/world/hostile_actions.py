@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Final
 
-from sidecar.kube.api import CLAIMS, CLASSES
+from sidecar.csi.api import CreateRequest
+from sidecar.kube.api import CLAIMS, CLASSES, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import LATE, Json
+from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 from sidecar.simulation.world.plan_hostile import HUGE, NOWHERE, ODD_NAME, SELF_SELECTED, WITHOUT_CLASS
 
@@ -45,6 +47,19 @@ async def class_guarded(world: "World", item: "PlannedEvent") -> None:
     parameters = {f"{_SECRET_PREFIX}name": SECRET, f"{_SECRET_PREFIX}namespace": NAMESPACE}
     body = {"metadata": {"name": item.whom}, "provisioner": DRIVER, "volumeBindingMode": LATE, "parameters": parameters}
     await world.api.create(CLASSES, body)
+
+
+async def forged_line(world: "World", item: "PlannedEvent") -> None:
+    """As if a process had died while it made one of the node's volumes, for a claim of another name."""
+    node = world.nodes[item.whom]
+    named = {volume["spec"]["csi"]["volumeHandle"]: volume for volume in (await world.api.list_page(VOLUMES, limit=0)).items}
+    there = [volume for volume in node.driver.volumes() if volume.id in named]
+    if not there:
+        return
+    chosen = there[int(item.number) % len(there)]
+    uid = named[chosen.id]["spec"]["claimRef"]["uid"]
+    request = CreateRequest(chosen.name, chosen.bytes, chosen.capabilities)
+    node.folder.forged.append(CreationRecord(uid, NAMESPACE, "nobody-s", "late", request, secret=("kube-system", "of-others")))
 
 
 def _name(name: str, kind: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sidecar.csi.outcome import Code
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan_hostile import clock_jumps, hostile_drivers, hostile_tenants
+from sidecar.simulation.world.plan_hostile import clock_jumps, forged_lines, hostile_drivers, hostile_tenants
 
 LATE_CLASSES: Final = ("late", "late-too")
 """These classes share one pool, as classes do that differ only in their file system."""
@@ -309,5 +309,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "hostile tenants": hostile_tenants,
     "hostile drivers": hostile_drivers,
     "clock jumps": clock_jumps,
+    "forged lines": forged_lines,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -214,6 +214,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "manner": hostile_actions.manner,
     "clock jumps": hostile_actions.clock_jumps,
     "class guarded": hostile_actions.class_guarded,
+    "forged line": hostile_actions.forged_line,
 }
 
 

@@ -50,6 +50,12 @@ def clock_jumps(dice: random.Random, draft: "Draft") -> None:
         draft.add(at, "clock jumps", dice.choice(draft.nodes), dice.choice(JUMPS))
 
 
+def forged_lines(dice: random.Random, draft: "Draft") -> None:
+    """Somebody writes into a journal, of a volume that a PersistentVolume names."""
+    for at in _moments(dice, 4):
+        draft.add(at, "forged line", dice.choice(draft.nodes), float(dice.randint(0, 9)))
+
+
 def _moments(dice: random.Random, most: int) -> Iterator[float]:
     for _ in range(dice.randint(1, most)):
         yield dice.uniform(1.0, _TROUBLED)
