@@ -3,7 +3,7 @@
 import json
 import re
 from codecs import utf_8_decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from sidecar.kube import wire
@@ -28,15 +28,14 @@ class ListReader:
     """`feed` it what arrives and take what that yields, then `finish`. An answer that is no list is Unavailable: if it passed for a list
     without objects, a store would be emptied."""
 
-    def __init__(self, *, what: str, after: str) -> None:
-        """`after` is the continue token that this page was asked for with."""
+    def __init__(self, *, what: str, after: str, note: Callable[[Any, int], None] = lambda obj, length: None) -> None:
+        """`after` is the continue token that this page was asked for with. `note` is told the characters of each object."""
         self.size = 0
         """Bytes that have arrived."""
         self.count = 0
         """Objects that were handed over."""
-        self.length = 0
-        """Characters of the one that was handed over last."""
         self._what = what
+        self._note = note
         self._after = after
         self._begin = b""
         self._raw = bytearray()
@@ -85,7 +84,7 @@ class ListReader:
                 begin = self._at
                 obj, complete = self._value()
                 if complete:
-                    self.length = self._at - begin
+                    self._note(obj, self._at - begin)
                     self._next, self.count = "next", self.count + 1
                     yield obj
             else:

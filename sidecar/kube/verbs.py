@@ -127,12 +127,11 @@ class KubeClient:
             return page
 
     async def _page(self, request: Request, *, limit: int, after: str, take: Take) -> tuple[Page, ListReader]:
-        reader = ListReader(what=request.what, after=after)
+        reader = ListReader(what=request.what, after=after, note=lambda obj, size: self._note_if_large(request, obj, size))
         items: list[Json] = []
 
         def keep(found: Iterable[Json]) -> None:
             for obj in found:
-                self._note_if_large(request, obj, reader.length)
                 if not take(obj):
                     items.append(obj)
 
