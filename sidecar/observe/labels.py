@@ -12,7 +12,7 @@ M = TypeVar("M")
 
 OTHER: Final = "other"
 
-_SOURCES: Final = frozenset({"", names.CLAIM, "VolumeSnapshot"})
+_SOURCES: Final = frozenset({"", names.CLAIM, names.SNAPSHOT})
 _MOST_DRIVERS: Final = 4
 _LONGEST_DRIVER: Final = 63
 """As CSI has it."""

@@ -20,7 +20,7 @@ CREATED = pb.CreateVolumeResponse(volume=pb.Volume(volume_id="v")).SerializeToSt
 HTML = ("content-type", "text/html")
 
 
-def failed(path: Path, answer: Answer, *, timeout: float = 5.0, rpc: object = CREATE) -> DriverError:
+def failed(path: Path, answer: Answer, *, timeout: float = 60.0, rpc: object = CREATE) -> DriverError:
     async def main() -> DriverError:
         wire = Wire(str(path / "csi.sock"), grace=0.0)
         caller = Caller(wire, timeout=timeout, on_call=lambda *_: None, clock=time.monotonic)
@@ -104,7 +104,7 @@ def test_each_row_has_its_answers() -> None:
 
 @pytest.mark.parametrize(("row", "code", "answer"), EACH)
 def test_what_grpc_says_itself_is_not_the_drivers_word(tmp_path: Path, row: str, code: Code, answer: Answer) -> None:
-    error = failed(tmp_path, answer, timeout=0.2 if row == "Deadline Exceeded" else 5.0)
+    error = failed(tmp_path, answer, timeout=0.2 if row == "Deadline Exceeded" else 60.0)
     assert (type(error), error.code) == (Unheard, code)
     assert row in error.message
     for may_reschedule in (False, True):
