@@ -4,7 +4,8 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -115,3 +116,22 @@ async def hangs_up(request: web.Request) -> web.StreamResponse:
 
 def event(kind: str, name: str, version: int) -> dict[str, Any]:
     return {"type": kind, "object": {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}}
+
+
+@asynccontextmanager
+async def client_of(
+    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]], *, request_timeout: float
+) -> AsyncIterator[KubeClient]:
+    """A client of a server that talks as told on each connection; both end with the block."""
+    tasks: set[asyncio.Task[None]] = set()
+    server = await asyncio.start_server(lambda *ends: tasks.add(asyncio.create_task(talk(*ends))), "127.0.0.1", 0, limit=2**20)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        async with await open_client(master=f"http://127.0.0.1:{port}", qps=-1.0, request_timeout=request_timeout) as client:
+            yield client
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)

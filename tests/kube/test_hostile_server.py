@@ -5,16 +5,17 @@ import gzip
 import json
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 import pytest
 
 from sidecar.http1 import answers
 from sidecar.kube.api import VOLUMES
-from sidecar.kube.client import KubeClient, open_client
+from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model.objects import Json
-from tests.kube.server import run
+from tests.kube.server import client_of, run
 
 Hostile = Callable[[asyncio.StreamWriter], AsyncIterator[bytes]]
 SECONDS = 0.5
@@ -44,20 +45,8 @@ async def talk(hostile: Hostile, reader: asyncio.StreamReader, writer: asyncio.S
         writer.transport.abort()
 
 
-@asynccontextmanager
-async def against(hostile: Hostile) -> AsyncIterator[KubeClient]:
-    tasks: set[asyncio.Task[None]] = set()
-    server = await asyncio.start_server(lambda *ends: tasks.add(asyncio.create_task(talk(hostile, *ends))), "127.0.0.1", 0, limit=2**20)
-    try:
-        port = server.sockets[0].getsockname()[1]
-        async with await open_client(master=f"http://127.0.0.1:{port}", qps=-1.0, request_timeout=SECONDS) as client:
-            yield client
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.01)
+def against(hostile: Hostile) -> AbstractAsyncContextManager[KubeClient]:
+    return client_of(partial(talk, hostile), request_timeout=SECONDS)
 
 
 async def outcomes(hostile: Hostile, *, count: int = 1) -> list[Json | BaseException]:

@@ -3,8 +3,8 @@
 import asyncio
 import gzip
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sidecar.kube.api import CLAIMS, KubeApi, Resource, every, records
-from sidecar.kube.client import KubeClient, open_client
+from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import BadEvent, Gone, Unavailable
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
-from tests.kube.server import ScriptedServer, run, says, streams
+from tests.kube.server import ScriptedServer, client_of, run, says, streams
 
 MIB = 2**20
 
@@ -69,20 +69,8 @@ class Listing:
             writer.write(b"%X\r\n%s\r\n" % (len(data), data))
         await writer.drain()
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[KubeClient]:
-        tasks: set[asyncio.Task[None]] = set()
-        server = await asyncio.start_server(lambda *ends: tasks.add(asyncio.create_task(self.serve(*ends))), "127.0.0.1", 0)
-        try:
-            port = server.sockets[0].getsockname()[1]
-            async with await open_client(master=f"http://127.0.0.1:{port}", qps=-1.0, request_timeout=10.0) as client:
-                yield client
-        finally:
-            server.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.sleep(0.01)
+    def client(self) -> AbstractAsyncContextManager[KubeClient]:
+        return client_of(self.serve, request_timeout=10.0)
 
 
 async def listed(api: KubeApi, resource: Resource = CLAIMS) -> list[str]:

@@ -1,8 +1,8 @@
 """What a stopped sidecar knew of its node's volumes, compared with what another node can see of them.
 
 Its driver may list volumes under a former name of the node, and its pods may have mounted volumes that say nothing of nodes: once these
-pods are gone, nobody else can tell that the volumes lie there. The report that it left behind names them, and
-remembers how many there were.
+pods are gone, nobody else can tell that the volumes lie there. The report that it left behind names them, and remembers how many
+there were.
 """
 
 from collections.abc import Mapping
