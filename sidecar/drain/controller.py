@@ -36,7 +36,7 @@ from sidecar.drain.vocabulary import Fate, Intent, Status
 from sidecar.engine.backoff import Attempts
 from sidecar.engine.health import OK, Degraded
 from sidecar.model.standing import Standing
-from sidecar.observe.metrics import DrainNumbers
+from sidecar.observe.scrape.drain import DrainNumbers
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,9 @@ from sidecar.model import names
 
 M = TypeVar("M")
 
+OURS: Final = "csi_node_sidecar_"
+"""How the names of metrics begin that upstream does not have."""
+
 OTHER: Final = "other"
 
 _SOURCES: Final = frozenset({"", names.CLAIM, names.SNAPSHOT})

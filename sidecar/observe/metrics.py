@@ -1,30 +1,28 @@
 """Declares all metrics and serves their values; rooms call named methods and never see a metric.
 
 The first part has upstream's names, labels, types and buckets, so that its dashboards and alerts work; the names of all others begin with
-`csi_node_sidecar_`. Values that can be read at a scrape are read then (`watch_…`), because a gauge that is set elsewhere may be wrong.
+`csi_node_sidecar_`. Values that can be read at a scrape are read then (`watch_…`), because a gauge that is set elsewhere may be wrong;
+families that are made only then are in `scrape`.
 
 Upstream also counts claims and volumes of other nodes; here callers count only what this node attempted.
 All methods are called on the event loop's thread.
 """
 
-import itertools
-import math
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar, cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
-from sidecar.engine.health import OK, Row
-from sidecar.engine.loop import Ending
-from sidecar.engine.queue import Counts
+from sidecar.engine.health import Row
 from sidecar.observe import labels
+from sidecar.observe.labels import OURS
+from sidecar.observe.scrape.as_go_writes import AsGoWritesIt
+from sidecar.observe.scrape.drain import Drain, DrainNumbers
+from sidecar.observe.scrape.queues import QueueObserver, Queues
+from sidecar.observe.scrape.readiness import Ready
+from sidecar.observe.scrape.watches import Watches
 
 UNKNOWN_DRIVER: Final = "unknown-driver"
 UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
@@ -32,9 +30,6 @@ UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
 CSI_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 # The Go client's defaults. The Python client's have other bounds, and upstream's series could not be compared.
 GO_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-# 10 ns to 10 s, with the rounding errors that client-go's `le` labels have.
-QUEUE_BUCKETS: Final = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
-
 STALL_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 CAPACITY_GAUGES: Final = {
@@ -43,79 +38,8 @@ CAPACITY_GAUGES: Final = {
     "obsolete": "CSIStorageCapacity objects of ours that should not be there.",
 }
 
-_OURS: Final = "csi_node_sidecar_"
-
-
 M = TypeVar("M", Counter, Gauge)
 C = TypeVar("C", Counter, Histogram)
-
-
-@dataclass(frozen=True, slots=True)
-class DrainNumbers:
-    """The numbers of drain decisions. None means not known."""
-
-    ready: Mapping[str, bool | None]
-    """By intent, `reboot` or `retire`; None: not known."""
-    blockers: Mapping[str, int]
-    """By reason, those of retiring."""
-    bytes_remaining: int
-    stranded_pods: int
-    evacuation_seconds: float | None
-    gate: str
-    """`off`, `open` or `closed`."""
-
-
-class QueueNumbers(Protocol):
-    """What is read of a queue at a scrape; `engine.loop.Loop` has it."""
-
-    def counts(self) -> Counts: ...
-
-    @property
-    def retries(self) -> int: ...
-
-
-class QueueObserver:
-    """Observes the loops over one queue for its `workqueue_…` series. Two loops may share a name, and then this observer.
-
-    It is called for every key that is handled, every claim of the cluster among them. The library's counters are slow for that, so it keeps
-    plain numbers.
-    """
-
-    def __init__(self) -> None:
-        self.adds = 0
-        self.queued = Timings()
-        self.worked = Timings()
-        self.sources: list[QueueNumbers] = []
-
-    def watch(self, source: QueueNumbers) -> None:
-        """Read this queue at every scrape. A second step, since the loop is made after its observer."""
-        self.sources.append(source)
-
-    def added(self, key: object) -> None:
-        self.adds += 1
-
-    def started(self, key: object, *, queued: float) -> None:
-        self.queued.observe(queued)
-
-    def finished(self, key: object, *, worked: float, ending: Ending) -> None:
-        self.worked.observe(worked)
-
-
-class Timings:
-    """A histogram of durations."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(QUEUE_BUCKETS) + 1)
-        self.seconds = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(QUEUE_BUCKETS, seconds)] += 1
-        self.seconds += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """For each bound, the number of durations up to it."""
-        bounds = map(floatToGoString, (*QUEUE_BUCKETS, math.inf))
-        return list(zip(bounds, itertools.accumulate(self._counts), strict=True))
 
 
 class Metrics:
@@ -131,7 +55,7 @@ class Metrics:
         self._drivers = labels.Drivers()
         self._classes: labels.Classes[Counter | Histogram] = labels.Classes()
         self._declare_upstream()
-        self._registry.register(_Queues(self._queues))
+        self._registry.register(Queues(self._queues))
         self._declare_ours()
         self._declare_kube()
         ProcessCollector(registry=self._registry)
@@ -232,11 +156,11 @@ class Metrics:
 
     def watch_health(self, rows: Callable[[], Iterable[Row]]) -> None:
         """One series for each scope that gates readiness: their minimum is the answer of /readyz."""
-        self._registry.register(_Ready(rows))
+        self._registry.register(Ready(rows))
 
     def watch_drain(self, numbers: Callable[[], DrainNumbers | None]) -> None:
         """`numbers` returns None until the node has been judged once."""
-        self._registry.register(_Drain(numbers))
+        self._registry.register(Drain(numbers))
 
     def watch_cache(self, resource: str, count: Callable[[], int]) -> None:
         self._cache_objects.labels(resource).set_function(count)
@@ -293,7 +217,7 @@ class Metrics:
         self._forget_classes()
         self._scrapes_in_flight.inc()
         try:
-            page = generate_latest(_AsGoWritesIt(self._registry))
+            page = generate_latest(AsGoWritesIt(self._registry))
         except Exception:
             self._scrapes.labels("500").inc()
             raise
@@ -338,7 +262,7 @@ class Metrics:
         self._journal_damage = self._counter("journal_damage_total", "What was found wrong with the journals of dead processes.", "kind")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
         self._stalls = Histogram(
-            f"{_OURS}loop_stall_seconds",
+            f"{OURS}loop_stall_seconds",
             "By how much timers of the event loop were late, four times a second.",
             registry=self._registry,
             buckets=STALL_BUCKETS,
@@ -352,11 +276,11 @@ class Metrics:
         self._reflector_relists = self._counter("reflector_relists_total", "Complete lists received.", "resource")
         self._reflector_events: dict[str, int] = {}
         self._reflector_heard: dict[str, float] = {}
-        self._registry.register(_Watches(self._reflector_events, self._reflector_heard))
+        self._registry.register(Watches(self._reflector_events, self._reflector_heard))
         self._cache_objects = self._gauge("cache_objects", "Objects held in memory.", "resource")
         self._api_requests = self._counter("api_requests_total", "Requests to the API server.", "verb", "resource", "code")
         self._api_seconds = Histogram(
-            f"{_OURS}api_request_duration_seconds",
+            f"{OURS}api_request_duration_seconds",
             "Duration of requests to the API server.",
             ("verb", "resource"),
             registry=self._registry,
@@ -368,123 +292,7 @@ class Metrics:
         self._api_throttled = self._counter("api_throttle_seconds_total", "Time requests waited for the client-side limiter.")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"{_OURS}{name}", text, labels, registry=self._registry)
+        return Counter(f"{OURS}{name}", text, labels, registry=self._registry)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"{_OURS}{name}", text, labels, registry=self._registry)
-
-
-class _Queues(Collector):
-    """The numbers of all queues, read at a scrape. A name without a loop has 0, so that its series exist from the start."""
-
-    def __init__(self, queues: dict[str, QueueObserver]) -> None:
-        self._queues = queues
-
-    def collect(self) -> Iterator[Metric]:
-        adds = CounterMetricFamily("workqueue_adds_total", "Keys added.", labels=["name"])
-        queued = _seconds("queue_duration_seconds", "How long a key was due before it was taken.")
-        worked = _seconds("work_duration_seconds", "How long handling a key took.")
-        depth = _family("depth", "Keys that wait for a worker.")
-        unfinished = _family("unfinished_work_seconds", "For how long the keys at work have been, summed up.")
-        longest = _family("longest_running_processor_seconds", "For how long the longest key at work has been.")
-        retries = CounterMetricFamily("workqueue_retries_total", "Failures after which a key was put back.", labels=["name"])
-        for name, queue in self._queues.items():
-            counts = [source.counts() for source in queue.sources]
-            adds.add_metric([name], queue.adds)
-            queued.add_metric([name], queue.queued.buckets(), queue.queued.seconds)
-            worked.add_metric([name], queue.worked.buckets(), queue.worked.seconds)
-            depth.add_metric([name], sum(count.depth for count in counts))
-            unfinished.add_metric([name], sum(count.unfinished_seconds for count in counts))
-            longest.add_metric([name], max((count.longest_seconds for count in counts), default=0.0))
-            retries.add_metric([name], sum(source.retries for source in queue.sources))
-        yield from (adds, queued, worked, depth, unfinished, longest, retries)
-
-
-class _Watches(Collector):
-    """What is counted at every watch event, by resource."""
-
-    def __init__(self, events: dict[str, int], heard: dict[str, float]) -> None:
-        self._events = events
-        self._heard = heard
-
-    def collect(self) -> Iterator[Metric]:
-        events = CounterMetricFamily(f"{_OURS}reflector_events_total", "Watch events received, with bookmarks.", labels=["resource"])
-        heard = GaugeMetricFamily(
-            f"{_OURS}reflector_last_heard_timestamp_seconds",
-            "When the API server last told something about this resource.",
-            labels=["resource"],
-        )
-        for resource, count in self._events.items():
-            events.add_metric([resource], count)
-        for resource, at in self._heard.items():
-            heard.add_metric([resource], at)
-        yield from (events, heard)
-
-
-class _Ready(Collector):
-    def __init__(self, rows: Callable[[], Iterable[Row]]) -> None:
-        self._rows = rows
-
-    def collect(self) -> Iterator[Metric]:
-        ready = GaugeMetricFamily(f"{_OURS}ready", "Whether this scope is OK.", labels=["scope"])
-        for row in self._rows():
-            if row.gates_ready:
-                ready.add_metric([row.path], isinstance(row.state, OK))
-        yield ready
-
-
-class _Drain(Collector):
-    def __init__(self, numbers: Callable[[], DrainNumbers | None]) -> None:
-        self._numbers = numbers
-
-    def collect(self) -> Iterator[Metric]:
-        numbers = self._numbers()
-        if numbers is None:
-            return
-        ready = GaugeMetricFamily(f"{_OURS}node_ready_for", "Whether the node may be emptied: 1, 0, NaN if not known.", labels=["intent"])
-        for intent, state in numbers.ready.items():
-            ready.add_metric([intent], math.nan if state is None else float(state))
-        blockers = GaugeMetricFamily(f"{_OURS}drain_blockers", "What blocks the node from being retired.", labels=["reason"])
-        for reason, count in numbers.blockers.items():
-            blockers.add_metric([reason], count)
-        gate = GaugeMetricFamily(f"{_OURS}drain_gate", "Whether drainers are held back.", labels=["state"])
-        gate.add_metric([numbers.gate], 1.0)
-        left = GaugeMetricFamily(f"{_OURS}drain_bytes_remaining", "Bytes of volumes that block the node from being retired.")
-        left.add_metric([], numbers.bytes_remaining)
-        stranded = GaugeMetricFamily(f"{_OURS}stranded_pods_predicted", "Pods that could run nowhere while the node is away.")
-        stranded.add_metric([], numbers.stranded_pods)
-        yield from (ready, blockers, gate, left, stranded)
-        if numbers.evacuation_seconds is not None:
-            age = GaugeMetricFamily(f"{_OURS}evacuation_seconds", "For how long the node has been evacuated.")
-            age.add_metric([], numbers.evacuation_seconds)
-            yield age
-
-
-class _AsGoWritesIt(Collector):
-    """The registry's metrics as Go's client writes them: `le="1"` and not `le="1.0"`, no `_created` series, no family without a series.
-
-    A dashboard's query for `le="1"` does not match `le="1.0"`. The Python client can omit `_created` too, but only for the whole process.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._registry.collect():
-            created = f"{family.name}_created"
-            shown = Metric(family.name, family.documentation, family.type, family.unit)
-            for sample in family.samples:
-                if "le" in sample.labels:
-                    sample = sample._replace(labels={**sample.labels, "le": sample.labels["le"].removesuffix(".0")})
-                if sample.name != created:
-                    shown.samples.append(sample)
-            if shown.samples:
-                yield shown
-
-
-def _seconds(name: str, text: str) -> HistogramMetricFamily:
-    return HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
-
-
-def _family(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"workqueue_{name}", text, labels=["name"])
+        return Gauge(f"{OURS}{name}", text, labels, registry=self._registry)

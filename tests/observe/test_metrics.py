@@ -9,7 +9,8 @@ from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
 from sidecar.engine.loop import Loop, Observer
 from sidecar.engine.queue import Counts
-from sidecar.observe.metrics import DrainNumbers, Metrics
+from sidecar.observe.metrics import Metrics
+from sidecar.observe.scrape.drain import DrainNumbers
 
 
 def families(metrics):
