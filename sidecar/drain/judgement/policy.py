@@ -17,6 +17,7 @@ KEYS: Final = {Intent.REBOOT: names.DRAIN_POLICY_REBOOT, Intent.RETIRE: names.DR
 """The annotation that speaks of one intent. On the same object it outranks the plain one, which speaks of both."""
 
 _BUILT_IN: Final = {Intent.REBOOT: Policy.ALLOW_IDLE, Intent.RETIRE: Policy.BLOCK}
+_BY_WORD: Final = {policy.value: policy for policy in Policy}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,7 @@ class _Statement:
     @property
     def known(self) -> Policy | None:
         """What a word that can be understood counts as."""
-        word = next((policy for policy in Policy if policy == self.text), None)
-        return Policy.BLOCK if self.loosens_reboots_only else word
+        return Policy.BLOCK if self.loosens_reboots_only else _BY_WORD.get(self.text)
 
     @property
     def loosens_reboots_only(self) -> bool:
