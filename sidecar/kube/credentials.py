@@ -5,15 +5,15 @@ Kubeconfigs are read by `kubeconfig`.
 """
 
 import asyncio
-import hashlib
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sidecar.errors import Fatal
+from sidecar.kube.mounted_files_io import digest_of, token_of, trouble
 from sidecar.kube.proxy import proxy_for
 
 log = logging.getLogger("sidecar.kube")
@@ -54,12 +54,14 @@ class Access:
         self._lock = asyncio.Lock()
         self._held: Mapping[str, str] = {}
         self._told_unverified = False
+        self._files_trouble = _Trouble("Could not read the certificates again: the previous ones stay in use")
+        self._trouble = _Trouble("Could not read the credentials again: the previous ones stay in use")
 
     async def load(self) -> None:
         """`Fatal` where there is nothing to connect with."""
         found = await self._found()
         if lost := [file for file, held in self._held.items() if held and found.files.get(file) == ""]:
-            raise Fatal(f"{', '.join(lost)} cannot be read any more, or holds nothing")
+            raise Fatal(_gone(lost))
         server = (_complete(self._master, found) if self._master else found.server).rstrip("/")
         if not server:
             raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: its current context names no server")
@@ -69,6 +71,7 @@ class Access:
         self._latest = replace(found, server=server, proxy=found.proxy or proxy_for(server, self._environ))
         self._tell_if_unverified()
         self._held = found.files
+        self._trouble.over()
         self._loaded_at = self._looked_at = self._clock()
 
     def _tell_if_unverified(self) -> None:
@@ -117,7 +120,16 @@ class Access:
         if self._clock() - self._looked_at < _CA_LOOK_PAUSE:
             return
         self._looked_at = self._clock()
-        if any(digest_of(file) != held for file, held in self._held.items()):
+        try:
+            seen = {file: digest_of(file) for file in self._held}
+        except OSError as error:
+            self._files_trouble.tell(trouble(error))
+            return
+        if lost := [file for file, held in self._held.items() if held and not seen[file]]:
+            self._files_trouble.tell(_gone(lost))
+            return
+        self._files_trouble.over()
+        if seen != self._held:
             await self._reload("the certificate files changed")
 
     async def _reload(self, why: str) -> None:
@@ -125,11 +137,31 @@ class Access:
             return
         async with self._lock:
             self._loaded_at = self._clock()
-            log.info("Reading the API server's address and credentials again", extra={"fields": {"why": why}})
             try:
                 await self.load()
+                log.info("Read the API server's address and credentials again", extra={"fields": {"why": why}})
             except Exception as error:  # noqa: BLE001 - the files may be half replaced, and what was read before may still work
-                log.warning("Could not read the credentials again: the previous ones stay in use", extra={"fields": {"error": str(error)}})
+                self._trouble.tell(str(error))
+
+
+class _Trouble:
+    """Trouble that may last is told once, however often it is met, and again after it was over."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._told = ""
+
+    def tell(self, error: str) -> None:
+        if error != self._told:
+            self._told = error
+            log.warning(self._message, extra={"fields": {"error": error}})
+
+    def over(self) -> None:
+        self._told = ""
+
+
+def _gone(files: Sequence[str]) -> str:
+    return f"{', '.join(files)} is not there any more, or holds nothing"
 
 
 # --- a pod's ----------------------------------------------------------------------------------------------------------
@@ -143,51 +175,57 @@ class _TokenFile:
         self._clock = clock
         self._token = self._read()
         self._due = clock() + _TOKEN_PAUSE
+        self._trouble = _Trouble("Could not read the token again: the previous one stays in use")
 
     async def authorization(self) -> str:
         if self._clock() >= self._due:
             try:
                 self._token = self._read()
                 self._due = self._clock() + _TOKEN_PAUSE
+                self._trouble.over()
             except (OSError, ValueError) as error:
                 self._due = self._clock() + _RELOAD_PAUSE
-                log.warning("Could not read the token again: the previous one stays in use", extra={"fields": {"error": str(error)}})
+                self._trouble.tell(trouble(error) if isinstance(error, OSError) else str(error))
         return f"Bearer {self._token}"
 
     def _read(self) -> str:
-        token = self._file.read_text().strip()  # a newline at its end would be refused in a header
-        if not token:
-            raise ValueError(f"{self._file} is empty")
+        token = token_of(self._file)
+        if token is None:
+            raise ValueError(f"{self._file} is not there")
         return token
 
 
 def _of_service_account(folder: Path, environ: Mapping[str, str], clock: Callable[[], float]) -> Credentials:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    ca = folder / "ca.crt"
     try:
         if not host or not port:
             raise ValueError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
         token = _TokenFile(folder / "token", clock)
-    except (OSError, ValueError) as error:
+        held = digest_of(str(ca))
+    except OSError as error:
+        raise Fatal(trouble(error)) from error
+    except ValueError as error:
         raise Fatal(
             f"no way to the API server: neither --kubeconfig (or KUBECONFIG) nor --master is set, and this is no pod with a "
             f"service account token ({error}): set --kubeconfig, or run in a pod"
         ) from error
-    ca = folder / "ca.crt"
-    held = digest_of(str(ca))
     return Credentials(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        tls=_tls(ca if held else None),
+        tls=_tls(ca, is_there=bool(held)),
         authorization=token.authorization,
         files={str(ca): held},
     )
 
 
-def _tls(ca: Path | None) -> ssl.SSLContext:
-    """Trust this CA; without one, those that the system trusts."""
-    if ca is None:
-        log.warning("The service account has no ca.crt: the CAs of the system are trusted instead")
+def _tls(ca: Path, *, is_there: bool) -> ssl.SSLContext:
+    """Trust this CA alone. Where there is none, those that the system trusts, as other clients do: a controller manager that knows no CA
+    publishes an empty ca.crt, and the API server's certificate is one that everybody trusts.
+    """
+    if not is_there:
+        log.warning("The service account has no CA, its ca.crt is missing or empty: the CAs of the system are trusted instead")
     try:
-        return as_go_trusts(ssl.create_default_context(cafile=ca))
+        return as_go_trusts(ssl.create_default_context(cafile=ca if is_there else None))
     except (OSError, ValueError) as error:  # the TLS library's are OSErrors
         raise Fatal(f"{ca} cannot be used: {' '.join(str(error).split())}") from error
 
@@ -225,12 +263,3 @@ def _why_no_server(address: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "its scheme, host or port is missing or cannot be used"
     return ""
-
-
-def digest_of(file: str) -> str:
-    """A digest of the file's content, empty if there is none. Times would not do: a kubelet writes all files anew when one has changed."""
-    try:
-        content = Path(file).read_bytes()
-    except OSError:
-        return ""
-    return hashlib.sha256(content).hexdigest() if content.strip() else ""

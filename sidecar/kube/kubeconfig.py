@@ -15,13 +15,17 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config.kube_config import ConfigNode
 
 from sidecar.errors import Fatal
-from sidecar.kube.credentials import Credentials, as_go_trusts, digest_of
+from sidecar.kube.credentials import Credentials, as_go_trusts
+from sidecar.kube.mounted_files_io import digest_of, trouble
 
 
 async def read(paths: str) -> Credentials:
     """The credentials of its current context, whose server may be missing. `Fatal` if it cannot be used."""
     found = await _loaded(paths)
-    files = {file: digest_of(file) for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file}  # before they are read
+    try:  # before the TLS library reads them: what changes in between is noticed later
+        files = {file: digest_of(file) for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file}
+    except OSError as error:
+        raise Fatal(f"kubeconfig {paths}: {trouble(error)}") from error
 
     async def authorization() -> str:
         settings = await found.auth_settings()

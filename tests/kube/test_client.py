@@ -18,6 +18,7 @@ from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unauthorized, Unavailable
+from tests.kube.certificates import certificate_for_this_machine
 from tests.kube.server import ScriptedServer, refuses, run, says
 
 OK = says({"metadata": {"resourceVersion": "9"}})
@@ -44,19 +45,6 @@ def _kubeconfig(folder: Path, server: str, *, ca: str = "", **user: Any) -> str:
     file = folder / "kubeconfig"
     file.write_text(json.dumps(content))
     return str(file)
-
-
-def _certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
-    """A self-signed one for 127.0.0.1, which is its own CA."""
-    folder.mkdir(exist_ok=True)
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    subject = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
-    command += [*subject, "-out", str(certificate), "-keyout", str(key)]
-    subprocess.run(command, check=True, capture_output=True)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    return certificate, context
 
 
 def _chain(folder: Path, *, name: str) -> tuple[Path, ssl.SSLContext]:
@@ -239,7 +227,7 @@ def test_the_token_of_a_kubeconfig_is_on_the_wire_of_every_verb_and_of_watches(t
 
 
 def test_a_service_account_and_its_rotated_token(tmp_path: Path) -> None:
-    certificate, tls = _certificate(tmp_path / "ca", "one")
+    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="first\n")
     clock = Clock()
 
@@ -261,7 +249,7 @@ def test_a_service_account_and_its_rotated_token(tmp_path: Path) -> None:
 
 def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    certificate, tls = _certificate(tmp_path / "ca", "one")
+    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="first")
     clock = Clock()
 
@@ -279,7 +267,7 @@ def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(t
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff", None])
 def test_an_unreadable_token_leaves_the_last_one_in_use(content: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    certificate, tls = _certificate(tmp_path / "ca", "one")
+    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="first")
     clock = Clock()
 
@@ -311,7 +299,7 @@ def test_a_pod_whose_token_is_empty_is_told_so(content: str, tmp_path: Path) -> 
 
 def test_without_a_ca_in_the_pod_those_of_the_system_are_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As client-go does: an API server behind a certificate that everybody trusts."""
-    certificate, tls = _certificate(tmp_path / "ca", "one")
+    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="t")
     (account / "ca.crt").unlink()
 
@@ -325,7 +313,7 @@ def test_without_a_ca_in_the_pod_those_of_the_system_are_trusted(tmp_path: Path,
 
 
 def test_an_ipv6_service_address_is_put_in_brackets(tmp_path: Path) -> None:
-    certificate, _ = _certificate(tmp_path / "ca", "one")
+    certificate, _ = certificate_for_this_machine(tmp_path / "ca", "one")
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     access = Access(kubeconfig="", master="", service_account=_pod(tmp_path, certificate, token="t"), environ=environ, clock=Clock())
     run(access.load())
@@ -334,8 +322,8 @@ def test_an_ipv6_service_address_is_put_in_brackets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("noticed", ["by a refused certificate", "by a changed file"])
 def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
-    old, old_tls = _certificate(tmp_path / "ca", "old")
-    new, new_tls = _certificate(tmp_path / "ca", "new")
+    old, old_tls = certificate_for_this_machine(tmp_path / "ca", "old")
+    new, new_tls = certificate_for_this_machine(tmp_path / "ca", "new")
     account = _pod(tmp_path, old, token="t")
     clock = Clock()
 
@@ -360,7 +348,7 @@ def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("noticed", ["by a look", "by a refused token"])
 @pytest.mark.parametrize("left", [None, b"", b"\n", b"garbage"])
 def test_a_ca_that_is_gone_for_a_while_costs_nothing(left: bytes | None, noticed: str, tmp_path: Path) -> None:
-    certificate, tls = _certificate(tmp_path / "ca", "one")
+    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="t")
     clock = Clock()
     answers = [OK, refuses(401, "Unauthorized"), OK] if noticed == "by a refused token" else [OK]
@@ -383,10 +371,10 @@ def test_a_ca_that_is_gone_for_a_while_costs_nothing(left: bytes | None, noticed
     run(main())
 
 
-def test_a_new_token_beside_the_same_ca_is_no_changed_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_token_beside_the_same_ca_is_no_changedcertificate_for_this_machine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As a kubelet does it: all files anew in another folder, and a link that is swapped."""
     caplog.set_level("INFO")
-    certificate, tls = _certificate(tmp_path / "ca", "one")
+    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account, clock = tmp_path / "serviceaccount", Clock()
     account.mkdir()
 
@@ -418,7 +406,7 @@ def test_a_kubeconfig_may_come_to_name_other_certificates(inline: bool, tmp_path
     clock = Clock()
 
     def write(name: str) -> str:
-        certificate, _ = _certificate(tmp_path / "user", name)
+        certificate, _ = certificate_for_this_machine(tmp_path / "user", name)
         files = {"client-certificate": certificate, "client-key": certificate.with_suffix(".key")}
         texts = {f"{key}-data": base64.b64encode(file.read_bytes()).decode() for key, file in files.items()}
         user = texts if inline else {key: str(file) for key, file in files.items()}
@@ -453,7 +441,9 @@ def test_a_ca_that_another_one_has_signed_is_trusted_alone(by: str, tmp_path: Pa
     run(main())
 
 
-def test_the_dot_that_ends_a_complete_name_stands_in_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dot_that_ends_a_complete_name_stands_in_nocertificate_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     certificate, tls = _chain(tmp_path / "ca", name="DNS:api.example.test")
     account = _pod(tmp_path, certificate, token="t")
     look_up = socket.getaddrinfo
