@@ -150,6 +150,12 @@ REQUESTS = [
         "close is found within other words, too", "nobody", REQUEST + b"Connection: closed\r\n\r\n", in_head(rb"^connection:.*close")
     ),
     Difference("what cannot become a head is told at once", "we", b"GET \x01", lambda raw: their_request(raw) == INCOMPLETE),
+    Difference(
+        "where the last line ends in LF alone we wait for an end, and refuse it when it comes",
+        "nobody",
+        REQUEST + b"X: a long value, since the first bytes of a head are judged at once\n\r\n",
+        lambda raw: our_request(raw) == INCOMPLETE and our_request(raw + b"\r\n\r\n") == MALFORMED and anywhere(rb"(?<!\r)\n\r?\n")(raw),
+    ),
     Difference("h11 judges the first byte at once, we whole heads", "h11", b" GET /", lambda raw: our_request(raw) == INCOMPLETE),
     Difference("a hundred headers are enough", "we", REQUEST + b"X: y\r\n" * 100 + b"\r\n", lambda raw: raw.count(b"\r\n") > 100),
 ]
@@ -295,3 +301,33 @@ def test_answers_are_what_h11_says_they_are(raw: bytes) -> None:
 def test_a_difference_in_answers_is_one(difference: Difference) -> None:
     ours, theirs = our_answer(difference.example), their_answer(difference.example)
     assert ours != theirs and difference.explains(ours, theirs, difference.example)
+
+
+# --- both -----------------------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "CR in a value": b"X: a\rb",
+    "CR at the end of a value": b"X: a\r",
+    "LF in a value": b"X: a\nb",
+    "NUL in a value": b"X: a\0b",
+    "NUL as a value": b"X: \0",
+    "an empty name": b": a",
+    "a blank in a name": b"X Y: a",
+    "a blank after a name": b"X : a",
+    "no ASCII in a name": b"\xe9: a",
+    "a control character in a name": b"X\x0b: a",
+    "no colon": b"X",
+    "another blank than a blank before a coding": b"Transfer-Encoding: \x0bchunked",
+    "another blank than a blank after a coding": b"Transfer-Encoding: chunked\x0b",
+    "another blank than a blank before a length": b"Content-Length: \x0b0",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("first", [True, False], ids=["as the first header", "as the last one"])
+def test_neither_takes_such_a_header(line: bytes, first: bool) -> None:
+    """A proxy may see another message in it than we would."""
+    lines = [line, b"Y: z"] if first else [b"Y: z", line]
+    head = b"\r\n".join([*lines, b"\r\n"])
+    for raw, ours, theirs in ((REQUEST + head, our_request, their_request), (ANSWER + head + b"0\r\n\r\n", our_answer, their_answer)):
+        assert (ours(raw), theirs(raw)) == (MALFORMED, MALFORMED), raw
