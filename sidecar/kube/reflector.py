@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeVar
 
 from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube.api import TOO_LARGE, Change, KubeApi, Resource, Take, WatchEvent
+from sidecar.kube.api import TOO_LARGE, Change, KubeApi, Resource, Take, WatchEvent, take_none
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, Unavailable, VersionTooLarge
 from sidecar.kube.event_prefix import Skip, reads_all
+from sidecar.kube.scope import smallest
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
 from sidecar.model.objects import Json
@@ -291,7 +292,7 @@ class Reflector(Generic[R]):
 
     async def _went_back(self) -> bool:
         try:
-            page = await self._api.list_page(self.resource, limit=1, namespace=self._scope["namespace"])
+            page = await self._api.list_page(self.resource, limit=1, begin=take_none, **smallest(self.resource, self._scope))
         except ApiError:
             return False  # the next break asks again
         self._was_broken = False

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.kube.api import CAPACITIES, CLAIMS, CONFIG_MAPS, VOLUMES, KubeApi
+from sidecar.kube.api import CAPACITIES, CLAIMS, CONFIG_MAPS, PODS, VOLUMES, KubeApi
 from sidecar.kube.errors import BadRequest
 from tests.contract.objects import capacity, claim, config_map, volume
 
@@ -94,6 +94,23 @@ async def test_all_namespaces_and_one(api: KubeApi, namespace: str) -> None:
     everywhere = await api.list_page(CLAIMS, field_selector=f"metadata.name=only-{namespace}")
     assert [item["metadata"]["namespace"] for item in everywhere.items] == [namespace]
     assert (await api.list_page(CLAIMS, namespace="default", field_selector=f"metadata.name=only-{namespace}")).items == []
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {"namespace": "default", "field_selector": "spec.nodeName=none,metadata.name=none"},
+        {"namespace": "default", "label_selector": "a=b", "field_selector": "metadata.name=none"},
+    ],
+    ids=["fields", "labels"],
+)
+async def test_a_list_of_no_object_tells_how_far_the_server_has_come(api: KubeApi, namespace: str, scope: dict[str, str]) -> None:
+    """Whatever was written, and wherever."""
+    for name in "ab":
+        made = await api.create(CLAIMS, claim(name), namespace=namespace)
+        page = await api.list_page(PODS, limit=1, **scope)
+        assert page.items == []
+        assert int(page.resource_version) >= int(made["metadata"]["resourceVersion"])
 
 
 async def test_cluster_wide_objects(api: KubeApi, namespace: str) -> None:

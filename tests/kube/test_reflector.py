@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, Change, KubeApi, Page, WatchEvent
+from sidecar.kube.api import CAPACITIES, CLAIMS, NODES, PODS, Change, KubeApi, Page, Resource, WatchEvent
 from sidecar.kube.errors import (
     ApiError,
     BadEvent,
@@ -67,10 +67,13 @@ class ScriptedApi:
         """(what, when, continue token or version)"""
         self.reached = "1000"
         """The version that the server has come to."""
+        self.probes: list[dict[str, str]] = []
+        """With which selectors it was asked for that."""
         self.closed = 0
 
-    async def list_page(self, resource: object, *, limit: int, continue_token: str = "", **_: object) -> Page:
+    async def list_page(self, resource: object, *, limit: int, continue_token: str = "", begin: object = None, **scope: str) -> Page:
         if limit == 1:
+            self.probes.append(scope)
             self.asked.append(("version", now(), ""))
             return Page([obj("x", 1)], self.reached, "more")
         self.asked.append(("page" if continue_token else "list", now(), continue_token))
@@ -106,13 +109,13 @@ class ScriptedApi:
 
 
 class Bench:
-    def __init__(self, api: ScriptedApi, **options: Any) -> None:
+    def __init__(self, api: ScriptedApi, *, resource: Resource = CLAIMS, **options: Any) -> None:
         self.api = api
         self.changes: list[tuple[Rec | None, Rec | None]] = []
         self.states: list[tuple[float, ReflectorState]] = []
         self.reflector: Reflector[Rec] = Reflector(
             cast(KubeApi, api),
-            CLAIMS,
+            resource,
             **{
                 "project": project,
                 "store": Store[Rec](),
@@ -218,6 +221,35 @@ def test_a_server_that_was_put_back_to_an_earlier_state_is_listed_anew(broken: l
     assert bench.held == {"a": "blue"}
     assert [what for what, *_ in api.asked] == ["list", "watch", "watch", "version", "list", "watch"]
     assert api.asked[-1][2] == "4" and bench.reflector.state == Synced()
+
+
+@pytest.mark.parametrize(
+    ("resource", "scope", "asked"),
+    [
+        (CLAIMS, {}, {}),
+        (CLAIMS, {"namespace": "ns"}, {"namespace": "ns"}),
+        (NODES, {"field_selector": "metadata.name=n1"}, {"field_selector": "metadata.name=n1"}),
+        (NODES, {"label_selector": "a=b"}, {"label_selector": "a=b", "field_selector": "metadata.name=none"}),
+        (
+            PODS,
+            {"field_selector": "spec.nodeName=n1"},
+            {"field_selector": "spec.nodeName=n1,metadata.name=none", "namespace": "default"},
+        ),
+        (
+            CAPACITIES,
+            {"namespace": "ns", "label_selector": "a=b"},
+            {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=none"},
+        ),
+    ],
+)
+def test_how_far_a_server_has_come_is_asked_with_the_selectors_of_the_watch(
+    resource: Resource, scope: dict[str, str], asked: dict[str, str]
+) -> None:
+    """Else whoever may list only with them would never learn it."""
+    api = ScriptedApi()
+    api.watches = [[300.0, Unavailable("reset")], ["for ever"]]
+    Bench(api, resource=resource, **scope).run(400.0)
+    assert [{key: value for key, value in each.items() if value} for each in api.probes] == [asked]
 
 
 def test_how_far_a_server_has_come_is_asked_once_after_a_break_and_not_in_peace() -> None:
