@@ -28,7 +28,10 @@ QUESTIONS = (
     "How do I add a metric?",
     "How do I add a drain reason?",
 )
-OF_OTHERS = {"real", "keep", "driver", "node", "intent", "help", "yes", "exit-code", "annotate-nodes", "disable-eviction", "drain-timeout"}
+OF_OTHERS = {
+    *("real", "keep", "driver", "node", "intent", "help", "yes", "exit-code", "annotate-nodes", "disable-eviction", "drain-timeout"),
+    *("authorization-config", "authorization-mode"),
+}
 """Flags of our other commands, and of programs that pages tell of."""
 ACCEPTED = "Accepted because external-provisioner takes them"
 

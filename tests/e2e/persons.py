@@ -59,11 +59,20 @@ class Person:
         except urllib.error.HTTPError as refusal:
             with refusal:
                 self.warned = _warnings(refusal.headers)
-                return refusal.code, json.loads(refusal.read())
+                return refusal.code, _said(refusal.read())
 
     def patch(self, path: str, change: Any, *, content_type: str = MERGE_PATCH) -> tuple[int, str]:
         code, answer = self.ask("PATCH", path, change, content_type=content_type)
         return code, str(answer.get("message", ""))
+
+
+def _said(body: bytes) -> Json:
+    """An error within the API server is told as text."""
+    try:
+        answer: Json = json.loads(body)
+    except ValueError:
+        return {"message": body.decode()}
+    return answer
 
 
 def _warnings(headers: Any) -> list[str]:

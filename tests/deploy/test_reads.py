@@ -1,0 +1,152 @@
+"""The table of what the program lists and watches is complete: an operator may refuse all that is not in it.
+
+It is in deploy/components/own-node/reads.
+"""
+
+import ast
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from sidecar.kube import api
+from sidecar.kube.api import Page, Resource, WatchEvent
+from sidecar.simulation.drains.drain_world import play
+from sidecar.simulation.drains.plan import GATED
+from sidecar.simulation.world.doors import NodeKube
+from sidecar.simulation.world.node import DRIVER
+from sidecar.simulation.world.plan import Plan, PlannedEvent
+from tests.deploy.manifests import DEPLOY
+
+PROGRAM = DEPLOY.parent / "sidecar"
+OTHERS = ("simulation", "commands", "kube", "watching.py", "drain/facts/cluster_listing.py", "drain/facts/listing_io.py")
+"""Not the program on its node; and those that are handed what others ask."""
+
+
+class Read(NamedTuple):
+    kind: str
+    where: str
+    label: str = ""
+    field: str = ""
+
+
+def table() -> set[Read]:
+    text = (DEPLOY / "components" / "own-node" / "reads" / "README.md").read_text()
+    found = set()
+    for line in re.findall(r"^\| `.*$", text, re.MULTILINE):
+        kinds, where, selector, _ = (cell.strip() for cell in line.strip("|").split("|"))
+        by, _, said = selector.partition(" ")
+        assert by in ("", "label", "field"), line
+        found |= {Read(kind, where, **({by: said.strip("`")} if by else {})) for kind in re.findall(r"`(\w+)`", kinds)}
+    return found
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def sites() -> Iterator[tuple[str, ast.Call]]:
+    """Each call that lists or watches, and the file."""
+    for file in sorted(PROGRAM.rglob("*.py")):
+        name = str(file.relative_to(PROGRAM))
+        if name.startswith(OTHERS):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and called(node) in ("records", "every", "list_page", "watch", "Watch") and kinds_of(node):
+                yield name, node
+
+
+def called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def kinds_of(call: ast.Call) -> list[str]:
+    """By the constant's name. In `provisioning.lookups` it is that of the asked thing."""
+    given = [*call.args[:2], *(each.value for each in call.keywords if each.arg == "resource")]
+    names = [each.id for each in given if isinstance(each, ast.Name)]
+    constants = [value.plural for name in names if isinstance(value := getattr(api, name, None), Resource)]
+    return constants or (["pods", "persistentvolumeclaims", "referencegrants"] if "resource" in names else [])
+
+
+def selectors_of(file: str, call: ast.Call) -> set[str]:
+    """Which selectors are given, if only by a variable; what `**scope` stands for is written in the same file."""
+    found = {each.arg for each in call.keywords if each.arg}
+    for each in call.keywords:
+        if each.arg is None and isinstance(each.value, ast.Name):
+            text = (PROGRAM / file).read_text()
+            (said,) = re.findall(rf"{each.value.id} = (\{{.*\}})", text)
+            found |= set(re.findall(r'"(\w+)":', said))
+    return found
+
+
+def test_whatever_is_listed_or_watched_is_in_the_table() -> None:
+    rows, found = table(), set()
+    for file, call in sites():
+        given = selectors_of(file, call)
+        for kind in kinds_of(call):
+            fitting = {
+                row
+                for row in rows
+                if row.kind == kind
+                and (row.where != "everywhere") == ("namespace" in given)
+                and bool(row.label) == ("label_selector" in given)
+                and (bool(row.field) == ("field_selector" in given) or "field_selector" in given)
+            }
+            assert fitting, f"{file}:{call.lineno} asks for {kind} with {sorted(given)}, which the table does not have"
+            found |= fitting
+    assert found == rows, "the table has what nobody asks for"
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+EVENTS = (
+    PlannedEvent(5.0, "app", "app-0", 1.0, "late"),
+    PlannedEvent(60.0, "scale", "app-0", 0.0),
+    PlannedEvent(800.0, "cordon", "n0"),
+    PlannedEvent(850.0, "cordon", "n1"),
+)
+ARGS = ("--node-drain-policy=Evacuate", "--max-concurrent-evacuations=1", "--node-deployment-placement=ranked", *GATED)
+
+
+@pytest.fixture(scope="module")
+def asked() -> set[Read]:
+    """What two sidecars that judge their nodes list and watch, while a volume lies idle and later both nodes are cordoned."""
+    found: set[Read] = set()
+    listed, watched = NodeKube.list_page, NodeKube.watch
+
+    def note(kube: NodeKube, resource: Resource, namespace: str = "", label_selector: str = "", field_selector: str = "", **_: Any) -> None:
+        where = "everywhere" if not namespace else "a namespace"
+        found.add(Read(resource.plural, where, *(named(text, kube._node) for text in (label_selector, field_selector))))
+
+    async def list_page(kube: NodeKube, resource: Resource, **query: Any) -> Page:
+        note(kube, resource, **query)
+        return await listed(kube, resource, **query)
+
+    def watch(kube: NodeKube, resource: Resource, **query: Any) -> AsyncIterator[WatchEvent]:
+        note(kube, resource, **query)
+        return watched(kube, resource, **query)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NodeKube, "list_page", list_page)
+        patch.setattr(NodeKube, "watch", watch)
+        report = play(Plan(1, ("n0", "n1"), events=EVENTS, args=ARGS, settle=300.0))
+    assert report.ok, str(report)
+    return found
+
+
+def named(selector: str, node: str) -> str:
+    return re.sub(rf"\b{node}$", "NODE", selector.replace(DRIVER, "DRIVER"))
+
+
+def test_each_request_of_a_running_sidecar_is_in_the_table(asked: set[Read]) -> None:
+    rows = {row._replace(where="everywhere" if row.where == "everywhere" else "a namespace") for row in table()}
+    assert {read for read in asked if not is_probe(read)} <= rows
+
+
+def test_the_selectors_of_the_table_are_sent(asked: set[Read]) -> None:
+    rows = {row._replace(where="everywhere" if row.where == "everywhere" else "a namespace") for row in table()}
+    assert {row for row in rows if row.label or row.field} <= asked
+
+
+def is_probe(read: Read) -> bool:
+    return read.field.endswith("metadata.name=none")
