@@ -90,7 +90,7 @@ class DrainRoom:
         """To be run from the very start, before anything is listed."""
 
         refusals, own_node = self._refusals, self._own_node
-        slot, events = SlotController(kube, settings, wall=wall), EvacuationEvents(tools.recorder, settings)
+        slot, events = SlotController(kube, settings, clock=clock, wall=wall), EvacuationEvents(tools.recorder, settings)
         gate = GateController(kube, settings, clock=clock, wall=wall)
         marks = MarksDuty(settings, own_node, events, wall=wall)
         self._gate = GateDuty(settings, gate, watched=watched, recorder=tools.recorder, refusals=refusals, wall=wall)

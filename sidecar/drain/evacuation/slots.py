@@ -61,10 +61,11 @@ class SlotsView:
     leases: tuple[Lease, ...]
     """All that are labelled for this driver; those whose names are not slots' are passed over."""
     contenders: tuple[Contender, ...]
-    unchanged_since: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """By name of a lease: since when this process has seen this resourceVersion of it, which counts more than another node's clock."""
-    free_since: float | None = None
-    """Since when this process has seen a slot free that it may not take yet (`WaitFor.free`)."""
+    unchanged_for: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By name of a lease: for how many seconds this process has seen this resourceVersion of it. The date in it says nothing: another
+    node's clock wrote it, and this node's clock may be set while it waits."""
+    free_for: float = 0.0
+    """For how many seconds this process has seen a slot free that it may not take yet (`WaitFor.free`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,10 @@ def _queue(view: SlotsView) -> Decision:
     if len(ahead) < len(free):
         return _lease(view, free[len(ahead)], takeable="it is this node's turn")
     position = len(ahead) - len(free) + 1
-    since = view.now if view.free_since is None else view.free_since
-    if free and view.now >= since + position * _PATIENCE:
+    if free and view.free_for >= position * _PATIENCE:
         return _lease(view, free[-1], takeable=f"none of {', '.join(ahead)} has taken the slot that is free")
     holders = tuple(sorted(lease.node or lease.holder for lease in held.values()))
-    until = since + position * _PATIENCE if free else view.now + _PATIENCE
+    until = view.now + (position * _PATIENCE - view.free_for if free else _PATIENCE)
     return WaitFor(position, holders, ahead, bool(free), until, _why(position, holders, ahead))
 
 
@@ -150,8 +150,7 @@ def _why(position: int, holders: tuple[str, ...], ahead: tuple[str, ...]) -> str
 
 
 def _run_out(view: SlotsView, lease: Lease) -> bool:
-    seen = view.unchanged_since.get(lease.name, 0.0)
-    return view.now >= max(lease.renewed, seen) + lease.duration
+    return view.unchanged_for.get(lease.name, 0.0) >= lease.duration
 
 
 def _lease(view: SlotsView, name: str, *, wanted: bool = True, takeable: str = "") -> leases.Decision:

@@ -29,9 +29,10 @@ class _Seen:
 class SlotController:
     """One per process. It remembers since when it has seen what, so that it need not trust the clock of another node."""
 
-    def __init__(self, kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._kube = kube
         self._settings = settings
+        self._clock = clock
         self._wall = wall
         self._writer = LeaseWriter(kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._seen: dict[str, _Seen] = {}
@@ -64,7 +65,7 @@ class SlotController:
         for _ in range(_MOST_STEPS):
             view = await self._look(node, wanted=wanted)
             decision = slots.decide(view)
-            self._note(decision, view.now)
+            self._note(decision)
             if isinstance(decision, slots.NoLimit | WaitFor) or not await self._perform(decision):
                 break
         else:
@@ -74,14 +75,15 @@ class SlotController:
         return decision
 
     async def _look(self, node: Node, *, wanted: bool) -> SlotsView:
-        settings, now = self._settings, self._wall()
+        settings = self._settings
         stored = await self._writer.all(slots.selector(settings.driver))
         self._foreign = {name for name in self._foreign if await self._is_foreign(name)}
         label = names.of_driver(settings.driver, names.EVACUATION_STATE)
         found = records(self._kube, NODES, Node.of, label_selector=label, cached=True)
         marked = [node async for node in found] if wanted else []
+        now = self._clock()
         return SlotsView(
-            now=now,
+            now=self._wall(),
             driver=settings.driver,
             node=node.name,
             node_uid=node.uid,
@@ -90,8 +92,8 @@ class SlotController:
             wanted=wanted,
             leases=(*stored, *(_foreign_slot(name) for name in self._foreign)),
             contenders=slots.contenders(marked, settings.driver),
-            unchanged_since=self._unchanged(stored, now),
-            free_since=self._free_since,
+            unchanged_for=self._unchanged(stored, now),
+            free_for=0.0 if self._free_since is None else now - self._free_since,
         )
 
     def _unchanged(self, stored: list[Lease], now: float) -> Mapping[str, float]:
@@ -99,11 +101,11 @@ class SlotController:
             seen = self._seen.get(lease.name)
             if seen is None or seen.version != lease.resource_version:
                 self._seen[lease.name] = _Seen(lease.resource_version, now)
-        return MappingProxyType({name: seen.since for name, seen in self._seen.items()})
+        return MappingProxyType({name: now - seen.since for name, seen in self._seen.items()})
 
-    def _note(self, decision: slots.Decision, now: float) -> None:
+    def _note(self, decision: slots.Decision) -> None:
         free = isinstance(decision, WaitFor) and decision.free
-        self._free_since = (now if self._free_since is None else self._free_since) if free else None
+        self._free_since = (self._clock() if self._free_since is None else self._free_since) if free else None
         self.maybe_held = isinstance(decision, Take | Hold | Renew | Release)
 
     async def _perform(self, decision: leases.Decision) -> bool:
@@ -126,4 +128,4 @@ class SlotController:
 
 def _foreign_slot(name: str) -> Lease:
     """A slot under whose name somebody else's lease is stored: for the rule it is held, and never given back."""
-    return Lease(name, "", "", "somebody else", "", "", renewed=float("inf"), duration=0.0)
+    return Lease(name, "", "", "somebody else", "", "", renewed=0.0, duration=float("inf"))

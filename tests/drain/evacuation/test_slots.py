@@ -103,22 +103,24 @@ def test_a_slot_that_the_first_in_turn_does_not_take_goes_to_the_next_in_time() 
     nodes = (evacuated("n1"), evacuated("n2", ago=90))
     waiting = decide(view(*nodes))
     assert isinstance(waiting, WaitFor) and waiting.free
-    assert isinstance(decide(view(*nodes, free_since=NOW, now=waiting.until - 1)), WaitFor)
-    assert isinstance(decide(view(*nodes, free_since=NOW, now=waiting.until)), Take)
+    patience = waiting.until - NOW
+    assert isinstance(decide(view(*nodes, free_for=patience - 1)), WaitFor)
+    assert isinstance(decide(view(*nodes, free_for=patience)), Take)
 
 
 def test_a_lease_that_has_run_out_is_replaced_where_it_stands() -> None:
-    decision = decide(view(evacuated("n1"), leases=(lease("n9", ago=DURATION),)))
+    decision = decide(view(evacuated("n1"), leases=(lease("n9"),), unchanged_for={FIRST: DURATION}))
     assert isinstance(decision, Take) and decision.replaces
     assert decision.body["metadata"]["resourceVersion"] == "7"
-    assert isinstance(decide(view(evacuated("n1"), leases=(lease("n9", ago=DURATION - 1),))), WaitFor)
+    assert isinstance(decide(view(evacuated("n1"), leases=(lease("n9"),), unchanged_for={FIRST: DURATION - 1})), WaitFor)
     assert isinstance(decide(view(evacuated("n1"), leases=(lease("n9", holder=""),))), Take)
 
 
-def test_a_renewal_that_this_process_saw_counts_more_than_the_clock_it_was_written_by() -> None:
-    old = lease("n9", ago=DURATION + 300)
-    assert isinstance(decide(view(evacuated("n1"), leases=(old,), unchanged_since={FIRST: NOW - DURATION + 1})), WaitFor)
-    assert isinstance(decide(view(evacuated("n1"), leases=(old,), unchanged_since={FIRST: NOW - DURATION})), Take)
+@pytest.mark.parametrize("ago", [DURATION + 300, -3600, -365 * 86400])
+def test_how_long_this_process_saw_no_renewal_counts_and_not_the_clock_it_was_written_by(ago: float) -> None:
+    dated = lease("n9", ago=ago)
+    assert isinstance(decide(view(evacuated("n1"), leases=(dated,), unchanged_for={FIRST: DURATION - 1})), WaitFor)
+    assert isinstance(decide(view(evacuated("n1"), leases=(dated,), unchanged_for={FIRST: DURATION})), Take)
 
 
 def test_a_former_machine_of_the_name_holds_nothing_of_this_one() -> None:

@@ -39,12 +39,18 @@ def slot_of(node: str, uid: str, name: str = FIRST) -> Terms:
     return Terms(name, NAMESPACE, {names.SLOT_FOR: DRIVER}, node, uid, leases.identity(uid, DRIVER))
 
 
+CLOCK = 1_000.0 - NOW
+"""The monotonic clock began some time ago."""
+
+
 @dataclass
 class Scene:
     """One process on node n1 of a small cluster. `meanwhile` is called ahead of each of its requests."""
 
     limit: int = 1
     now: float = NOW
+    jump: float = 0.0
+    """By how much the node's wall clock is wrong."""
     meanwhile: Callable[[Call], None] = lambda _: None
     cluster: Cluster = field(init=False)
     controller: SlotController = field(init=False)
@@ -55,7 +61,9 @@ class Scene:
 
         self.cluster = new_cluster(clock=lambda: self.now)
         settings = Settings(node="n1", driver=DRIVER, namespace=NAMESPACE, agent="sidecar", limit=self.limit)
-        self.controller = SlotController(InProcessApi(self.cluster, before=before), settings, wall=lambda: self.now)
+        self.controller = SlotController(
+            InProcessApi(self.cluster, before=before), settings, clock=lambda: self.now + CLOCK, wall=lambda: self.now + self.jump
+        )
         self.evacuated("n1")
 
     def evacuated(self, name: str, ago: float = 60.0) -> None:
@@ -254,3 +262,30 @@ def test_an_evacuation_that_a_foreign_lease_keeps_waiting_says_so_and_goes_on_wh
         assert [item["metadata"]["name"] for item in taken.items] == [slot]
 
     play(story, args=EVACUATING, nodes=("n0",))
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 365 * 86400.0, -365 * 86400.0])
+def test_a_clock_that_jumps_takes_no_slot_that_is_held_and_waits_no_longer_for_one_that_is_not(jump: float) -> None:
+    scene = Scene()
+    scene.taken_by("n2")
+    assert isinstance(scene.step(), WaitFor)
+    scene.jump = jump
+    scene.now += leases.DURATION - 1
+    assert isinstance(scene.step(), WaitFor)
+    scene.now += 1
+    assert isinstance(scene.step(), Hold)
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 365 * 86400.0, -365 * 86400.0])
+def test_a_clock_that_jumps_leaves_the_first_in_turn_its_time_and_no_more(jump: float) -> None:
+    scene = Scene()
+    scene.evacuated("n2", ago=90)
+    waiting = scene.step()
+    assert isinstance(waiting, WaitFor) and waiting.free
+    patience = waiting.until - scene.now
+    scene.jump = jump
+    scene.now += patience - 1
+    again = scene.step()
+    assert isinstance(again, WaitFor) and again.until - (scene.now + jump) == 1
+    scene.now += 1
+    assert isinstance(scene.step(), Hold)
