@@ -31,13 +31,16 @@ MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 class Land:
     """One scenario's own: a namespace, and names that no other scenario has."""
 
-    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({}), patience: float = SECONDS
+    ) -> None:
         self.api = api
         self.namespace = f"land-{number}"
         self.driver = f"driver-{number}.example.com"
         self.key = f"{self.driver}/node"
         self._node_labels = node_labels
         self._number = number
+        self._patience = patience
 
     # --- who makes things ---------------------------------------------------------------------------------------------
 
@@ -154,9 +157,9 @@ class Land:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> None:
-        end = asyncio.get_running_loop().time() + SECONDS
+        end = asyncio.get_running_loop().time() + self._patience
         while not await condition():
-            assert asyncio.get_running_loop().time() < end, f"in vain for {SECONDS:g} s: {what}"
+            assert asyncio.get_running_loop().time() < end, f"in vain for {self._patience:g} s: {what}"
             await asyncio.sleep(0.05)
 
     async def always(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 1.5) -> None:

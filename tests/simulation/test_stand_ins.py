@@ -8,12 +8,19 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from sidecar.kube.api import CLAIMS, PODS, VOLUMES
 from sidecar.kube.errors import Unavailable
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Kubelet, Scheduler, StandInBase
 from tests.contract_control_plane.land import Land
+from tests.harness.seeds import ALL_SEEDS
+
+PATIENCE = 600.0
+"""Of virtual time: a cache whose every second request is lost backs off to 15 s, and nine of them must be filled first."""
+SEEDS = range(30 if ALL_SEEDS else 10)
 
 Story = Callable[[Land, InProcessApi], Awaitable[None]]
 
@@ -33,7 +40,7 @@ def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, a
         for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
             stand_in(base)
         at_work = asyncio.create_task(base.run())
-        await story(Land(InProcessApi(cluster), number=1), theirs)
+        await story(Land(InProcessApi(cluster), number=1, patience=PATIENCE), theirs)
         at_work.cancel()
         await asyncio.gather(at_work, return_exceptions=True)
 
@@ -81,8 +88,9 @@ def test_all_goes_well_without_trouble() -> None:
     tell(from_claim_to_deletion)
 
 
-def test_writes_that_are_done_and_whose_answers_are_lost() -> None:
-    dice = random.Random(3)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_writes_that_are_done_and_whose_answers_are_lost(seed: int) -> None:
+    dice = random.Random(seed)
 
     async def lose(call: Call) -> None:
         if call.verb not in ("get", "list", "watch") and dice.random() < 0.5:
@@ -91,8 +99,9 @@ def test_writes_that_are_done_and_whose_answers_are_lost() -> None:
     tell(from_claim_to_deletion, after=lose)
 
 
-def test_requests_that_never_arrive() -> None:
-    dice = random.Random(3)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_requests_that_never_arrive(seed: int) -> None:
+    dice = random.Random(seed)
 
     async def lose(_: Call) -> None:
         if dice.random() < 0.5:
@@ -101,8 +110,9 @@ def test_requests_that_never_arrive() -> None:
     tell(from_claim_to_deletion, before=lose)
 
 
-def test_writes_that_take_their_time_while_the_world_goes_on() -> None:
-    dice = random.Random(5)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_writes_that_take_their_time_while_the_world_goes_on(seed: int) -> None:
+    dice = random.Random(seed)
 
     async def linger(call: Call) -> None:
         if call.verb not in ("watch", "list"):
@@ -123,6 +133,79 @@ def test_watches_that_are_cut_again_and_again() -> None:
             await from_claim_to_deletion(land, theirs)
         finally:
             cutting.cancel()
+
+    tell(story)
+
+
+async def run_by_hand(land: Land) -> None:
+    """A pod that somebody put on a node past the scheduler."""
+    await land.pod("app", "data", nodeName=land.own("n1"))
+
+
+async def runs_not(land: Land, why: str) -> None:
+    async def waits() -> bool:
+        return await land.phase(PODS, "app") == "Pending"
+
+    await land.always(waits, why, seconds=20.0)
+
+
+async def is_bound(land: Land) -> bool:
+    return await has_phase(land, CLAIMS, "data", "Bound")
+
+
+async def runs(land: Land) -> bool:
+    return await has_phase(land, PODS, "app", "Running")
+
+
+def test_no_kubelet_runs_a_pod_before_its_claim_is_there_and_bound() -> None:
+    async def story(land: Land, _: InProcessApi) -> None:
+        await land.begin("n1")
+        await land.storage_class("now", "Immediate")
+        await run_by_hand(land)
+        await runs_not(land, "its claim is not there")
+        claim = await land.claim("data", "now")
+        await runs_not(land, "its claim is pending")
+        await land.volume(claim, node="n1")
+        await land.until(lambda: runs(land), "the pod runs")
+        assert await is_bound(land)
+
+    tell(story)
+
+
+def test_no_kubelet_runs_a_pod_whose_claim_the_binder_has_not_called_bound_yet() -> None:
+    """Scheduled it is: for the scheduler the claim is bound when its volume is written down, a moment before its phase says so."""
+
+    async def slow_phase(call: Call) -> None:
+        if call.resource == CLAIMS and call.subresource == "status":
+            await asyncio.sleep(20.0)
+
+    async def story(land: Land, _: InProcessApi) -> None:
+        await land.begin("n1")
+        await land.storage_class("now", "Immediate")
+        await land.volume(await land.claim("data", "now"), node="n1")
+        await land.pod("app", "data")
+        await land.until(lambda: scheduled(land), "the pod is scheduled")
+        assert not await is_bound(land)
+        await land.until(lambda: runs(land), "the pod runs")
+        assert await is_bound(land)
+
+    async def scheduled(land: Land) -> bool:
+        return bool((await land.get_pod("app"))["spec"].get("nodeName"))
+
+    tell(story, before=slow_phase)
+
+
+def test_no_kubelet_runs_a_pod_whose_claim_is_being_deleted_but_one_that_runs_goes_on() -> None:
+    async def story(land: Land, _: InProcessApi) -> None:
+        await land.begin("n1")
+        await land.storage_class("now", "Immediate")
+        await land.volume(await land.claim("data", "now"), node="n1")
+        await land.pod("holder", "data")
+        await land.until(lambda: has_phase(land, PODS, "holder", "Running"), "the first pod runs")
+        await land.api.delete(CLAIMS, "data", namespace=land.namespace)
+        await run_by_hand(land)
+        await runs_not(land, "its claim is being deleted")
+        assert await has_phase(land, PODS, "holder", "Running")
 
     tell(story)
 
