@@ -28,6 +28,21 @@ def test_claims_of_thousands_of_missing_classes_are_one_series() -> None:
     assert of_classes(metrics) == {f'{name}{{class="{class_}",source=""}}' for class_ in ("fast", "", OTHER)}
 
 
+def test_populators_of_thousands_of_kinds_are_one_series() -> None:
+    """A claim may name any kind as its source."""
+    metrics = Metrics("0")
+    metrics.watch_classes({"fast"}.__contains__)
+    for number in range(4000):
+        metrics.provision_failed("fast", f"Populator{number}")
+        metrics.provisioned("fast", f"Populator{number}", 1.0)
+    for kind in ("", "VolumeSnapshot", "PersistentVolumeClaim"):
+        metrics.provision_failed("fast", kind)
+    failed = {line for line in of_classes(metrics) if "_failed_total" in line}
+    name = "controller_persistentvolumeclaim_provision_failed_total"
+    assert failed == {f'{name}{{class="fast",source="{kind}"}}' for kind in ("", "VolumeSnapshot", "PersistentVolumeClaim", OTHER)}
+    assert len(metrics._provisioned._metrics) == len(metrics._provision_seconds._metrics) == 1
+
+
 @pytest.mark.parametrize("scraped", [True, False])
 def test_the_series_of_a_class_go_with_it(scraped: bool) -> None:
     metrics, classes = Metrics("0"), set[str]()

@@ -10,9 +10,7 @@ import pytest
 from sidecar.capacity import controller as publishing
 from sidecar.capacity import rules as capacity
 from sidecar.capacity.controller import CapacityPublisher
-from sidecar.csi import secret_words
 from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import DriverError, Unheard
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.reflector import Reflector
 from sidecar.local import volume_location
@@ -27,7 +25,7 @@ from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world import doors
 from sidecar.simulation.world.doors import NodeKube
-from sidecar.simulation.world.invariants import BELIEVED, CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TOLD, TRESPASS
+from sidecar.simulation.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
 from sidecar.simulation.world.referee import HOLLOW, TWO_OWNERS
 
 Patch = pytest.MonkeyPatch
@@ -163,27 +161,6 @@ def _gone_classes_are_kept(patch: Patch) -> None:
     patch.setattr(CapacityPublisher, "_forget", lambda self, class_name: None)
 
 
-def _secrets_stay_in_texts(patch: Patch) -> None:
-    patch.setattr(secret_words, "without_secrets", lambda text, request: text)
-
-
-def _drivers_are_believed(patch: Patch) -> None:
-    def build(here: Any, claim: Any, class_: Any, request: Any, created: CreatedVolume, *, real: Any = volumes.build, **more: Any) -> Any:
-        body = real(here, claim, class_, request, created, **more)
-        body["spec"]["csi"]["volumeAttributes"].update(created.context)
-        return body
-
-    patch.setattr(volumes, "build", build)
-
-
-def _lost_answers_are_refusals(patch: Patch) -> None:
-    def of_failure(error: DriverError, *, may_reschedule: bool, real: Any = creation.of_failure) -> Any:
-        heard = DriverError(error.code, error.message) if isinstance(error, Unheard) else error
-        return real(heard, may_reschedule=may_reschedule)
-
-    patch.setattr(creation, "of_failure", of_failure)
-
-
 def _finding(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
@@ -203,8 +180,5 @@ MUTATIONS = (
     Mutation("a figure that is fresh again is still called stale", _stale_for_ever, _finding(CAPACITY)),
     Mutation("another driver's capacity objects are taken for ours", _another_driver_s_are_ours, _finding(TRESPASS)),
     Mutation("what is known of a class is kept for ever", _gone_classes_are_kept, _finding(KEPT)),
-    Mutation("secrets stay in what drivers say", _secrets_stay_in_texts, _finding(TOLD)),
-    Mutation("a driver is believed about who made a volume", _drivers_are_believed, _finding(BELIEVED)),
-    Mutation("an answer that was lost is taken for a refusal", _lost_answers_are_refusals, _finding(LEAKED)),
     Mutation("failures are retried without back-off", _no_back_off, _finding(PRESSING)),
 )

@@ -25,9 +25,6 @@ FOUND_BEFORE = {
     "a creation that was begun is not written down": 58,
     "a figure that is fresh again is still called stale": 11,
     "what is known of a class is kept for ever": 7,
-    "secrets stay in what drivers say": 1,
-    "a driver is believed about who made a volume": 21,
-    "an answer that was lost is taken for a refusal": 7,
 }
 VERY_BUSY = {"a node bids without looking for room"}
 

@@ -319,7 +319,7 @@ class NodeDriver:
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
         def create() -> CreatedVolume:
             self._manners.before(request, secrets)
-            return self._driver.create(request)
+            return self._manners.instead(request, self._driver) or self._driver.create(request)
 
         return self._manners.after(await self._change("CreateVolume", request.name, create))
 

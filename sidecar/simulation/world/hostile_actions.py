@@ -7,15 +7,18 @@ from sidecar.kube.api import CLAIMS, CLASSES, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import LATE, Json
-from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.simulation.world import bounds
+from sidecar.simulation.world.manners import SECRET
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
-from sidecar.simulation.world.plan_hostile import HUGE, NOWHERE, ODD_NAME, SELF_SELECTED, WITHOUT_CLASS
+from sidecar.simulation.world.plan_hostile import DELETION, HUGE, NOWHERE, ODD_NAME, OTHER_SECRET, OTHER_UID, SELF_SELECTED, WITHOUT_CLASS
 
 if TYPE_CHECKING:
     from sidecar.simulation.world.plan import PlannedEvent
     from sidecar.simulation.world.world import World
 
-SECRET: Final = "keys"
+OTHER: Final = ("kube-system", "of-others")
+"""A Secret that no class names."""
 _SECRET_PREFIX: Final = "csi.storage.k8s.io/provisioner-secret-"
 _LARGE: Final = 60_000
 
@@ -26,6 +29,8 @@ async def odd_claim(world: "World", item: "PlannedEvent") -> None:
 
 
 async def odd_claim_gone(world: "World", item: "PlannedEvent") -> None:
+    for node in world.nodes.values():
+        bounds.nothing_large_is_held(node, world.found)
     for name in (item.whom, _name(item.whom, ODD_NAME)):
         try:
             await world.api.delete(CLAIMS, name, namespace=NAMESPACE)
@@ -34,7 +39,8 @@ async def odd_claim_gone(world: "World", item: "PlannedEvent") -> None:
 
 
 async def manner(world: "World", item: "PlannedEvent") -> None:
-    world.nodes[item.whom].manners.way = item.detail
+    manners = world.nodes[item.whom].manners
+    manners.way, manners.named = item.detail, world.referee.is_named
 
 
 async def clock_jumps(world: "World", item: "PlannedEvent") -> None:
@@ -50,16 +56,27 @@ async def class_guarded(world: "World", item: "PlannedEvent") -> None:
 
 
 async def forged_line(world: "World", item: "PlannedEvent") -> None:
-    """As if a process had died while it made one of the node's volumes, for a claim of another name."""
-    node = world.nodes[item.whom]
+    """As if a process had died while it made or deleted one of the node's volumes, for a claim of another name."""
+    node, number = world.nodes[item.whom], int(item.number)
     named = {volume["spec"]["csi"]["volumeHandle"]: volume for volume in (await world.api.list_page(VOLUMES, limit=0)).items}
     there = [volume for volume in node.driver.volumes() if volume.id in named]
     if not there:
         return
-    chosen = there[int(item.number) % len(there)]
+    chosen = there[number % len(there)]
     uid = named[chosen.id]["spec"]["claimRef"]["uid"]
-    request = CreateRequest(chosen.name, chosen.bytes, chosen.capabilities)
-    node.folder.forged.append(CreationRecord(uid, NAMESPACE, "nobody-s", "late", request, secret=("kube-system", "of-others")))
+    if item.detail in (OTHER_UID, OTHER_SECRET):
+        uid = f"{number:08d}-0000-4000-8000-{len(world.transcript.lines):012d}"
+    name = f"pvc-{uid}" if item.detail == OTHER_SECRET else chosen.name
+    request = CreateRequest(name, chosen.bytes, chosen.capabilities)
+    deletion = BegunDeletion(chosen.id) if item.detail == DELETION else None
+    node.folder.forged.append(CreationRecord(uid, NAMESPACE, "nobody-s", "late", request, secret=OTHER, deletion=deletion))
+
+
+async def volume_deleted(world: "World", item: "PlannedEvent") -> None:
+    """The one of this claim, if there is one by now."""
+    for volume in (await world.api.list_page(VOLUMES, limit=0)).items:
+        if (volume["spec"].get("claimRef") or {}).get("name") == item.whom:
+            await world.api.delete(VOLUMES, volume["metadata"]["name"])
 
 
 def _name(name: str, kind: str) -> str:

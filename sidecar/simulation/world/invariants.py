@@ -13,7 +13,8 @@ from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
-from sidecar.simulation.world import foreign_objects
+from sidecar.simulation.world import bounds, foreign_objects
+from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
 from sidecar.simulation.world.referee import HOLLOW, TWO_VOLUMES
@@ -31,9 +32,7 @@ CAPACITY: Final = "capacity"
 TRESPASS: Final = "trespass"
 PRESSING: Final = "too many requests"
 RESTLESS: Final = "never rests"
-KEPT: Final = "kept"
 UNWELL: Final = "unwell"
-BELIEVED: Final = "a driver was believed"
 TOLD: Final = "a secret was told"
 
 _READS: Final = ("list", "watch")
@@ -74,6 +73,7 @@ async def judge(world: "World") -> None:
         all_well(node, world.found)
     await strangers_untouched(world)
     await nothing_told(world)
+    await bounds.bounded(world, {item["metadata"]["name"] for item in classes})
     for window in world.request_log.windows:
         bounded_while_down(window, world.found)
     rests(world.request_log.resting or Counter(), len(after.nodes), world.plan.rest, world.found)
@@ -132,7 +132,10 @@ def nothing_left_over(after: Aftermath, found: Found) -> None:
 
 
 def nothing_stuck(after: Aftermath, found: Found) -> None:
-    for kind, items in (("claim", after.claims), ("PersistentVolume", after.volumes)):
+    """A PersistentVolume that somebody deletes stays until its claim has gone."""
+    there = {claim["metadata"]["uid"] for claim in after.claims}
+    free = [volume for volume in after.volumes if (volume["spec"].get("claimRef") or {}).get("uid") not in there]
+    for kind, items in (("claim", after.claims), ("PersistentVolume", free)):
         for item in items:
             if item["metadata"].get("deletionTimestamp"):
                 found(STUCK, f"{kind} {item['metadata']['name']} does not go")

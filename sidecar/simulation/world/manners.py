@@ -1,6 +1,6 @@
 """How a driver lies: what it makes of the answer to a creation, or of its refusal."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -8,11 +8,16 @@ from sidecar.csi import codec, secret_words
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError, Unheard
 from sidecar.model import names
-from sidecar.simulation.world.plan_hostile import BOASTS, ECHOES, TOO_LONG
+from sidecar.model.topology import Segment
+from sidecar.simulation.driver.local_driver import LocalDriver
+from sidecar.simulation.world.plan_hostile import BOASTS, DOUBLES, ECHOES, EVERYWHERE, TOO_LONG
 
 SOMEBODY_ELSE: Final = "somebody-else"
+SECRET: Final = "keys"
+"""The Secret of the classes that have one."""
 CANARY: Final = "canary-that-nobody-may-read"
 """What the Secrets of worlds hold."""
+_PLACES: Final = 1500
 
 
 @dataclass(slots=True)
@@ -20,6 +25,8 @@ class Manners:
     """`way` is one of those of `plan_hostile`, or empty."""
 
     way: str = ""
+    named: Callable[[str], bool] = lambda handle: False
+    """Whether a PersistentVolume has that handle."""
 
     def before(self, request: CreateRequest, secrets: Mapping[str, str]) -> None:
         """May refuse. The text passes what takes secrets out of it, as it does behind a socket."""
@@ -27,10 +34,20 @@ class Manners:
             text = f"mkfs --key={' '.join(secrets.values())} failed"
             raise DriverError(Code.INTERNAL, secret_words.without_secrets(text, codec.create_volume(request, secrets=secrets)))
 
+    def instead(self, request: CreateRequest, driver: LocalDriver) -> CreatedVolume | None:
+        """Another claim's volume. Not for one that the driver has made already: nobody could find that one any more."""
+        volumes = driver.volumes()
+        if self.way != DOUBLES or any(volume.name == request.name for volume in volumes):
+            return None
+        return next((driver.volume(volume.id) for volume in volumes if self.named(volume.id)), None)
+
     def after(self, made: CreatedVolume) -> CreatedVolume:
         """What arrives of the answer."""
         if self.way == TOO_LONG:
             raise Unheard(Code.RESOURCE_EXHAUSTED, "Received message larger than max")
         if self.way == BOASTS:
             return replace(made, context={**made.context, names.PROVISIONER_IDENTITY: SOMEBODY_ELSE})
+        if self.way == EVERYWHERE:
+            (own,) = made.topologies
+            return replace(made, topologies=(own, *(Segment.of({**own.labels(), "rack": str(number)}) for number in range(_PLACES))))
         return made

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sidecar.csi.outcome import Code
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan_hostile import clock_jumps, forged_lines, hostile_drivers, hostile_tenants
+from sidecar.simulation.world.plan_hostile import clock_jumps, direct_deletions, forged_lines, hostile_drivers, hostile_tenants
 
 LATE_CLASSES: Final = ("late", "late-too")
 """These classes share one pool, as classes do that differ only in their file system."""
@@ -26,6 +26,9 @@ PLACEMENTS: Final = ((), ("--node-deployment-placement=ranked",))
 
 TROUBLED: Final = 90.0
 """For so many seconds things go wrong; claims are created in the first 60 of them."""
+
+SETTLE: Final = 700.0
+"""More than twice the longest back-off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class Plan:
     """The kinds of trouble that were drawn."""
     args: tuple[str, ...] = ()
     """Further flags of the sidecars."""
-    settle: float = 700.0
-    """Time to come to rest after the last event: more than twice the longest back-off."""
+    settle: float = SETTLE
+    """Time to come to rest after the last event."""
     rest: float = 300.0
     """Time in which the world must then be at rest."""
 
@@ -75,6 +78,7 @@ class Draft:
     events: list[PlannedEvent] = field(default_factory=list)
     faults: list[tuple[str, Fault]] = field(default_factory=list)
     args: list[str] = field(default_factory=list)
+    settle: float = SETTLE
 
     def add(self, at: float, what: str, whom: str = "", number: float = 0.0, *, detail: str = "") -> None:
         self.events.append(PlannedEvent(at, what, whom, number, detail))
@@ -103,6 +107,7 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
         faults=tuple(draft.faults),
         troubles=troubles,
         args=tuple(draft.args),
+        settle=draft.settle,
     )
 
 
@@ -310,5 +315,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "hostile drivers": hostile_drivers,
     "clock jumps": clock_jumps,
     "forged lines": forged_lines,
+    "direct deletions": direct_deletions,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -11,7 +11,7 @@ from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.driver.local_driver import POOL_PARAMETER
 from sidecar.simulation.world import hostile_actions
-from sidecar.simulation.world.manners import CANARY
+from sidecar.simulation.world.manners import CANARY, SECRET
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 from sidecar.simulation.world.plan import IMMEDIATE_CLASS, PlannedEvent
 
@@ -31,7 +31,7 @@ def class_(name: str) -> Json:
 
 def secret() -> Json:
     """What drivers are handed for the volumes of guarded classes."""
-    return {"metadata": {"name": hostile_actions.SECRET}, "stringData": {"key": CANARY}}
+    return {"metadata": {"name": SECRET}, "stringData": {"key": CANARY}}
 
 
 def _class(name: str, mode: str, **parameters: str) -> Json:
@@ -215,6 +215,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "clock jumps": hostile_actions.clock_jumps,
     "class guarded": hostile_actions.class_guarded,
     "forged line": hostile_actions.forged_line,
+    "volume deleted": hostile_actions.volume_deleted,
 }
 
 

@@ -20,13 +20,29 @@ TOO_LONG: Final = "too long"
 """Makes the volume and answers more than gRPC takes, which on our side looks like a full pool."""
 ECHOES: Final = "echoes"
 """Refuses, and puts the request's secrets into the text."""
-MANNERS: Final = (BOASTS, TOO_LONG, ECHOES)
+DOUBLES: Final = "doubles"
+"""Answers with the volume of another claim, and makes none."""
+EVERYWHERE: Final = "everywhere"
+"""Makes the volume and says that it can be reached from thousands of places."""
+MANNERS: Final = (BOASTS, TOO_LONG, ECHOES, DOUBLES, EVERYWHERE)
+
+OWN_VOLUME: Final = "own volume"
+"""The creation of a volume that a PersistentVolume names, under the uid of its claim."""
+OTHER_UID: Final = "other uid"
+"""The same for a claim that never was."""
+DELETION: Final = "deletion"
+"""A deletion of such a volume that was begun."""
+OTHER_SECRET: Final = "other secret"
+"""A creation that never was, with a Secret that no class names."""
+FORGED: Final = (OWN_VOLUME, OTHER_UID, DELETION, OTHER_SECRET)
 
 JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
 """Seconds: a day forward, an hour back, ten years as from a battery that is empty, a minute."""
 
 # All goes well again after this; who draws an event later would disturb a world at rest.
 _TROUBLED: Final = 90.0
+# What a driver says where it was not given the Secret of a line proves nothing, so it is asked ten times, at last every five minutes.
+_TEN_REFUSALS: Final = 3600.0
 
 
 def hostile_tenants(dice: random.Random, draft: "Draft") -> None:
@@ -51,9 +67,17 @@ def clock_jumps(dice: random.Random, draft: "Draft") -> None:
 
 
 def forged_lines(dice: random.Random, draft: "Draft") -> None:
-    """Somebody writes into a journal, of a volume that a PersistentVolume names."""
+    """Somebody writes into journals."""
+    draft.settle = _TEN_REFUSALS
     for at in _moments(dice, 4):
-        draft.add(at, "forged line", dice.choice(draft.nodes), float(dice.randint(0, 9)))
+        draft.add(at, "forged line", dice.choice(draft.nodes), float(dice.randint(0, 9)), detail=dice.choice(FORGED))
+
+
+def direct_deletions(dice: random.Random, draft: "Draft") -> None:
+    """Somebody deletes PersistentVolumes: in use, before their claim, or in the middle of their deletion."""
+    for item in [item for item in draft.events if item.what in ("claim", "delete")]:
+        if dice.random() < 0.3:
+            draft.add(item.at + dice.choice((0.5, 2.0, dice.uniform(2.0, 40.0))), "volume deleted", item.whom)
 
 
 def _moments(dice: random.Random, most: int) -> Iterator[float]:

@@ -49,6 +49,10 @@ class Referee:
                 TAKEN_AWAY, f"volume {handle} was deleted, and PersistentVolume {volume['metadata']['name']} names it for its claim"
             )
 
+    def is_named(self, handle: str) -> bool:
+        """Whether a PersistentVolume has it now."""
+        return handle in self._named
+
     async def watch_claims(self) -> None:
         await self._follow(CLAIMS, self._look_at_claim, self._forget_owners)
 

@@ -3,6 +3,9 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
+
+_SECRET: Final = "get secrets "
 
 
 @dataclass(slots=True)
@@ -26,6 +29,8 @@ class RequestLog:
         self.windows: list[Window] = []
         self.resting: Counter[tuple[str, str]] | None = None
         """Requests by node and text, from the moment at which the world should be at rest."""
+        self.secrets: set[tuple[str, str]] = set()
+        """Node and name of each Secret that was asked for."""
 
     def went_down(self, node: str) -> None:
         if node not in self._open:
@@ -41,6 +46,8 @@ class RequestLog:
             window.starts += 1
 
     def asked(self, node: str, what: str, *, up: bool) -> None:
+        if what.startswith(_SECRET):
+            self.secrets.add((node, what.removeprefix(_SECRET)))
         if not up and (window := self._open.get(node)):
             window.asked[what] += 1
         if self.resting is not None:

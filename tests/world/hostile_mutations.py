@@ -1,0 +1,325 @@
+"""The bounds against tenants, drivers and forged files, broken on purpose: by a world where one can show it, else by a test of its room.
+
+Worlds have doors without bytes, so how large a body, a page, an event or a journal may be is nothing that they could show. Nor can they
+show a text before it is cut, for it is cut on its way out of the driver's socket, or how namespaces share a rate limit, for they have none.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from sidecar.csi import codec, driver, outcome, secret_words, unheard
+from sidecar.csi.api import CreatedVolume
+from sidecar.csi.outcome import DriverError, Unheard
+from sidecar.deletion import rules as deletion
+from sidecar.deletion.rules import Delete, DeletionView, Fact, Keep, Need, Released
+from sidecar.engine import files_io
+from sidecar.engine.fair_line import FairLine
+from sidecar.engine.queue import WorkQueue
+from sidecar.kube import list_reader, page_sizes
+from sidecar.kube.api import CLAIMS
+from sidecar.kube.line_reader import LineReader
+from sidecar.model import objects
+from sidecar.model.objects import compact
+from sidecar.observe import decisions, labels
+from sidecar.observe.decisions import Decisions
+from sidecar.provisioning import deletion_io
+from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
+from sidecar.provisioning.effects import creation
+from sidecar.provisioning.effects.claim_writing import ClaimWriter
+from sidecar.provisioning.handle_holders_io import HandleHolders
+from sidecar.provisioning.removal import Removal
+from sidecar.provisioning.requests import volume as volumes
+from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
+from sidecar.simulation.world.invariants import LEAKED, TOLD
+from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
+from tests.provisioning.creations.test_journal_lines import LINE
+from tests.world.mutations import Mutation
+
+Patch = pytest.MonkeyPatch
+ENDLESS: Final = 2**40
+
+
+def _large_claims_are_held(patch: Patch) -> None:
+    patch.setattr(objects, "LARGEST_WHOLE", ENDLESS)
+
+
+def _whatever_is_there_is_written_over(patch: Patch) -> None:
+    async def read(self: Any, claim: Any) -> bytes:
+        return compact(await self._kube.get(CLAIMS, claim.name, namespace=claim.namespace))
+
+    patch.setattr(ClaimWriter, "_read", read)
+
+
+def _any_class_is_a_series(patch: Patch) -> None:
+    patch.setattr(labels.Classes, "label", lambda self, name: name)
+
+
+def _begun_deletions_are_kept(patch: Patch) -> None:
+    def forget(self: Any, name: str) -> None:
+        if self._caches.volumes.get(name) is None:
+            self._table.forget_volume(name)
+
+    patch.setattr(Removal, "_forget_volume", forget)
+
+
+def _secrets_stay_in_texts(patch: Patch) -> None:
+    patch.setattr(secret_words, "without_secrets", lambda text, request: text)
+
+
+def _drivers_are_believed(patch: Patch) -> None:
+    def build(here: Any, claim: Any, class_: Any, request: Any, created: CreatedVolume, *, real: Any = volumes.build, **more: Any) -> Any:
+        body = real(here, claim, class_, request, created, **more)
+        if isinstance(body, dict):
+            body["spec"]["csi"]["volumeAttributes"].update(created.context)
+        return body
+
+    patch.setattr(volumes, "build", build)
+
+
+def _lost_answers_are_refusals(patch: Patch) -> None:
+    def of_failure(error: DriverError, *, may_reschedule: bool, real: Any = creation.of_failure) -> Any:
+        heard = DriverError(error.code, error.message) if isinstance(error, Unheard) else error
+        return real(heard, may_reschedule=may_reschedule)
+
+    patch.setattr(creation, "of_failure", of_failure)
+
+
+def _one_volume_for_two_claims(patch: Patch) -> None:
+    async def nobody(self: Any, handle: str, *, uid: str, name: str) -> str:
+        return ""
+
+    patch.setattr(HandleHolders, "other", nobody)
+
+
+def _any_number_of_places(patch: Patch) -> None:
+    patch.setattr(volumes, "MOST_PLACES", ENDLESS)
+
+
+def _lines_delete_what_is_named(patch: Patch) -> None:
+    def may_delete(view: DeletionView, *, real: Any = deletion_io.may_delete) -> Need | Delete | Keep:
+        if isinstance(view.reason, Released) or view.reason.on_file is None:
+            decided: Need | Delete | Keep = real(view)
+            return decided
+        return Delete() if view.handle else Need(Fact.HANDLE)
+
+    patch.setattr(deletion_io, "may_delete", may_delete)
+
+
+def _lines_read_any_secret(patch: Patch) -> None:
+    patch.setattr(confirmation, "_why_not", lambda record, claim, class_: "")
+
+
+HOSTILE_MUTATIONS: Final = (
+    # Tenants
+    Mutation("large claims are held whole", _large_claims_are_held, frozenset({KEPT})),
+    Mutation("a large claim is written over what others have made of it", _whatever_is_there_is_written_over, frozenset({TWO_OWNERS})),
+    Mutation("any class that a claim names is a series", _any_class_is_a_series, frozenset({COUNTED})),
+    Mutation("when a deletion began is kept for ever", _begun_deletions_are_kept, frozenset({KEPT})),
+    # Drivers
+    Mutation("secrets stay in what drivers say", _secrets_stay_in_texts, frozenset({TOLD})),
+    Mutation("a driver is believed about who made a volume", _drivers_are_believed, frozenset({BELIEVED})),
+    Mutation("an answer that was lost is taken for a refusal", _lost_answers_are_refusals, frozenset({LEAKED})),
+    Mutation("a volume is given to two claims", _one_volume_for_two_claims, frozenset({TWO_VOLUMES, TAKEN_AWAY, HOLLOW})),
+    Mutation("a driver may name any number of places", _any_number_of_places, frozenset({BELIEVED})),
+    # Files
+    Mutation("a line of the journal deletes what a PersistentVolume names", _lines_delete_what_is_named, frozenset({TAKEN_AWAY})),
+    Mutation("a line of the journal reads any Secret", _lines_read_any_secret, frozenset({PRIED})),
+)
+
+
+@dataclass(frozen=True)
+class RoomMutation:
+    """What no world can show. `test` is `module:function` below `tests`; `given` makes its parameters that are no fixtures."""
+
+    name: str
+    breaks: Callable[[Patch], None]
+    test: str
+    given: Callable[[], Mapping[str, Any]] = dict
+
+
+def _setting(module: Any, name: str, value: Any) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(module, name, value)
+
+
+def _one_line_for_all(patch: Patch) -> None:
+    def put(self: Any, party: Any, place: Any, *, real: Any = FairLine.put) -> None:
+        real(self, None, place)
+
+    patch.setattr(FairLine, "put", put)
+
+
+def _one_party_may_hold_all(patch: Patch) -> None:
+    def init(self: Any, *given: Any, real: Any = WorkQueue.__init__, **named: Any) -> None:
+        real(self, *given, **{**named, "most_held": ENDLESS})
+
+    patch.setattr(WorkQueue, "__init__", init)
+
+
+def _any_number_of_bytes(patch: Patch) -> None:
+    def add(self: Any, place: Any, entry: Any, *, real: Any = Decisions._add) -> None:
+        self._most_bytes = ENDLESS
+        real(self, place, entry)
+
+    patch.setattr(Decisions, "_add", add)
+
+
+def _no_checksum(patch: Patch) -> None:
+    patch.setattr(journal_lines, "_SEAL", re.compile(rb"(?!)"))
+
+
+def _text_goes_on(patch: Patch) -> None:
+    patch.setattr(outcome, "shortened", lambda text: text)
+
+
+def _any_line(patch: Patch) -> None:
+    patch.setattr(LineReader.__init__, "__defaults__", (ENDLESS,))
+
+
+def _lists_never_end(patch: Patch) -> None:
+    async def list_volumes(self: Any) -> Mapping[str, bool]:
+        found: dict[str, bool] = {}
+        token = ""
+        for _ in range(50):
+            page, token = await self._call(driver.LIST, codec.list_volumes(token))
+            found |= {handle: bool(places) for handle, places in page}
+            if not token:
+                break
+        return found
+
+    patch.setattr(driver.GrpcDriver, "list_volumes", list_volumes)
+
+
+def _journals_are_read_to_their_end(patch: Patch) -> None:
+    patch.setattr(journal_lines, "_lines", lambda file, *, most: iter(file.readline, b""))
+
+
+def _links_are_followed(patch: Patch) -> None:
+    patch.setattr(files_io, "_READ", files_io._READ & ~os.O_NOFOLLOW)
+
+
+def _files_of_others_are_written(patch: Patch) -> None:
+    patch.setattr(files_io, "_WRITE", files_io._WRITE & ~(os.O_EXCL | os.O_NOFOLLOW))
+
+
+_FILES: Final = "engine.test_files_io"
+_LARGE, _JOURNAL, _FORGED = "kube.test_large_objects", "provisioning.creations.test_journal_lines", "provisioning.creations.test_forged"
+ROOM_MUTATIONS: Final = (
+    # Tenants
+    RoomMutation(
+        "a page that is too large is read to its end",
+        _setting(page_sizes, "is_too_large", lambda limit, *, count, size: False),
+        f"{_LARGE}:test_pages_shrink_where_objects_are_large_and_grow_again",
+        lambda: {"zipped": False},
+    ),
+    RoomMutation(
+        "pages are as large as ever whatever objects hold",
+        _setting(page_sizes, "next_limit", lambda limit, *, count, size: limit),
+        f"{_LARGE}:test_pages_shrink_where_objects_are_large_and_grow_again",
+        lambda: {"zipped": True},
+    ),
+    RoomMutation(
+        "an object of any size is read",
+        _setting(list_reader, "LONGEST_OBJECT", ENDLESS),
+        f"{_LARGE}:test_a_bomb_in_place_of_a_list_is_one_failure_and_little_memory",
+    ),
+    RoomMutation("an event of any size is read", _any_line, f"{_LARGE}:test_a_line_without_end_that_names_nothing_ends_the_watch"),
+    RoomMutation(
+        "a claim's source is a series",
+        _setting(labels, "source", str),
+        "observe.test_labels:test_populators_of_thousands_of_kinds_are_one_series",
+    ),
+    RoomMutation(
+        "the series of classes that are gone stay",
+        _setting(labels.Classes, "gone", lambda self: []),
+        "observe.test_labels:test_the_series_of_a_class_go_with_it",
+        lambda: {"scraped": True},
+    ),
+    RoomMutation(
+        "any status is a series",
+        _setting(labels, "status", str),
+        "observe.test_labels:test_a_server_that_answers_with_any_number_makes_few_series",
+    ),
+    RoomMutation(
+        "decisions of any size are kept",
+        _any_number_of_bytes,
+        "observe.test_decisions:test_many_texts_of_middle_length_displace_the_oldest",
+    ),
+    RoomMutation(
+        "long texts of decisions are kept",
+        _setting(decisions, "clipped", lambda text, limit: text),
+        "observe.test_decisions:test_long_texts_are_cut",
+    ),
+    RoomMutation(
+        "namespaces wait in one line", _one_line_for_all, "engine.test_queue:test_a_party_with_many_keys_makes_another_wait_for_one"
+    ),
+    RoomMutation(
+        "namespaces wait in one line",
+        _one_line_for_all,
+        "provisioning.test_fairness:test_where_the_rate_is_no_limit_they_take_no_longer_than_twice_as_long",
+        lambda: {"selected": True},
+    ),
+    RoomMutation(
+        "a namespace may hold all workers",
+        _one_party_may_hold_all,
+        "engine.test_queue:test_a_party_whose_work_hangs_leaves_room_for_others",
+    ),
+    # Drivers
+    RoomMutation(
+        "what gRPC says itself is the driver's word",
+        _setting(unheard, "STATUSES", {}),
+        "csi.test_unheard:test_the_beginning_of_a_status_decides",
+    ),
+    RoomMutation(
+        "texts of drivers go on as long as they are",
+        _text_goes_on,
+        "test_errors:test_no_failure_keeps_a_text_of_any_length",
+        lambda: {"error": outcome.BadAnswer("x" * 1_000_000)},
+    ),
+    RoomMutation(
+        "lists are read as long as they go on", _lists_never_end, "csi.test_driver:test_a_list_that_comes_to_no_end_is_the_drivers_fault"
+    ),
+    RoomMutation(
+        "lists are read however much is in them", _lists_never_end, "csi.test_driver:test_a_list_is_bounded_in_entries_and_handles"
+    ),
+    # Files
+    RoomMutation(
+        "a journal is read to its end",
+        _journals_are_read_to_their_end,
+        f"{_JOURNAL}:test_a_file_that_is_too_large_is_not_used_at_all",
+        lambda: {"largest": 10_000, "most_open": 500},
+    ),
+    RoomMutation(
+        "links are followed",
+        _links_are_followed,
+        f"{_FILES}:test_nothing_but_a_file_is_read_and_nobody_is_waited_for",
+        lambda: {"kind": "link"},
+    ),
+    RoomMutation(
+        "what lies there is written through",
+        _files_of_others_are_written,
+        f"{_FILES}:test_what_lies_under_the_fresh_name_is_not_written_through",
+        lambda: {"kind": "link"},
+    ),
+    RoomMutation(
+        "a line may name any volume",
+        _setting(confirming_io, "foreign", lambda here, record: ""),
+        f"{_FORGED}:test_a_name_that_is_not_the_claims_volumes_is_not_asked_for",
+    ),
+    RoomMutation(
+        "a line deletes what another node's PersistentVolume names",
+        _setting(deletion, "_named_elsewhere", lambda view, on_file: None),
+        f"{_FORGED}:test_what_a_persistent_volume_anywhere_names_is_not_deleted",
+        lambda: {"node": "bar", "phase": "Bound"},
+    ),
+    RoomMutation(
+        "a line that was changed is used",
+        _no_checksum,
+        f"{_JOURNAL}:test_a_line_that_was_changed_is_not_used",
+        lambda: {"line": LINE.replace(b"claim-1", b"claim-2")},
+    ),
+)
