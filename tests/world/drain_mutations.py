@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.drain.facts import assembly, node_marks, reboot_note
+from sidecar.drain.facts import assembly, lookups, node_marks, reboot_note
 from sidecar.drain.facts.kured_note import KuredNote
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.lookups import Lookups
@@ -110,6 +110,10 @@ def _orphans_count_everywhere(patch: Patch) -> None:
     patch.setattr(VolumeLocator, "_may_be_meant", may_be_meant)
 
 
+def _every_tenant_is_heeded(patch: Patch) -> None:
+    patch.setattr(lookups, "namespace_is_heeded", lambda namespace, heeded: True)
+
+
 DRAIN_MUTATIONS = (
     Mutation("only pods with a node are seen", _only_pods_here, LOSING),
     Mutation("what a pod mounts here is taken to lie elsewhere", _mounts_do_not_count, LOSING),
@@ -126,5 +130,6 @@ DRAIN_MUTATIONS = (
     Mutation("a claim that a pod owns is taken for an ephemeral volume", _owned_by_a_pod_is_ephemeral, LOSING),
     Mutation("an acknowledgement is never void", _acknowledged_for_ever, LOSING),
     Mutation("whatever names this node is a creation under way", _named_is_in_flight, WAITING),
+    Mutation("tenants hold up nodes though they may not", _every_tenant_is_heeded, WAITING),
     Mutation("a volume whose label no node has counts on all of them", _orphans_count_everywhere, WAITING),
 )

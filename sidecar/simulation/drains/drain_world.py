@@ -20,7 +20,7 @@ from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, TABLE
 from sidecar.simulation.drains import people, plan
 from sidecar.simulation.drains.actions import carry_out
 from sidecar.simulation.drains.drainer import Drain
-from sidecar.simulation.drains.plan import plan_of, slack_of
+from sidecar.simulation.drains.plan import UNHEEDED, plan_of, slack_of
 from sidecar.simulation.drains.referee import DrainReferee
 from sidecar.simulation.drains.truth import Truth
 from sidecar.simulation.drains.workloads import Apps, Disruptions, Guards
@@ -83,7 +83,8 @@ class DrainWorld:
         self.delays: dict[str, float] = {}
         """By workload: how long it takes to make a pod again."""
         self.nodes = {name: Node(self, name) for name in plan.nodes}
-        self.truth = Truth(self.cluster, self._drivers, clock=self.clock, noted=self.referee.saw_acknowledged)
+        self.heeds_tenants = UNHEEDED not in plan.args
+        self.truth = Truth(self.cluster, self._drivers, clock=self.clock, noted=self.referee.saw_acknowledged, heeded=self.heeds_tenants)
         self._announced: dict[str, float] = {}
         self._cordons: dict[str, tuple[float, float | None]] = {}
         """By node: when its last cordon began and ended; None: it has not ended."""

@@ -8,6 +8,7 @@ from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
+from sidecar.simulation.drains import plan
 from sidecar.simulation.drains.actions import acknowledge, merge
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 
@@ -19,7 +20,8 @@ _PLAIN: Final[Json] = dict.fromkeys((names.DRAIN_POLICY, names.DRAIN_POLICY_RETI
 
 
 async def stop_work(world: "DrainWorld", dice: random.Random) -> dict[str, str]:
-    """How each workload's owner gives its volume up. What is not ignored is no longer used."""
+    """How each workload's owner gives its volume up. What is not ignored is no longer used. Where tenants are not heeded, an owner may say
+    at the same time that no reboot is wanted."""
     ways = {}
     for workload in await _all(world, STATEFUL_SETS):
         name = workload["metadata"]["name"]
@@ -29,7 +31,8 @@ async def stop_work(world: "DrainWorld", dice: random.Random) -> dict[str, str]:
             await _delete(world, STATEFUL_SETS, name)
             await _delete(world, CLAIMS, name)
         elif way == "ignore":
-            await _word(world, name, {names.DRAIN_POLICY: "Ignore"})
+            in_vain = not world.heeds_tenants and await _class_of(world, name) != plan.FIRM
+            await _word(world, name, {names.DRAIN_POLICY: "Ignore"} | ({names.DRAIN_POLICY_REBOOT: "Block"} if in_vain else {}))
         else:
             await merge(world, STATEFUL_SETS, name, {"spec": {"replicas": 0}})
     for pod in await _all(world, PODS):
@@ -53,6 +56,13 @@ async def give_up(world: "DrainWorld", ways: dict[str, str]) -> None:
             await _try_acknowledge(world, VOLUMES, volume["metadata"]["name"])
     for content in await _all(world, SNAPSHOT_CONTENTS):
         await _try_acknowledge(world, SNAPSHOT_CONTENTS, content["metadata"]["name"])
+
+
+async def _class_of(world: "DrainWorld", claim: str) -> str:
+    try:
+        return str((await world.api.get(CLAIMS, claim, namespace=NAMESPACE))["spec"].get("storageClassName", ""))
+    except NotFound:
+        return ""
 
 
 def _places(volume: Json) -> set[str]:

@@ -44,6 +44,8 @@ WORDS: Final = (
     f"{names.DRAIN_POLICY_RETIRE}=Ignore",
     f"{names.DRAIN_POLICY_REBOOT}=Block",
 )
+UNHEEDED: Final = "--drain-tenant-policies=example.com/trusted=yes"
+"""No namespace has that label."""
 GATED: Final = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
 
 
@@ -214,6 +216,19 @@ def _lying_owners(dice: random.Random, draft: Draft) -> None:
             draft.add(dice.uniform(62.0, 140.0), "owned by pod", name, detail="spark")
 
 
+def _unheeded_tenants(dice: random.Random, draft: Draft) -> None:
+    """Tenants may not hold up nodes, and say all the same that they do."""
+    draft.args.append(UNHEEDED)
+    for name in apps(draft):
+        if dice.random() < 0.5:
+            draft.add(
+                dice.uniform(62.0, 400.0),
+                "word",
+                name,
+                detail=dice.choice((f"{names.DRAIN_POLICY}=Block", f"{names.DRAIN_POLICY_REBOOT}=Block")),
+            )
+
+
 def _lying_selections(dice: random.Random, draft: Draft) -> None:
     for number in range(dice.randint(1, 2)):
         draft.add(dice.uniform(3.0, 600.0), "self-selected claim", f"lie-{number}", detail=dice.choice(draft.nodes))
@@ -289,4 +304,5 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "forgotten reboots": _forgotten,
     "refusals": _refusals,
     "dead drivers": _dead_drivers,
+    "unheeded tenants": _unheeded_tenants,
 }

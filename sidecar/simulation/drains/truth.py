@@ -94,9 +94,12 @@ class Truth:
         *,
         clock: Callable[[], float],
         noted: Callable[[str, float, float], bool] = lambda node, since, used: True,
+        heeded: bool = True,
     ) -> None:
-        """`noted`: whether anybody on that node could know of an acknowledgement since then, before the volume was used."""
+        """`noted`: whether anybody on that node could know of an acknowledgement since then, before the volume was used. `heeded`: tenants
+        may hold up nodes."""
         self._noted = noted
+        self._heeded = heeded
         self._cluster = cluster
         self._drivers = drivers
         self._clock = clock
@@ -149,7 +152,7 @@ class Truth:
                     claim = scene.claim_of(volume)
                     wanted = claim is not None and _full(claim) in scene.wanted and not _ephemeral(scene, claim)
                     # Where the volume names another node its pods wait already, whatever becomes of this one.
-                    if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT).policy == "Block":
+                    if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT, heeded=self._heeded).policy == "Block":
                         yield f"{volume['metadata']['name']} ({held.id})"
 
     # --- who gave up what ---------------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ class Truth:
             return True  # whoever deleted the claim knew the reclaim policy
         if claim and _ephemeral(scene, claim):
             return True
-        word = said(scene, volume, claim, RETIRE)
+        word = said(scene, volume, claim, RETIRE, heeded=self._heeded)
         if word.policy == "Ignore":
             return True
         if claim and _full(claim) in scene.wanted:
@@ -181,14 +184,21 @@ class Truth:
             self._acks[meta["uid"]] = text, self._clock()
 
 
-def said(scene: Scene, volume: Json, claim: Json | None, intent: str) -> Said:
-    """PersistentVolume or claim, the stricter of the two; then the class, then the namespace, then the default."""
+def said(scene: Scene, volume: Json, claim: Json | None, intent: str, *, heeded: bool = True) -> Said:
+    """PersistentVolume or claim, the stricter of the two; then the class, then the namespace, then the default.
+
+    Not `heeded`: what a claim or namespace says may give data up, and not hold the node up more than all others would.
+    """
     own = [word for obj in (volume, claim) if (word := _word(obj, intent))]
-    if own:
-        return max(own, key=lambda word: _STRICTNESS.index(word.policy))
     class_ = scene.classes.get(volume["spec"].get("storageClassName") or "")
     namespace = scene.namespaces.get((volume["spec"].get("claimRef") or {}).get("namespace") or "")
-    return _word(class_, intent) or _word(namespace, intent) or Said(_DEFAULT[intent])
+    of_others = _word(volume, intent) or _word(class_, intent) or Said(_DEFAULT[intent])
+    counted = max(own, key=_strictness) if own else _word(class_, intent) or _word(namespace, intent) or Said(_DEFAULT[intent])
+    return counted if heeded or _strictness(counted) <= _strictness(of_others) else of_others
+
+
+def _strictness(word: Said) -> int:
+    return _STRICTNESS.index(word.policy)
 
 
 def _word(obj: Json | None, intent: str) -> Said | None:
