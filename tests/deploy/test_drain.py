@@ -209,8 +209,10 @@ def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
     text = str(next(policy for policy in policies() if named(policy).endswith("own-node")))
     for word in (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT, names.DRAIN_READY, names.RETIRE_READY):
         assert word in text
-    assert names.GROUP.replace(".", "[.]") in text
-    assert f"{names.EVACUATION_STATE}$" in text and f"({'|'.join(MARKS)})$" in text
+    assert f"variables.driver.lowerAscii() + '.{names.GROUP}/'" in text
+    listed = re.search(r"\[([^]]+)\][.]map\(name, variables[.]prefix [+] name\)", text)
+    assert listed is not None and tuple(re.findall(r"[\w-]+", listed[1])) == MARKS
+    assert f"variables.prefix + '{names.EVACUATION_STATE}'" in text
     assert names.GUARDED_NODE in str(next(policy for policy in policies() if named(policy).endswith("sidecar-budget")))
     of_leases = str(next(policy for policy in policies() if named(policy).endswith("own-lease")))
     assert names.GUARDED_FOR in of_leases and names.SLOT_FOR in of_leases

@@ -23,7 +23,7 @@ from sidecar.drain.publish.report import ReportContext, body, differs, owner_pat
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
+from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered, written
 from tests.e2e.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
 from tests.harness.drain.judgements import blocked, everything, ready
 
@@ -44,6 +44,7 @@ class Drained:
         self.sidecars = {name: person_on(plane, name) for name in ("n1", "n2")}
         self.nobody = person_nowhere(plane)
         self.base_only = person_nowhere(plane, UNRESTRICTED)
+        self.admin = Person(plane, json.loads(plane.kubeconfig.read_text())["users"][0]["user"]["token"])
 
     def node(self, name: str = "n1") -> Json:
         return self.plane.request("GET", f"{NODES}/{name}")
@@ -115,7 +116,8 @@ def test_its_marks_are_written_and_removed(own: Person, drained: Drained, change
 
 
 @pytest.mark.parametrize("driver", [DRIVER, "Upper.Example.COM"])
-def test_G4_conditions_are_put_beside_those_of_others(own: Person, drained: Drained, driver: str) -> None:
+def test_G4_conditions_are_put_beside_those_of_others(drained: Drained, driver: str) -> None:
+    own = drained.sidecars["n1"] if driver == DRIVER else drained.admin
     theirs = until(lambda: drained.node()["status"].get("conditions"), "the node has conditions")
     uid = drained.node()["metadata"]["uid"]
     wanted_conditions = conditions(replace(blocked(), driver=driver), theirs)
@@ -176,6 +178,7 @@ def test_a_report_of_a_former_node_gets_a_new_owner(own: Person, drained: Draine
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
+OTHER = "other.example.com"
 TAINT = {"key": names.EVACUATE_TAINT, "effect": "NoSchedule"}
 FOREIGN: dict[str, tuple[Json, str]] = {
     "cordon": ({"spec": {"unschedulable": True}}, "neither cordons nor taints"),
@@ -185,6 +188,9 @@ FOREIGN: dict[str, tuple[Json, str]] = {
     "label removed": (label("kubernetes.io/os", None), "labels"),
     "foreign annotation": (note("example.com/x"), "annotations"),
     "what people write": (note(names.FORCE_DRAIN), "annotations"),
+    "mark of another driver": (note(names.of_driver(OTHER, names.DRAIN_SUMMARY)), "annotations"),
+    "mark of a driver whose name ends alike": (note(names.of_driver(f"x.{DRIVER}", names.CLOSED_AT)), "annotations"),
+    "state of another driver": (label(names.of_driver(OTHER, names.EVACUATION_STATE)), "labels"),
     "label without a driver": (label(f"{names.GROUP}/x"), "labels"),
     "a name that looks like ours": (label("csi-node-sidecar.io.example.com/x"), "labels"),
     "finalizer": ({"metadata": {"finalizers": ["example.com/x"]}}, "finalizers"),
@@ -209,6 +215,10 @@ def test_nothing_else_of_its_own_node_may_change(own: Person, drained: Drained, 
 STATUS: dict[str, Json] = {
     "ready": {"conditions": [{"type": "Ready", "status": "False"}]},
     "another's condition": {"conditions": [{"type": "example.com/Broken", "status": "True"}]},
+    "another driver's verdict": {"conditions": [{"type": names.condition(OTHER, names.RETIRE_READY), "status": "True"}]},
+    "a verdict of a driver whose name ends alike": {
+        "conditions": [{"type": names.condition(f"x.{DRIVER}", names.DRAIN_READY), "status": "True"}]
+    },
     "a condition without a driver": {"conditions": [{"type": "DrainReady", "status": "True"}]},
     "a condition that is gone": {"conditions": [{"type": "Ready", "$patch": "delete"}]},
     "capacity": {"capacity": {"cpu": "1000"}},
@@ -283,6 +293,21 @@ def test_another_node_s_report_may_not_be_written(own: Person, drained: Drained)
         assert code == 422 and "may not report on node n2" in said
 
 
+@pytest.mark.parametrize("driver", [OTHER, f"x.{DRIVER}"], ids=["another", "of whose report the name is that of node n1.x"])
+def test_no_report_of_another_driver_is_written(own: Person, drained: Drained, driver: str) -> None:
+    forged = report("n1", drained.node()["metadata"]["uid"])
+    forged = {**forged, "metadata": {**forged["metadata"], "name": f"n1.{driver}"}, "spec": {"nodeName": "n1", "driver": driver}}
+    code, answer = own.ask("POST", REPORTS, forged)
+    assert code == 422 and f"on driver {DRIVER} only" in answer["message"]
+
+
+def test_no_finalizer_keeps_a_report_or_a_lease(own: Person, drained: Drained) -> None:
+    """Nor, with them, their type and their namespace."""
+    for path, obj in ((REPORTS, report("n1", drained.node()["metadata"]["uid"])), (LEASES, sign(drained, "n1", holder="n1"))):
+        code, answer = own.ask("POST", path, {**obj, "metadata": {**obj["metadata"], "finalizers": ["example.com/x"]}})
+        assert code == 422 and "no finalizers" in answer["message"]
+
+
 def test_a_report_is_named_after_its_node_and_stays_its(own: Person, drained: Drained) -> None:
     made = report("n1", drained.node()["metadata"]["uid"])
     misnamed = {**made, "metadata": {**made["metadata"], "name": f"n2.{DRIVER}"}}
@@ -298,7 +323,7 @@ def test_a_report_is_named_after_its_node_and_stays_its(own: Person, drained: Dr
 # --- on the node of a silent sidecar ------------------------------------------------------------------------------------
 
 MARKER, SUMMARY = (names.of_driver(DRIVER, name) for name in (names.AUTOSCALER_MARKER, names.DRAIN_SUMMARY))
-OTHERS_MARKER = names.of_driver("other.example.com", names.AUTOSCALER_MARKER)
+OTHERS_MARKER, OTHERS_SUMMARY = (names.of_driver(OTHER, name) for name in (names.AUTOSCALER_MARKER, names.DRAIN_SUMMARY))
 PROTECTED = {names.SCALE_DOWN_DISABLED: "true", names.DO_NOT_DISRUPT: "true", MARKER: json.dumps([*on_node.PROTECTING])}
 SILENCE = withdrawn.summary({SUMMARY: summary(everything())}, DRIVER, withdrawn.SILENT).annotations[SUMMARY]
 
@@ -349,6 +374,14 @@ def _notes(changes: dict[str, str | None]) -> Json:
     return {"metadata": {"annotations": changes}}
 
 
+APPLIED = {
+    "manager": "gitops",
+    "operation": "Apply",
+    "apiVersion": "v1",
+    "time": "2026-01-01T00:00:00Z",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:metadata": {"f:labels": {"f:kubernetes.io/os": {}}}},
+}
 TOO_MUCH: dict[str, tuple[str, Json]] = {
     "a verdict": ("/status", _said(status="True", reason="NothingBlocks")),
     "a verdict with the word": ("/status", _said(status="True")),
@@ -370,6 +403,8 @@ TOO_MUCH: dict[str, tuple[str, Json]] = {
     "protection changed": ("", _notes({names.DO_NOT_DISRUPT: "false"})),
     "another marker": ("", _notes({MARKER: "[]"})),
     "what people wrote": ("", _notes({names.FORCE_DRAIN: "because"})),
+    # Whoever applies the node next would take away what it is said to own and does not name, such as a label.
+    "fields that somebody applies": ("", {"metadata": {"managedFields": [APPLIED]}}),
 }
 
 
@@ -394,6 +429,21 @@ def test_an_autoscaler_s_annotation_that_is_not_that_driver_s_alone_stays(own: P
     code, said = own.patch(f"{NODES}/n2", _notes({names.DO_NOT_DISRUPT: None, MARKER: None}))
     assert code == 422 and "may not change node n2" in said
     silent.plane.request("PATCH", f"{NODES}/n2", _notes(dict.fromkeys(changed)), content_type=MERGE_PATCH)
+
+
+def test_no_neighbour_withdraws_what_another_driver_says(own: Person, silent: Drained) -> None:
+    kind = names.condition(OTHER, names.RETIRE_READY)
+    verdict = {"conditions": [{**_said()["status"]["conditions"][0], "type": kind, "status": "False", "reason": "VolumeInUse"}]}
+    assert silent.admin.patch(f"{NODES}/n2", _notes({OTHERS_SUMMARY: summary(everything())})) == (200, "")
+    assert silent.admin.patch(f"{NODES}/n2/status", {"status": verdict}, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    for code, said in (
+        own.patch(f"{NODES}/n2", _notes({OTHERS_SUMMARY: SILENCE})),
+        own.patch(f"{NODES}/n2/status", _said(driver=OTHER), content_type=STRATEGIC_MERGE_PATCH),
+    ):
+        assert code == 422 and "may not change node n2" in said
+    gone = {"status": {"conditions": [{"type": kind, "$patch": "delete"}]}}
+    assert silent.admin.patch(f"{NODES}/n2", _notes({OTHERS_SUMMARY: None})) == (200, "")
+    assert silent.admin.patch(f"{NODES}/n2/status", gone, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
 
 
 def sign(drained: Drained, of: str, *, holder: str, **changes: Any) -> Json:
@@ -448,6 +498,68 @@ def test_a_neighbour_takes_no_lease_that_is_renewed(own: Person, drained: Draine
     assert drained.base_only.ask("PUT", f"{where}?dryRun=All", taken)[0] == 200, "the role alone allows it"
 
 
+def dated(many: int) -> list[Json]:
+    """Entries with dates to come, that own something which is there."""
+    owned: Json = {"f:metadata": {"f:labels": {f"f:{names.GUARDED_FOR}": {}}}}
+    entry = {"operation": "Update", "apiVersion": "coordination.k8s.io/v1", "fieldsType": "FieldsV1", "fieldsV1": owned}
+    return [{**entry, "manager": f"m{number}", "time": f"2099-01-{number + 1:02}T00:00:00Z"} for number in range(many)]
+
+
+@pytest.mark.parametrize("many", [1, 9, 10, 11, 20])
+def test_no_lease_is_taken_by_dates_that_push_out_the_server_s_own(own: Person, drained: Drained, many: int) -> None:
+    """Of more than ten entries the server merges the oldest, its own among them, and the date of the latest stays."""
+    theirs = sign(drained, "n2", holder="n2")
+    where = f"{LEASES}/{theirs['metadata']['name']}"
+    assert drained.sidecars["n2"].ask("POST", LEASES, theirs)[0] == 201
+    stored = drained.plane.request("GET", where)["metadata"]
+    taken = sign(
+        drained, "n2", holder="n1", resourceVersion=stored["resourceVersion"], managedFields=[*stored["managedFields"], *dated(many)]
+    )
+    code, answer = own.ask("PUT", f"{where}?fieldManager=another", taken)
+    assert code == 422 and "only when it has run out" in answer["message"]
+    drained.plane.request("DELETE", where)
+
+
+def test_no_lease_is_taken_within_the_second_of_its_renewal(own: Person, drained: Drained) -> None:
+    """Then the server's entry is the one that was there, and only what the request brings along is new."""
+    theirs = sign(drained, "n2", holder="n2")
+    where, name = f"{LEASES}/{theirs['metadata']['name']}", "fieldManager=csi-node-sidecar"
+    assert drained.sidecars["n2"].ask("POST", f"{LEASES}?{name}", theirs)[0] == 201
+    for second in range(3):
+        renewed = sign(drained, "n2", holder="n2", **version_of(drained, where))
+        renewed["spec"]["renewTime"] = f"2026-01-01T00:00:{second:02}.000000Z"
+        code, stored = drained.sidecars["n2"].ask("PUT", f"{where}?{name}", renewed)
+        meta = stored["metadata"]
+        taken = sign(drained, "n2", holder="n1", resourceVersion=meta["resourceVersion"], managedFields=[*meta["managedFields"], *dated(1)])
+        code, answer = own.ask("PUT", f"{where}?{name}", taken)
+        assert code == 422 and "only when it has run out" in answer["message"]
+
+
+@pytest.mark.parametrize("many", [1, 20])
+def test_no_lease_is_dated_so_that_nobody_can_take_it(own: Person, drained: Drained, many: int) -> None:
+    mine = _slot(drained, "n1")
+    code, stored = own.ask("POST", LEASES, {**mine, "metadata": {**mine["metadata"], "managedFields": dated(many)}})
+    assert code == 422 or not [item for item in stored["metadata"]["managedFields"] if item["time"] > "2099"]
+    stored = drained.plane.request("GET", f"{LEASES}/{mine['metadata']['name']}") if code == 201 else own.ask("POST", LEASES, mine)[1]
+    meta = {**mine["metadata"], "resourceVersion": stored["metadata"]["resourceVersion"]}
+    dates = [{**item, "fieldsV1": {"f:spec": {"f:leaseDurationSeconds": {}}}} for item in dated(many)]
+    renewed = {**mine, "metadata": {**meta, "managedFields": [*stored["metadata"]["managedFields"], *dates]}}
+    renewed["spec"] = {**mine["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"}
+    code, answer = own.ask("PUT", f"{LEASES}/{mine['metadata']['name']}", renewed)
+    assert code == 422 and "by the API server, and by nobody else" in answer["message"]
+
+
+def test_a_lease_that_says_years_is_taken_after_a_quarter_of_an_hour() -> None:
+    """No test can wait for it: the rule bounds what the lease says."""
+    (policy,) = (
+        item
+        for item in written("components", "drain", "admission.yaml")
+        if "-own-lease--" in item["metadata"]["name"] and "variables" in item["spec"]
+    )
+    (term,) = (item["expression"] for item in policy["spec"]["variables"] if item["name"] == "term")
+    assert "variables.said < 900 ? variables.said : 900" in term
+
+
 def test_a_node_takes_its_own_lease_back_at_any_time(own: Person, drained: Drained) -> None:
     theirs = sign(drained, "n1", holder="n2")
     stored = drained.plane.request("POST", LEASES, theirs)
@@ -469,10 +581,26 @@ def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drain
         "metadata": {**taken["metadata"], "labels": {**taken["metadata"]["labels"], names.GUARDED_FOR: "another.example.com"}},
     }
     code, answer = own.ask("PUT", where, hidden)
-    assert code == 422 and "of the driver it was made for" in answer["message"]
+    assert code == 422 and "say what it is about" in answer["message"]
     assert own.ask("PUT", where, taken)[0] == 200
     assert drained.sidecars["n2"].ask("DELETE", where)[0] == 422
     assert own.ask("DELETE", where)[0] == 200
+
+
+def test_no_lease_of_another_driver_is_made_or_taken(own: Person, drained: Drained) -> None:
+    """Not even about its own node: several drivers may live in one namespace."""
+    mine = sign(drained, "n1", holder="n1")
+    anothers = {**mine, "metadata": {**mine["metadata"], "labels": {**mine["metadata"]["labels"], names.GUARDED_FOR: OTHER}}}
+    code, answer = own.ask("POST", LEASES, anothers)
+    assert code == 422 and "say what it is about" in answer["message"]
+    uid = drained.node()["metadata"]["uid"]
+    signed = {**anothers, "spec": {**anothers["spec"], "holderIdentity": identity(uid, OTHER)}}
+    stored = drained.plane.request("POST", LEASES, signed)
+    meta = {**mine["metadata"], "resourceVersion": stored["metadata"]["resourceVersion"]}
+    code, answer = own.ask("PUT", f"{LEASES}/{mine['metadata']['name']}", {**mine, "metadata": meta})
+    assert code == 422 and "of the driver it was made for" in answer["message"]
+    code, answer = own.ask("DELETE", f"{LEASES}/{mine['metadata']['name']}")
+    assert code == 422 and "none but its own" in answer["message"]
 
 
 def test_a_turn_to_be_evacuated_is_taken_over_with_its_owner(own: Person, drained: Drained) -> None:
@@ -584,6 +712,7 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
         for changed in WHOSE_WORDS:
             code, said = own.patch(f"{volumes}/pv-told", changed)
             assert code == 422 and "neither claim, class and place" in said
+        stored = drained.plane.request("GET", f"{claims}/told")  # it may be bound by now
         owned = {**stored, "metadata": {**stored["metadata"], "ownerReferences": [NOBODY]}}
         owned["metadata"].pop("resourceVersion")
         code, answer = own.ask("PUT", f"{claims}/told", owned)

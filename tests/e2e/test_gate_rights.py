@@ -47,6 +47,8 @@ def cluster(plane: ControlPlane) -> Iterator[Secured]:
             other["metadata"] |= {"name": "nobodys", "labels": {}}
             made.make(path, other)
             made.make(path, {**copy.deepcopy(obj), "metadata": {**obj["metadata"], "ownerReferences": [], "name": "unowned"}})
+            anothers = {**obj["metadata"]["labels"], names.GUARDED_FOR: "another.example.com"}
+            made.make(path, {**copy.deepcopy(obj), "metadata": {**obj["metadata"], "labels": anothers, "name": "anothers"}})
         in_force(delete(f"{DEPLOYMENTS}/nobodys"), made.nobody, "bound to no pod")
         yield made
 
@@ -80,6 +82,7 @@ FORGED: dict[str, tuple[Change, str]] = {
     "another label": (at("metadata", "labels", to={"app": "x"}), "has no other labels"),
     "another driver's label": (at("metadata", "labels", names.GUARDED_FOR, to="x"), "has no other labels"),
     "an annotation": (at("spec", "template", "metadata", "annotations", "sidecar.istio.io/inject", to="true"), "what it is for"),
+    "a finalizer": (at("metadata", "finalizers", to=["a.b/c"]), "no finalizers"),
     "an annotation above": (at("metadata", "annotations", "a/b", to="c"), "what it is for"),
     "ten thousand": (at("spec", "replicas", to=10_000), "a guard is one pod"),
     "none": (at("spec", "replicas", to=0), "a guard is one pod"),
@@ -135,6 +138,7 @@ def test_a_guard_has_one_container(cluster: Secured) -> None:
 
 
 UNSELECTIVE: dict[str, tuple[Change, str]] = {
+    "with a finalizer": (at("metadata", "finalizers", to=["a.b/c"]), "no finalizers"),
     "everything": (at("spec", "selector", to={}), "no other pod"),
     "another's pods": (at("spec", "selector", to={"matchLabels": {"app": "x"}}), "no other pod"),
     "nothing said": (at("spec", "selector"), "no other pod"),
@@ -184,7 +188,7 @@ def test_the_gate_of_another_node_is_not_built(cluster: Secured) -> None:
 
 @pytest.mark.parametrize("path", [BUDGETS, DEPLOYMENTS])
 def test_nothing_but_gates_is_deleted(cluster: Secured, path: str) -> None:
-    for name in ("nobodys", "unowned"):
+    for name in ("nobodys", "unowned", "anothers"):
         Abuse(delete(f"{path}/{name}"), "nothing but gates of nodes").check(cluster, cluster.n1)
 
 
