@@ -66,3 +66,12 @@ def test_what_they_name_is_what_the_program_writes() -> None:
         assert f"'{word}'" in claims.replace("\\", "")
     events = str(written("components", "own-node", "events.yaml"))
     assert str([names.CLAIM, names.VOLUME, names.NODE]) in events.replace("\\", "")
+    capacities = str(written("components", "own-node", "capacities.yaml"))
+    for word in (names.CAPACITY_DRIVER_LABEL, names.CAPACITY_MANAGER_LABEL, names.capacity_manager("")):
+        assert f"'{word}'" in capacities.replace("\\", "")
+    assert f"'{names.SNAPSHOT_FINALIZER}'" in str(written("components", "own-node", "snapshots.yaml")).replace("\\", "")
+
+
+def test_volumes_and_capacity_are_placed_by_one_word() -> None:
+    said = {item["expression"] for policy in policies() for item in policy["spec"].get("variables", ()) if item["name"] == "placement"}
+    assert said == {"'node'"}

@@ -13,12 +13,11 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
-from sidecar.kube.api import STRATEGIC_MERGE_PATCH
-from sidecar.kube.events.correlator import Correlator, ObjectRef
+from sidecar.kube.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, VOLUMES
-from tests.e2e.rights import POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
+from tests.e2e.rights import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
 
 FOREIGN = "ebs.csi.aws.com"
 PV_PROTECTION = "kubernetes.io/pv-protection"
@@ -28,9 +27,20 @@ def identity(node: str, driver: str = DRIVER) -> str:
     return f"1700000000000-4711-{driver}-{node}"
 
 
+def identified(node: str) -> Json:
+    return {names.PROVISIONER_IDENTITY: identity(node)}
+
+
+SOMEWHERE = {"key": f"topology.{DRIVER}/node", "operator": "In", "values": ["n1"]}
+
+
+def affine(*expressions: Json) -> Json:
+    """One term for each."""
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [item]} for item in expressions]}}}
+
+
 def placed(*nodes: str) -> Json:
-    terms = [{"matchExpressions": [{"key": f"topology.{DRIVER}/node", "operator": "In", "values": [node]}]} for node in nodes]
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    return affine(*(SOMEWHERE | {"values": [node]} for node in nodes))
 
 
 def volume(name: str, node: str = "n1", *, driver: str = DRIVER, csi: Json | None = None, meta: Json | None = None, **spec: Any) -> Json:
@@ -95,10 +105,15 @@ CREATING: dict[str, tuple[Json, str]] = {
     "a folder of the host": (volume("new", csi={}) | {"spec": {**volume("new")["spec"], **HOST_PATH}}, "has another source"),
     "another driver's": (volume("new", driver=FOREIGN), f"of driver {DRIVER} only"),
     "another node's": (volume("new", "n2"), "on that node only"),
-    "another node's, by a name that ends like this one's": (
-        volume("new", "x-n1", nodeAffinity=None),
-        "on that node only",
-    ),
+    "another node's, by a name that ends like this one's": (volume("new", "x-n1", nodeAffinity=None), "on that node only"),
+    "another maker, for pods of this node": (volume("new", csi={"volumeAttributes": identified("n2")}), "on that node only"),
+    "no maker, for pods of this node": (volume("new", csi={"volumeAttributes": {}}), "on that node only"),
+    # Or a pod there would mount what that node's driver has under this handle.
+    "pods of another node": (volume("new", **placed("n2")), "for pods of that node only"),
+    "pods of another node too": (volume("new", **placed("n1", "n2")), "for pods of that node only"),
+    "pods of one of two nodes": (volume("new", **affine(SOMEWHERE | {"values": ["n1", "n2"]})), "for pods of that node only"),
+    "pods of all nodes but this one": (volume("new", **affine(SOMEWHERE | {"operator": "NotIn"})), "for pods of that node only"),
+    "pods of any node": (volume("new", nodeAffinity=None), "for pods of that node only"),
     "nobody's claim": (volume("new", claimRef=None), "for one claim each"),
     "a claim without uid": (volume("new", claimRef={"namespace": "default", "name": "x"}), "for one claim each"),
     "a finalizer": (volume("new", meta={"finalizers": ["example.com/x"]}), "no finalizer on a new PersistentVolume"),
@@ -119,16 +134,35 @@ def test_no_volume_is_made_with(cluster: Secured, obj: Json, says: str) -> None:
     "obj",
     [
         volume("new"),
-        volume("new", nodeAffinity=None),
-        volume("new", csi={"volumeAttributes": {}}),
         volume("new", meta={"finalizers": [names.VOLUME_FINALIZER, PV_PROTECTION]}),
-        volume("new", persistentVolumeReclaimPolicy="Retain", **placed("n2", "n1")),
+        volume("new", persistentVolumeReclaimPolicy="Retain", **placed("n1", "n1")),
+        volume("new", nodeAffinity={"required": {"nodeSelectorTerms": [{"matchFields": [SOMEWHERE | {"key": "metadata.name"}]}]}}),
     ],
-    ids=["as usual", "by its maker alone", "by its place alone", "protected", "kept and shared"],
+    ids=["as usual", "protected", "kept, in two segments", "by the node's name"],
 )
 def test_a_volume_of_the_own_node_is_made(cluster: Secured, obj: Json) -> None:
     allowed(create(VOLUMES, obj), cluster.n1)
     assert create(VOLUMES, obj).by(cluster.nobody)[0] == 422
+
+
+def test_a_driver_with_another_topology_is_named_in_the_policy(cluster: Secured) -> None:
+    """Its volumes are reached by several nodes, or by all, or its labels have other values than names of nodes."""
+    policy = f"csi-node-sidecar-volume-create--{DRIVER}--{NAMESPACE}"
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{policy}"
+    stored = cluster.plane.request("GET", path)["spec"]["variables"]
+    (at,) = (index for index, item in enumerate(stored) if item["name"] == "placement")
+
+    def place(value: str) -> None:
+        change = [{"op": "replace", "path": f"/spec/variables/{at}/expression", "value": value}]
+        cluster.plane.request("PATCH", path, change, content_type=JSON_PATCH)  # type: ignore[arg-type]
+
+    anywhere = create(VOLUMES, volume("new", nodeAffinity=None))
+    place("'any'")
+    until(lambda: anywhere.by(cluster.n1)[0] == 201, "the policy has changed", seconds=IN_FORCE)
+    allowed(create(VOLUMES, volume("new", **placed("n2", "n1"))), cluster.n1)
+    assert create(VOLUMES, volume("new", csi={"volumeAttributes": {}})).by(cluster.n1)[0] == 422
+    place(stored[at]["expression"])
+    in_force(anywhere, cluster.n1, "for pods of that node only")
 
 
 NOT_OURS = {"theirs": "on that node only", "foreign": f"of driver {DRIVER} only", "nowhere": "on that node only"}
@@ -243,6 +277,14 @@ def field(part: str, name: str, value: Any) -> Callable[[Json], None]:
     return change
 
 
+APPLIED = {
+    "manager": "gitops",
+    "operation": "Apply",
+    "apiVersion": "v1",
+    "time": "2026-01-01T00:00:00Z",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:metadata": {"f:annotations": {f"f:{ASKED}": {}}}},
+}
 TAKING: dict[str, tuple[str, Callable[[Json], None], str]] = {
     "for another node": ("free", note(NODE, "n2"), "free goes from no node to n2"),
     "from another node": ("theirs", note(NODE, "n1"), "theirs goes from n2 to n1"),
@@ -262,6 +304,10 @@ TAKING: dict[str, tuple[str, Callable[[Json], None], str]] = {
     "with a volume": ("free", field("spec", "volumeName", "theirs"), "nothing in the spec"),
     "with another node's return": ("free", note(BACK, "n2@2,n1@1"), "leaves what others have noted"),
     "without the returns": ("mine", note(BACK, None), "leaves what others have noted"),
+    "with a return that fills it": ("free", note(BACK, "n2@1,n1@" + "x" * 1000), "one short entry"),
+    "with two returns": ("free", note(BACK, "n2@1,n1@1,n1@2"), "one short entry"),
+    # Whose applier then takes the annotation away.
+    "with fields that somebody applies": ("free", field("metadata", "managedFields", [APPLIED]), "those who apply it own"),
 }
 
 
@@ -290,95 +336,6 @@ NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
 def test_what_provisioning_needs_of_claims_passes(claims: Secured, name: str, change: Callable[[Json], None]) -> None:
     allowed(put(f"{CLAIMS}/{name}", change), claims.n1)
     Abuse(put(f"{CLAIMS}/{name}", change), "bound to no pod of a node").check(claims, claims.nobody)
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-EVENTS = "/api/v1/namespaces/default/events"
-NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-
-
-def event(name: str = "told.1", *, node: str = "n1", driver: str = DRIVER, about: Json | None = None, **changes: Any) -> Json:
-    """As the program of that node makes it."""
-    correlator = Correlator(f"{driver}_sidecar-{node}_0f0f", node)
-    told = correlator.correlate(
-        ObjectRef("v1", names.CLAIM, "default", "x", "u"), names.NORMAL, "Told", "so", now=0.0, wall=1.7e9, once=name
-    )
-    assert told is not None
-    body = {**told.body, **changes}
-    return {**body, "involvedObject": {**body["involvedObject"], **(about or {})}}
-
-
-@pytest.fixture(scope="module")
-def events(cluster: Secured) -> Secured:
-    for obj in (event("mine.1"), event("theirs.1", node="n2"), event("foreign.1", driver=FOREIGN)):
-        cluster.make(EVENTS, obj)
-    in_force(create(EVENTS, event()), cluster.nobody, "bound to no pod")
-    return cluster
-
-
-def source(component: str = f"{DRIVER}_x", host: str = "n1") -> Json:
-    return {"source": {"component": component, "host": host}}
-
-
-TELLING: dict[str, tuple[Json, str]] = {
-    "as the kubelet": (event(reportingComponent="kubelet"), "in its own name only"),
-    "as the kubelet, by the old field": (event(**source("kubelet")), "in its own name only"),
-    "as a driver whose name begins like its own": (event(driver=f"{DRIVER}.example"), "in its own name only"),
-    "from another node": (event(reportingInstance="n2"), "from that node only"),
-    "from another node, by the old field": (event(**source(host="n2")), "from that node only"),
-    "from nowhere": (event(reportingInstance=""), "from that node only"),
-    "about anything": (event(about={"kind": "Secret"}), "about claims, PersistentVolumes and nodes only"),
-}
-
-
-@pytest.mark.parametrize(("obj", "says"), TELLING.values(), ids=TELLING.keys())
-def test_no_event_is_told(events: Secured, obj: Json, says: str) -> None:
-    Abuse(create(EVENTS, obj), says).check(events, events.n1)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("theirs.1", {"reportingInstance": "n1", **source()}),
-        ("foreign.1", {"reportingComponent": f"{DRIVER}_x", **source()}),
-    ],
-)
-def test_no_event_of_others_is_told_anew(events: Secured, name: str, change: Json) -> None:
-    says = "counts up events that it has written itself"
-    Abuse(patch(f"{EVENTS}/{name}", {"count": 7, "message": "not so", **change}), says).check(events, events.n1)
-
-
-def test_no_event_is_turned_to_another_object(events: Secured) -> None:
-    change = {"involvedObject": {**event()["involvedObject"], "name": "another"}}
-    Abuse(patch(f"{EVENTS}/mine.1", change), "about the same object").check(events, events.n1)
-
-
-def test_its_own_events_are_told_and_counted(events: Secured) -> None:
-    count = patch(f"{EVENTS}/mine.1", {"count": 2, "message": "and so"}, content_type=STRATEGIC_MERGE_PATCH)
-    for request in (create(EVENTS, event()), count):
-        allowed(request, events.n1)
-        Abuse(request, "bound to no pod of a node").check(events, events.nobody)
-
-
-def test_no_event_is_deleted(events: Secured) -> None:
-    Abuse(delete(f"{EVENTS}/mine.1"), "deletes no events").check(events, events.n1)
-
-
-def test_the_other_door_to_events_is_no_way_round(events: Secured) -> None:
-    new = {
-        "metadata": {"name": "new.1", "namespace": "default"},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "action": "Told",
-        "reason": "Told",
-        "type": "Normal",
-        "reportingController": "kubelet",
-        "reportingInstance": "n1",
-        "regarding": {"kind": names.CLAIM, "namespace": "default", "name": "x"},
-    }
-    until(lambda: create(NEW_EVENTS, new).by(events.unrestricted)[0] == 201, "the right is given")
-    code, said, _ = create(NEW_EVENTS, new).by(events.n1)
-    assert code == 422 and "in its own name only" in said
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
 from tests.e2e.persons import ACCOUNT
 from tests.e2e.rights import Secured, create, in_force, secured
 
-HURRY = ("--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms", "--enable-capacity=false")
+HURRY = ("--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms")
+PUBLISH = ("--enable-capacity", "--capacity-ownerref-level=-1")
+CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def world(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[st
             node=name,
             address=driver.socket,
             kubeconfig=secure.kubeconfig(name, ACCOUNT),
-            args=HURRY,
+            args=(*HURRY, *PUBLISH),
             environ={"NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{name}"},
         )
         for name, driver in drivers.items()
@@ -87,6 +89,18 @@ def test_volumes_are_made_bound_and_deleted(cluster: Cluster) -> None:
     for name in ("late", "now"):
         cluster.delete(CLAIMS, name)
     until(lambda: not cluster.items(VOLUMES), "the volumes are gone", seconds=30)
+
+
+@pytest.mark.usefixtures("denials", "world")
+def test_capacity_is_published_and_withdrawn(cluster: Cluster) -> None:
+    """Of each node, and after a change; with its class it goes."""
+
+    def published() -> set[str]:
+        return {item["nodeTopology"]["matchLabels"][f"topology.{DRIVER}/node"] for item in cluster.items(CAPACITIES)}
+
+    until(lambda: published() == {"n1", "n2"}, "both nodes publish", seconds=30)
+    cluster.delete(CLASSES, "late")
+    until(lambda: not published(), "nobody publishes", seconds=30)
 
 
 @pytest.mark.usefixtures("denials", "world")
