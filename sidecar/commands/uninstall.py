@@ -5,6 +5,7 @@ taints) stays. So do claims and volumes, which have owners of their own, and cap
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unautho
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
+from sidecar.observe.logs import OUR_ROOT, setup
 
 USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
 
@@ -77,6 +79,9 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
     if not driver or line.positional or not isinstance(parsed, Parsed):
         raise UsageError([USAGE])
+    setup("text", parsed.config.verbosity)
+    if not parsed.config.verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(logging.ERROR)  # what is left to do is said here
     try:
         return asyncio.run(_uninstall(parsed, driver))
     except SidecarError as error:
@@ -85,7 +90,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 async def _uninstall(parsed: Parsed, driver: str) -> int:
-    config, failed = parsed.config, 0
+    config, failed, found = parsed.config, 0, 0
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
         async for step in steps(doors.kube, driver):
@@ -93,11 +98,16 @@ async def _uninstall(parsed: Parsed, driver: str) -> int:
                 _complain(step.what, step.error)
                 failed += 1
                 continue
+            found += 1
             show(f"{'would remove' if config.dry_run else 'removes'} {step.what}")
             if not config.dry_run:
                 failed += not await _take(doors.kube, step)
     finally:
         await doors.close()
+    if found:
+        show(f"A sidecar of {driver} that still runs with --drain-report writes this again: stop it, and run this command again.")
+    elif not failed:
+        show(f"There is nothing of {driver} on nodes, and no gate and no report; check the driver's name if you expected something.")
     return 1 if failed else 0
 
 

@@ -171,6 +171,28 @@ def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(
     play(story, args=ARGS, nodes=("n0",))
 
 
+def test_what_was_misspelt_does_not_look_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what a sidecar that still runs will write again does not either."""
+
+    async def ended(bench: NotebookWorld, driver: str) -> str:
+        monkeypatch.setattr(uninstall, "open_doors", lambda *_, **__: opened(bench))
+        line = parse(["--node-deployment", "--dry-run"], {"NODE_NAME": "-"})
+        assert isinstance(line, Parsed)
+        capsys.readouterr()
+        assert await _uninstall(line, driver) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    async def opened(bench: NotebookWorld) -> Opened:
+        return Opened(bench.you)
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 10)
+        assert "nothing of misspelt.example.com" in await ended(bench, "misspelt.example.com")
+        assert f"A sidecar of {DRIVER} that still runs" in await ended(bench, DRIVER)
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
 @pytest.mark.parametrize("words", [[], ["--driver"], ["--driver="]])
 def test_without_a_driver_it_says_how_it_is_used(words: list[str]) -> None:
     with pytest.raises(UsageError, match="usage: csi-node-sidecar uninstall"):
