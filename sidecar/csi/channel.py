@@ -6,6 +6,7 @@ restarted driver before it was asked whether it is the same one.
 
 import asyncio
 import errno
+import json
 import os
 import socket
 import stat
@@ -28,8 +29,12 @@ _LONGEST_CALL: Final = 365 * 86400.0
 
 # gRPC ends the process if it cannot open its own files: eight with the first channel, one with each.
 _FILES_FOR_A_CHANNEL: Final = 12
-# Bytes. Go's clients take as much, so drivers keep within it.
+# Bytes. Go's clients take as much, so drivers keep within it. Only lists of volumes are so large, of which one is asked at a time.
 LARGEST_ANSWER: Final = 4 << 20
+# Bytes of any other answer, and of the text of a status. By CSI an answer has a few KiB. A hundred may be under way at once, and gRPC holds
+# each as it comes, before anything here has seen it, so this is what a driver can take of the 128 MiB that a sidecar has.
+LARGEST_OTHER: Final = 512 << 10
+_LIST: Final = {"service": "csi.v1.Controller", "method": "ListVolumes"}
 
 OPTIONS: Final = (
     # By default the authority is the percent-encoded path, which servers written in Go refuse.
@@ -41,10 +46,14 @@ OPTIONS: Final = (
     # No keepalive: on a unix socket deadlines find the same failures, and servers close connections because of it.
     # No reconnect back-off: its minimum would limit the first handshake too, which a busy driver may not complete in 200 ms.
     ("grpc.max_receive_message_length", LARGEST_ANSWER),
+    (
+        "grpc.service_config",
+        json.dumps({"methodConfig": [{"name": [_LIST]}, {"name": [{}], "maxResponseMessageBytes": LARGEST_OTHER}]}),
+    ),
     # Drivers put the output of their tools into the text of a status, which is metadata. By default texts of 8 KiB may be refused and of
-    # 16 KiB are, and then the call ends with another status than the driver's. This is the limit of Go's client.
-    ("grpc.max_metadata_size", 16 << 20),
-    ("grpc.absolute_max_metadata_size", 16 << 20),
+    # 16 KiB are, and then the call ends with another status than the driver's.
+    ("grpc.max_metadata_size", LARGEST_OTHER),
+    ("grpc.absolute_max_metadata_size", LARGEST_OTHER),
 )
 
 

@@ -9,7 +9,7 @@ from sidecar.csi.outcome import BadAnswer
 from sidecar.model.topology import Segment
 
 LONGEST_HANDLE: Final = 4096
-"""Of what a driver lists. CSI allows 128 bytes."""
+"""Characters. CSI allows 128 bytes. Handles are kept, compared, and written to the journal."""
 
 LONGEST_TOKEN: Final = 4096
 """Of a page. All tokens of a list are kept until it ends, to notice one that comes again. CSI allows 128 bytes."""
@@ -86,6 +86,8 @@ def created_volume(answer: pb.CreateVolumeResponse) -> CreatedVolume:
     volume = answer.volume
     if not volume.volume_id:
         raise BadAnswer("the driver answered CreateVolume with OK but with an empty volume_id")
+    if len(volume.volume_id) > LONGEST_HANDLE:
+        raise BadAnswer(f"the driver answered CreateVolume with a volume_id of more than {LONGEST_HANDLE} characters")
     return CreatedVolume(
         volume_id=volume.volume_id,
         capacity_bytes=volume.capacity_bytes,

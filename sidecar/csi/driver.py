@@ -57,6 +57,8 @@ LIST: Final = Rpc("/csi.v1.Controller/ListVolumes", pb.ListVolumesResponse, code
 MOST_PAGES: Final = 1000
 # A driver may list the volumes of all nodes. More than a cluster can have, it says by mistake.
 MOST_LISTED: Final = 250_000
+# Characters of their handles, which are all in memory at once: 64 for each, where CSI allows 128 and drivers take 40 or so.
+MOST_TEXT: Final = 64 * MOST_LISTED
 
 
 def code_of(status: grpc.StatusCode) -> Code:
@@ -131,15 +133,18 @@ class GrpcDriver:
 
     async def list_volumes(self) -> Mapping[str, bool]:
         found: dict[str, bool] = {}
-        token, seen = "", set[str]()
+        token, seen, text = "", set[str](), 0
         while len(seen) < MOST_PAGES:
             page, token = await self._call(LIST, codec.list_volumes(token))
             own = self.info.segment
             here = ((handle, places) for handle, places in page if not places or any(place.within(own) for place in places))
             for handle, places in here:
+                text += 0 if handle in found else len(handle)
                 found[handle] = found.get(handle, False) or (bool(own) and {*places} == {own})
             if len(found) > MOST_LISTED:
                 raise BadAnswer(f"the driver answered ListVolumes with more than {MOST_LISTED} volumes")
+            if text > MOST_TEXT:
+                raise BadAnswer(f"the driver answered ListVolumes with handles of more than {MOST_TEXT} characters")
             if not token:
                 return found
             if token in seen:

@@ -15,9 +15,10 @@ from csi_proto import csi_pb2 as pb
 from sidecar.csi import redact
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, CapacityAnswer, CapacityQuery, CreateRequest
 from sidecar.csi.api import Driver as DriverProtocol
+from sidecar.csi.channel import LARGEST_OTHER
 from sidecar.csi.driver import VERBOSE, DriverConnection, code_of
 from sidecar.csi.link import GaveUp, Lost, Probing, Reading, Ready, Waiting
-from sidecar.csi.outcome import BadAnswer, Code, DriverError
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, Unheard
 from sidecar.errors import Fatal, shortened
 from sidecar.model.topology import Segment
 from tests.harness.driver.in_loop import QUICK, RPC, FakeDriver, becomes, connection, run, until
@@ -250,6 +251,27 @@ def test_a_list_is_bounded_in_entries_and_handles(path: Path, monkeypatch: pytes
     assert isinstance(error, BadAnswer) and "next_token" in str(error) and len(str(error)) < 200 and tokens == [""]
     error, _ = listing(path, page("x" * 100_000))
     assert isinstance(error, BadAnswer) and len(str(error)) < 200
+    monkeypatch.setattr("sidecar.csi.driver.MOST_TEXT", 4000)
+    error, tokens = listing(path, page("a" * 2000, token="2"), page("b" * 2000, token="3"), page("c", token="4"))
+    assert isinstance(error, BadAnswer) and "more than 4000 characters" in str(error) and tokens == ["", "2", "3"]
+    assert len(listing(path, page("a" * 2000, token="2"), page("a" * 2000, token="3"), page("b" * 2000))[0]) == 2
+
+
+def test_only_a_list_may_be_large(path: Path) -> None:
+    """A hundred volumes may be in creation at once, and gRPC holds each answer before anything here has seen it."""
+    handles = [f"{number:04d}".ljust(2000, "x") for number in range(1000)]
+    assert listing(path, page(*handles))[0] == dict.fromkeys(handles, False)
+
+    async def main() -> None:
+        driver = FakeDriver(path, volume=pb.Volume(volume_id="v", volume_context={"a": "b" * LARGEST_OTHER}))
+        await driver.start()
+        async with connection(path) as (door, _, _):
+            await door.first_ready()
+            with pytest.raises(Unheard):
+                await door.driver.create_volume(REQUEST)
+        await driver.stop()
+
+    run(main())
 
 
 def test_what_is_listed_twice_is_here_alone_if_either_says_so(path: Path) -> None:
@@ -339,6 +361,9 @@ def test_V10_bad_answers(path: Path) -> None:
             with pytest.raises(BadAnswer, match="answered CreateVolume with bytes that are no CreateVolumeResponse"):
                 await door.driver.create_volume(REQUEST)
             assert seen.codes("CreateVolume") == ["OK", "OK"]
+            driver.raw["CreateVolume"] = pb.CreateVolumeResponse(volume=pb.Volume(volume_id="v" * 5000)).SerializeToString()
+            with pytest.raises(BadAnswer, match="a volume_id of more than 4096 characters"):
+                await door.driver.create_volume(REQUEST)
         await driver.stop()
 
     run(main())

@@ -8,14 +8,14 @@ import pytest
 
 from csi_proto import csi_pb2 as pb
 from sidecar.csi.api import CreateRequest
-from sidecar.csi.channel import LARGEST_ANSWER, Wire
+from sidecar.csi.channel import LARGEST_OTHER, Wire
 from sidecar.csi.driver import CREATE, DELETE, Caller
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, Refused, Unheard, of_failure
 from sidecar.csi.unheard import STATUSES, failure
 from tests.harness.driver.frames import Answer, answering, goaway, head, headers, message, nonsense, reset, trailers
 from tests.harness.driver.in_loop import FakeDriver, connection, run
 
-LARGE = b"\0" * (LARGEST_ANSWER + 1)
+LARGE = b"\0" * (LARGEST_OTHER + 1)
 CREATED = pb.CreateVolumeResponse(volume=pb.Volume(volume_id="v")).SerializeToString()
 HTML = ("content-type", "text/html")
 
@@ -42,8 +42,8 @@ OURS: dict[str, list[tuple[Code, Answer]]] = {
     "Stream removed (": [
         (Code.RESOURCE_EXHAUSTED, lambda s: head(s) + message(s, LARGE) + trailers(s, 0)),
         (Code.RESOURCE_EXHAUSTED, lambda s: head(s) + message(s, b"", claims=2**31)),
-        (Code.RESOURCE_EXHAUSTED, lambda s: head(s, **{f"x{n}": "y" * 2**20 for n in range(17)}) + message(s, CREATED) + trailers(s, 0)),
-        (Code.RESOURCE_EXHAUSTED, lambda s: head(s) + message(s, CREATED) + trailers(s, 0, "y" * (17 << 20))),
+        (Code.RESOURCE_EXHAUSTED, lambda s: head(s, **{f"x{n}": "y" * 2**18 for n in range(3)}) + message(s, CREATED) + trailers(s, 0)),
+        (Code.RESOURCE_EXHAUSTED, lambda s: head(s) + message(s, CREATED) + trailers(s, 0, "y" * (LARGEST_OTHER + 1))),
         (Code.INTERNAL, lambda s: head(s, grpc_encoding="zstd") + message(s, CREATED, flag=1) + trailers(s, 0)),
         (Code.INTERNAL, lambda s: head(s) + trailers(s, "none")),
         (Code.INTERNAL, nonsense),

@@ -14,8 +14,8 @@ from sidecar.provisioning.requests.secrets import NO_SECRETS, SecretRefs
 
 MOST_PLACES: Final = 1000
 LONGEST_CONTEXT: Final = 2**18
-"""Characters of its keys and values. CSI allows 4 KiB. API servers take 1.5 MiB for an object, and a driver's answer may have 4 MiB. What
-they would refuse for ever is refused here, and its volume deleted again."""
+"""Characters of the keys and values of a volume's context, and of its topologies. CSI allows 4 KiB for each map. API servers take 1.5 MiB
+for an object. What they would refuse for ever is refused here, and its volume deleted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,12 @@ def build(
 def _oversized(created: CreatedVolume) -> str:
     if len(created.topologies) > MOST_PLACES:
         return f"{len(created.topologies)} topologies, more than the {MOST_PLACES} that are taken"
-    context = sum(len(key) + len(value) for key, value in created.context.items())
-    return f"{context} characters of volume_context, more than the {LONGEST_CONTEXT} that are taken" if context > LONGEST_CONTEXT else ""
+    places = (pair for segment in created.topologies for pair in segment.pairs)
+    for what, pairs in (("volume_context", created.context.items()), ("topologies", places)):
+        size = sum(len(key) + len(value) for key, value in pairs)
+        if size > LONGEST_CONTEXT:
+            return f"{size} characters of {what}, more than the {LONGEST_CONTEXT} that are taken"
+    return ""
 
 
 def _secret_notes(refs: SecretRefs) -> dict[str, str]:

@@ -90,6 +90,10 @@ def test_an_answer_larger_than_any_object_can_be_is_not_stored() -> None:
     assert isinstance(many, Unusable) and "1001 topologies" in many.why
     long = outcome(CreatedVolume("id", 100, {"a": "b" * LONGEST_CONTEXT}))
     assert isinstance(long, Unusable) and "volume_context" in long.why and len(long.why) < 300
+    wide = tuple(Segment.of({samples.KEY: samples.NODE, "rack": "r" * (LONGEST_CONTEXT // 100)}) for _ in range(101))
+    assert built(CreatedVolume("id", 100, topologies=wide[:50]))["spec"]["nodeAffinity"]
+    large = outcome(CreatedVolume("id", 100, topologies=wide))
+    assert isinstance(large, Unusable) and "topologies" in large.why and len(large.why) < 300
 
 
 def test_V5_a_larger_volume_is_shown_as_it_is() -> None:
