@@ -13,9 +13,10 @@ delete a volume that somebody kept.
 The next process takes over the files whose lock is free. A process that still runs keeps its own file: a DaemonSet that surges has two
 processes on a node for a while.
 
-A disk that is full or fails is repaired some time, so until then nothing is begun that cannot be recorded. In a folder that this process
-has never been able to write, because it is missing, read-only or somebody else's, creations go on without a record. A volume then leaks
-if the process dies between CreateVolume and the PersistentVolume and the claim is deleted too. The log and the health answer say either.
+A disk that is full, fails or hangs is repaired some time, so until then nothing is begun that cannot be recorded. In a folder that this
+process has never been able to write, because it is missing, read-only or somebody else's, creations go on without a record. A volume then
+leaks if the process dies between CreateVolume and the PersistentVolume and the claim is deleted too. The log and the health answer say
+either.
 """
 
 import asyncio
@@ -28,12 +29,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, begin_line, end_line
-from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Leftover, Leftovers, lock
+from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, lock
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ _LARGE: Final = 2**20
 # Seconds that an end waits for a begin to share its flush, and seconds until a failed write is tried again.
 _ENDS_WAIT: Final = 1.0
 _RETRY: Final = 10.0
+# Seconds after which a disk that has neither taken nor refused what it was asked hangs: nobody waits for it any longer, and all hear of it.
+_PATIENCE: Final = 10.0
 
 
 # What a folder answers in which no file of ours can be, however long one waits: it is not there, not ours or read-only by intention.
@@ -131,6 +134,10 @@ class FileJournal:
         """The timer of the flush that comes if no begin comes before."""
         self._closed = False
         self._broken = ""
+        self._hangs = False
+        """The disk has not answered in time. What it was asked may still be done, and until then nothing else can be."""
+        self._looking: asyncio.Future[Found] | None = None
+        """What dead processes have left is not known yet, so nothing may be begun: it may be a deletion that can still happen."""
         self._is_needed = False
         """The folder is one that can be written. Where it never was, that is how this node is set up, and work goes on without."""
         self._handed: set[tuple[Path, str]] = set()
@@ -146,6 +153,8 @@ class FileJournal:
         line = begin_line(begun)
         if begun.uid not in self._open and (len(line) > LONGEST_LINE or self._size_of_open + len(line) > MOST_OPEN):
             return "more is under way than can be recorded"  # nor could the next process read it
+        if self._hangs or self._looking is not None:
+            return self._broken  # and no line waits for a disk of which nobody knows when it answers
         self._open[begun.uid] = line
         await self._write(line)
         return self._broken if self._is_needed else ""
@@ -161,8 +170,13 @@ class FileJournal:
         Their locks are held until then, so that no other process takes over the same creations.
         """
         room = MOST_OPEN - self._size_of_open
-        look = partial(self._leftovers.find, besides=self._path.stem, room=room)
-        others = await asyncio.get_running_loop().run_in_executor(self._thread, look)
+        if self._looking is None:
+            look = partial(self._leftovers.find, besides=self._path.stem, room=room)
+            self._looking = asyncio.get_running_loop().run_in_executor(self._thread, look)
+        if not await self._in_time(self._looking):
+            return []
+        others, self._looking = self._looking.result(), None
+        late, self._hangs = self._hangs, False
         for path, why in others.unreadable.items():
             self._tell_damage(path, {Damage.UNREADABLE: 1}, why)
         left = others.leftovers
@@ -175,7 +189,7 @@ class FileJournal:
             # If this process has begun a creation for the same claim, its own line stays.
             lines = [self._open.setdefault(uid, begin_line(begun)) for uid, begun in found.items()]
             # Without new lines, a broken journal is still tried again: if it works by now, the files of the others can be removed.
-            if lines or (left and self._broken):
+            if lines or ((left or late) and self._broken):
                 await self._write(*lines)
             recorded = not self._broken
             for item in left:
@@ -190,8 +204,10 @@ class FileJournal:
         if self._batch.lines or self._broken:
             self._flush_now()
         self._not_due()
-        if self._flushing is not None:
-            await asyncio.wait({self._flushing})
+        asked = {task for task in (self._flushing, self._looking) if task is not None}
+        if asked and (await asyncio.wait(asked, timeout=0.0 if self._hangs else _PATIENCE))[1]:
+            self._thread.shutdown(wait=False)  # the lock goes with the process
+            return
         self._thread.shutdown()
         if not self._open:
             self._remove(self._path)
@@ -226,8 +242,15 @@ class FileJournal:
 
     async def _write(self, *lines: bytes) -> None:
         self._batch.lines += lines
-        # Many callers wait for the same future: if one of them is cancelled, the others must not be.
-        await asyncio.shield(self._flush_now())
+        await self._in_time(self._flush_now())
+
+    async def _in_time(self, asked: "asyncio.Future[Any]") -> bool:
+        """Waits for what the disk was asked; False if it hangs. Many may wait for it, and if one is cancelled, it goes on."""
+        done, _ = await asyncio.wait({asked}, timeout=_PATIENCE)
+        if not done:
+            self._hangs = self._is_needed = True
+            self._tell(f"{self._folder} has not answered for {_PATIENCE:g} s")
+        return bool(done)
 
     def _flush_within(self, seconds: float) -> None:
         if self._due is None and not self._closed:
@@ -269,6 +292,7 @@ class FileJournal:
                 self._tell_unwritable(error)
                 self._flush_within(_RETRY)
             finally:
+                self._hangs = False
                 if batch.done is not None and not batch.done.done():
                     batch.done.set_result(None)
 

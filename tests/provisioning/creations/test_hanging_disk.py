@@ -1,0 +1,120 @@
+"""A disk that neither takes nor refuses what is written, such as one behind a network: nobody waits for it without a word."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sidecar.provisioning.creations import journal as journals
+from sidecar.provisioning.creations.creation_record import BegunDeletion
+from sidecar.provisioning.creations.journal import FileJournal
+from sidecar.provisioning.creations.journal_lines import begin_line
+from sidecar.provisioning.creations.leftovers_io import Found, Leftovers
+from tests.provisioning.creations.test_journal import FIRST, SECOND, left, leftover, run
+
+LONG = 10.0
+
+
+@pytest.fixture
+def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set it, and what was asked of the disk is done."""
+    monkeypatch.setattr(journals, "_PATIENCE", 0.05)
+    free = threading.Event()
+    flush, read = os.fsync, os.open
+
+    def slow_flush(handle: int) -> None:
+        free.wait(LONG)
+        flush(handle)
+
+    def slow_open(*args: object, **more: object) -> int:
+        if threading.current_thread().name.startswith("journal"):
+            free.wait(LONG)
+        return read(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "fsync", slow_flush)
+    monkeypatch.setattr(os, "open", slow_open)
+    yield free
+    free.set()
+
+
+async def works_again(journal: FileJournal, states: list[str]) -> None:
+    async with asyncio.timeout(LONG):
+        while states[-1]:
+            await asyncio.sleep(0.01)
+
+
+def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, hang: threading.Event):
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        first, second = await asyncio.gather(journal.begin(FIRST), journal.begin(SECOND))
+        assert "has not answered" in first and first == second
+        assert states == [first]
+        journal.end(FIRST.uid)
+        journal.end(SECOND.uid)
+        async with asyncio.timeout(0.04):  # nobody waits again for what is known to hang
+            assert await journal.begin(FIRST) == first
+        journal.end(FIRST.uid)
+        hang.set()
+        await works_again(journal, states)
+        assert await journal.begin(SECOND) == ""
+
+    run(tmp_path, doing, states=states)
+    assert [record.uid for record in left(tmp_path)] == [SECOND.uid]
+
+
+def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, hang: threading.Event):
+    """A deletion may have been begun, of the very volume that the driver would answer with."""
+    old = replace(FIRST, deletion=BegunDeletion("handle"))
+    leftover(tmp_path).write_bytes(begin_line(old) + b"\n")
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        assert await journal.take_over() == []
+        assert "has not answered" in states[-1]
+        assert await journal.begin(FIRST) == states[-1]
+        journal.end(FIRST.uid)
+        hang.set()
+        await asyncio.sleep(0.1)
+        assert await journal.begin(SECOND) != ""
+        journal.end(SECOND.uid)
+        assert [record.deletion for record in await journal.take_over()] == [old.deletion]
+        assert states[-1] == ""
+        assert await journal.begin(SECOND) == ""
+
+    run(tmp_path, doing, states=states)
+
+
+def test_work_goes_on_once_the_folder_could_be_read_though_nothing_is_in_it(
+    tmp_path: Path, hang: threading.Event, monkeypatch: pytest.MonkeyPatch
+):
+    states: list[str] = []
+
+    def find(*_: object, **__: object) -> Found:
+        hang.wait(LONG)
+        return Found()
+
+    monkeypatch.setattr(Leftovers, "find", find)
+
+    async def doing(journal: FileJournal) -> None:
+        assert await journal.take_over() == []
+        hang.set()
+        await asyncio.sleep(0.1)
+        assert await journal.take_over() == []
+        assert states[-1] == ""
+        assert await journal.begin(FIRST) == ""
+
+    run(tmp_path, doing, states=states)
+
+
+def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, hang: threading.Event):
+    async def doing(journal: FileJournal) -> None:
+        await journal.begin(FIRST)
+        async with asyncio.timeout(1.0):
+            await journal.close()
+
+    run(tmp_path, doing)
