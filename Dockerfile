@@ -1,21 +1,30 @@
-# syntax=docker/dockerfile:1
-# Both bases need the same Python, 3.11 or newer, and glibc; wheels exist for amd64 and arm64. Only the second is part of the image, and
-# it needs neither a shell nor pip.
+# Both bases need the same Python, 3.11 to 3.13, and glibc 2.28 or newer, on amd64 or arm64: of these hack/constraints-image.txt knows the
+# wheels. Only the second is part of the image, and it needs neither a shell nor pip. The default is a tag, which may be another image
+# tomorrow: good for a build at home. hack/release hands in the base by its digest.
 ARG BASE=python:3.13-slim
 ARG BUILD_BASE=${BASE}
 
 FROM ${BUILD_BASE} AS build
 ENV PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-COPY hack/constraints.txt pyproject.toml README.md ./
+COPY hack/constraints-build.txt hack/constraints-image.txt ./
+# Wheels of known content only, and nothing that is not listed. No source is built but ours, and its backend comes from such wheels as well:
+# what pip fetches by itself for a build, it holds to hashes only in its latest versions.
+RUN python -m venv /opt/build \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps --requirement constraints-build.txt \
+ && python -m venv /opt/csi-node-sidecar \
+ && /opt/csi-node-sidecar/bin/pip install --no-cache-dir --no-compile --require-hashes --only-binary :all: --no-deps \
+    --requirement constraints-image.txt
+COPY pyproject.toml README.md ./
 COPY csi_proto ./csi_proto
 # Without sidecar/simulation, which .dockerignore leaves out: it serves the demo and the tests, and no node needs it.
 COPY sidecar ./sidecar
 # Bytecode is compiled here: a read-only root file system cannot keep it, and compiling at every start costs half a second.
 # It is trusted unseen, since whoever packs or copies an image may change the times of files. The Kubernetes client's generated classes,
 # more than four fifths of all source, are never loaded.
-RUN python -m venv /opt/csi-node-sidecar \
- && /opt/csi-node-sidecar/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt . \
+RUN /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --check-build-dependencies --wheel-dir /opt/build/wheel . \
+ && /opt/csi-node-sidecar/bin/pip install --no-index --no-deps --no-compile /opt/build/wheel/*.whl \
+ && /opt/csi-node-sidecar/bin/pip check \
  && /opt/csi-node-sidecar/bin/pip uninstall --yes setuptools pip \
  && python -m compileall -q -j 0 -o 2 --invalidation-mode unchecked-hash -x '/kubernetes/(aio/)?client/(api|models)/[^_]' /opt/csi-node-sidecar
 

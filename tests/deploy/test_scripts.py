@@ -23,6 +23,7 @@ SCRIPTS = (KIND, RELEASE, RENEW, TEST, REPOSITORY / "hack" / "demo", REPOSITORY 
 CONSTRAINTS = REPOSITORY / "hack" / "constraints.txt"
 IMAGE = "registry.example/team/csi-node-sidecar"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+BASE_DIGEST = "sha256:" + "fedcba9876543210" * 4
 SECONDS = 60
 # A stand-in records its arguments and folder, one run on a line, keeps what it reads, and then runs its own lines.
 STAND_IN = """#!/usr/bin/env python3
@@ -36,12 +37,17 @@ with (here / "places").open("a") as places:
 if "-" in sys.argv:
     (here / "read").write_text(sys.stdin.read())
 """
-BUILD = """
+BUILD = (
+    f"""
+BASE_DIGEST = "{BASE_DIGEST}"
+"""
+    + """
 if "build" in sys.argv:
     Path(sys.argv[sys.argv.index("--metadata-file") + 1]).write_text('{\\n  "containerimage.digest": "%s"\\n}')
 if "inspect" in sys.argv:
-    print("{}")
+    print(os.environ.get("BASE_IS", BASE_DIGEST) if "{{.Manifest.Digest}}" in sys.argv else "{}")
 """
+)
 
 
 @pytest.fixture
@@ -182,7 +188,8 @@ def test_a_dry_run_of_a_release_prints_what_is_run(stand_ins: Path, more: tuple[
     assert not (stand_ins / "calls").exists() and not Path(out).exists()
     script(RELEASE, "--out", out, *more, IMAGE, stand_ins=stand_ins)
     run = [words for words in calls(stand_ins) if words[0] != "git" and words[1:] != ["buildx", "version"]]
-    assert printed(dry.stdout.replace("sha256:DIGEST", DIGEST), programs={"docker", "env", "cosign"}) == run
+    told = dry.stdout.replace("sha256:DIGEST", DIGEST).replace("sha256:BASE", BASE_DIGEST)
+    assert printed(told, programs={"docker", "env", "cosign"}) == run
     assert ("cosign" in {words[0] for words in run}) == bool(more)
 
 
@@ -192,6 +199,61 @@ def test_the_build_is_for_two_architectures_with_sbom_and_provenance(stand_ins: 
     assert {"--sbom=true", "--provenance=mode=max", "--push", "linux/amd64,linux/arm64"} <= set(build)
     written = {file.name for file in (stand_ins / "out").iterdir()}
     assert {f"linux-{cpu}.{kind}.json" for cpu in ("amd64", "arm64") for kind in ("spdx", "provenance")} < written
+
+
+def dockerfiles_base() -> str:
+    (base,) = [
+        line.removeprefix("ARG BASE=") for line in (REPOSITORY / "Dockerfile").read_text().splitlines() if line.startswith("ARG BASE=")
+    ]
+    return base
+
+
+@pytest.mark.parametrize("words", [(), ("--base", "registry.example:5000/python:3.12")], ids=["the Dockerfile's", "another"])
+def test_a_base_with_a_tag_is_built_on_by_the_digest_it_has_today(stand_ins: Path, words: tuple[str, ...]) -> None:
+    script(RELEASE, *words, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
+    named = words[1] if words else dockerfiles_base()
+    assert ["docker", "buildx", "imagetools", "inspect", named, "--format", "{{.Manifest.Digest}}"] in calls(stand_ins)
+    assert built_on(stand_ins) == f"{named}@{BASE_DIGEST}"
+
+
+def test_a_base_with_a_digest_is_taken_as_it_is(stand_ins: Path) -> None:
+    named = f"registry.example/python:3.12@{DIGEST}"
+    script(RELEASE, "--base", named, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
+    assert built_on(stand_ins) == named
+    assert not [words for words in calls(stand_ins) if "{{.Manifest.Digest}}" in words]
+
+
+def built_on(stand_ins: Path) -> str:
+    """The base that the build was handed, which the labels and the file name as well."""
+    (build,) = (words for words in calls(stand_ins) if words[:3] == ["docker", "buildx", "build"])
+    (base,) = [word.removeprefix("BASE=") for word in build if word.startswith("BASE=")]
+    assert not [word for word in build if word.startswith(("BUILD_BASE=", "--file", "-f"))]
+    name, _, digest = base.rpartition("@")
+    assert {f"org.opencontainers.image.base.name={name}", f"org.opencontainers.image.base.digest={digest}"} <= set(build)
+    assert (stand_ins / "out" / "base").read_text() == f"{base}\n"
+    return base
+
+
+@pytest.mark.parametrize("answer", ["", "sha256:12", "{}", DIGEST + "0", DIGEST.upper(), f"{DIGEST}\n{DIGEST}"])
+def test_without_a_digest_of_the_base_nothing_is_built(stand_ins: Path, answer: str) -> None:
+    out = stand_ins / "out"
+    done = script(RELEASE, "--out", str(out), IMAGE, stand_ins=stand_ins, code=1, BASE_IS=answer)
+    assert "built on a digest only" in done.stderr
+    assert not out.exists() and not [words for words in calls(stand_ins) if "build" in words]
+
+
+@pytest.mark.parametrize("named", [f"python@{DIGEST[:-1]}", "python@3.12", "python@sha512:" + "0" * 64, f"@{DIGEST}", f"a b@{DIGEST}"])
+def test_a_base_that_names_no_digest_behind_its_at_is_refused(stand_ins: Path, named: str) -> None:
+    script(RELEASE, "--base", named, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins, code=1)
+    assert not [words for words in calls(stand_ins) if "build" in words]
+
+
+def test_a_registry_that_does_not_know_the_base_ends_the_release(stand_ins: Path) -> None:
+    docker = stand_ins / "bin" / "docker"
+    docker.write_text(docker.read_text() + 'if "{{.Manifest.Digest}}" in sys.argv: sys.exit("not found")\n')
+    done = script(RELEASE, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins, code=1)
+    assert "name the base by its digest" in done.stderr
+    assert not [words for words in calls(stand_ins) if "build" in words]
 
 
 def test_a_release_goes_where_its_caller_says(stand_ins: Path) -> None:
@@ -231,7 +293,17 @@ def test_a_checkout_with_changes_is_not_released(stand_ins: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("--fast", IMAGE), (f"{IMAGE}:v1",), (f"{IMAGE}@{DIGEST}",), (IMAGE, IMAGE), (IMAGE, "--out"), ("--out", "", IMAGE)]
+    "words",
+    [
+        (),
+        ("--fast", IMAGE),
+        (f"{IMAGE}:v1",),
+        (f"{IMAGE}@{DIGEST}",),
+        (IMAGE, IMAGE),
+        (IMAGE, "--out"),
+        ("--out", "", IMAGE),
+        (IMAGE, "--base"),
+    ],
 )
 def test_a_release_that_makes_no_sense_is_refused(stand_ins: Path, words: tuple[str, ...]) -> None:
     script(RELEASE, *words, stand_ins=stand_ins, code=2)
@@ -241,12 +313,21 @@ def test_a_release_that_makes_no_sense_is_refused(stand_ins: Path, words: tuple[
 # --- renew-constraints ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("-h", 0), ("--dry-run", 2), ("all", 2), ("", 2)])
-def test_constraints_are_renewed_without_arguments_only(word: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("--help",), 0), (("-h",), 0), (("--dry-run",), 2), (("all",), 2), (("",), 2), (("--check", "--keep-versions"), 2)],
+)
+def test_constraints_are_not_renewed_by_mistake(words: tuple[str, ...], code: int) -> None:
     before = CONSTRAINTS.read_bytes()
-    done = script(RENEW, word, code=code, PYTHON="false")
+    done = script(RENEW, *words, code=code, PYTHON="false")
     assert "usage: hack/renew-constraints" in done.stdout if code == 0 else "--help" in done.stderr
     assert CONSTRAINTS.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [(), ("--check",), ("--keep-versions",)], ids=str)
+def test_a_renewal_is_given_its_words(tested: Path, words: tuple[str, ...]) -> None:
+    script(RENEW, *words, stand_ins=tested, PYTHON=sys.executable, CSI_NODE_SIDECAR_CACHE=str(tested), SECOND="0")
+    assert (tested / "runs").read_text().splitlines() == [" ".join(["-m hack.pins", *words])]
 
 
 # --- environment and test ---------------------------------------------------------------------------------------------
@@ -374,7 +455,7 @@ def test_help_tells_every_option(file: Path) -> None:
     text = file.read_text()
     options = {
         word
-        for word in ("--name", "--nodes", "--claims", "--dry-run", "--sign", "--out")
+        for word in ("--name", "--nodes", "--claims", "--dry-run", "--sign", "--out", "--base")
         if f"        {word})" in text or f" {word})" in text
     }
     assert options and all(option in told for option in options)
