@@ -322,7 +322,7 @@ def project(tmp_path: Path, links: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     (root / "pyproject.toml").write_text(PROJECT)
     monkeypatch.setattr(command, "ROOT", root)
     monkeypatch.setattr(command, "TARGETS", (Target("3.12", "aarch64"),))
-    make_wheel(links, "tool", "1", requires=["part; python_version >= '3.12'"])
+    make_wheel(links, "tool", "1", requires=["part"])
     for name in ("part", "checker", "backend"):
         make_wheel(links, name, "1")
     return root
@@ -340,7 +340,7 @@ def test_a_renewal_writes_what_a_check_then_finds_right(project: Path, links: Pa
     assert renewal() == 0
     files = state(project)
     assert {place: set(parse(files[file])) for place, file in command.FILES.items()} == {
-        "tests": {"tool", "part", "checker", "backend"},  # also what only another Python needs
+        "tests": {"tool", "part", "checker", "backend"},
         "image": {"tool", "part"},
         "build": {"backend"},
     }
@@ -363,6 +363,21 @@ def test_a_renewal_writes_what_a_check_then_finds_right(project: Path, links: Pa
         ["removed", "part", "1", "-", "not", "known", "tests,", "image"],
         ["changed", "tool", "1", "2", "not", "known", "->", "ISC", "tests,", "image"],
     ]
+
+
+def test_what_only_another_base_needs_is_asked_for_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def resolved(requirements: Sequence[str], *, within: Sequence[Pin]) -> dict[str, index.Told]:
+        asked.append(list(requirements))
+        told = {"tool": index.Told("tool", "1", ("part<2; platform_machine == 'aarch64'",))}
+        return told | ({"part": index.Told("Part", "1.9", ())} if len(asked) > 1 else {})
+
+    monkeypatch.setattr(index, "resolved", resolved)
+    monkeypatch.setattr(index, "hashes", lambda pins, targets: {simple(pin.name): frozenset(pin.version) for pin in pins})
+    found = command.pins({"tests": ["tool"], "image": ["tool"], "build": []}, within=())
+    assert asked == [["tool"], ["tool", "part<2"]]
+    assert found["image"]["part"] == Pin("Part", "1.9", frozenset("1.9")) and found["tests"]["part"] == Pin("Part", "1.9")
 
 
 def test_a_check_without_an_answer_is_no_difference(project: Path, links: Path, capsys: pytest.CaptureFixture[str]) -> None:
