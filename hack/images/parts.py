@@ -58,7 +58,7 @@ def sidecar() -> Path:
 
 
 def sidecar_key(bases: base.Base, context: Path) -> str:
-    """A key of everything that decides what is in the image, except the versions of packages that constraints.txt does not pin."""
+    """A key of everything that decides what is in the image: packages are named by their hashes in a file that the Dockerfile copies."""
     names = ("Dockerfile", *buildah.copied_from_context((context / "Dockerfile").read_text()))
     sources = cache.key_of_files((context / name for name in names), below=context)
     return cache.key(oci.architecture(), bases.packages, sources, *_recipes())
