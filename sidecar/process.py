@@ -31,7 +31,9 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
     """Returns the exit code."""
-    return asyncio.run(_Life(config).run(warnings))
+    life = _Life(config)
+    with asyncio.Runner(loop_factory=life.new_loop) as runner:
+        return runner.run(life.run(warnings))
 
 
 def ignore_signals() -> None:
@@ -50,6 +52,9 @@ class _Life:
         self._sidecar: Sidecar | None = None
         self._driver_scope = self._tools.health.scope("driver", gates_ready=True)
         self._work_scope = self._tools.health.scope("work", gates_ready=True)
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return stalls.new_loop(self._tools.metrics.stalls)
 
     async def run(self, warnings: tuple[str, ...]) -> int:
         self._listen_to_signals()
@@ -124,7 +129,6 @@ class _Life:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._beat(), name="heartbeat"),
-                group.create_task(stalls.watch(self._tools.metrics.loop_stalled), name="stalls"),
                 group.create_task(doors.connection.run(), name="driver link"),
                 group.create_task(self._work(doors), name="work"),
             ]

@@ -22,6 +22,7 @@ from sidecar.observe.scrape.as_go_writes import AsGoWritesIt
 from sidecar.observe.scrape.drain import Drain, DrainNumbers
 from sidecar.observe.scrape.queues import QueueObserver, Queues
 from sidecar.observe.scrape.readiness import Ready
+from sidecar.observe.scrape.stalls import StallObserver, Stalls
 from sidecar.observe.scrape.watches import Watches
 
 UNKNOWN_DRIVER: Final = "unknown-driver"
@@ -30,8 +31,6 @@ UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
 CSI_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 # The Go client's defaults. The Python client's have other bounds, and upstream's series could not be compared.
 GO_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-STALL_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
-
 CAPACITY_GAUGES: Final = {
     "desired_goal": "CSIStorageCapacity objects there should be.",
     "desired_current": "CSIStorageCapacity objects there should be and are.",
@@ -139,10 +138,6 @@ class Metrics:
 
     def driver_connected(self, connected: bool) -> None:
         self._driver_connected.set(connected)
-
-    def loop_stalled(self, seconds: float) -> None:
-        """By how much a timer of the event loop was late."""
-        self._stalls.observe(seconds)
 
     def watch_classes(self, exists: Callable[[str], bool]) -> None:
         """Only classes that exist have series of their own."""
@@ -261,12 +256,8 @@ class Metrics:
         self._driver_faults = self._counter("driver_faults_total", "Answers of the driver that break what CSI demands.", "kind")
         self._journal_damage = self._counter("journal_damage_total", "What was found wrong with the journals of dead processes.", "kind")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
-        self._stalls = Histogram(
-            f"{OURS}loop_stall_seconds",
-            "By how much timers of the event loop were late, four times a second.",
-            registry=self._registry,
-            buckets=STALL_BUCKETS,
-        )
+        self.stalls = StallObserver()
+        self._registry.register(Stalls(self.stalls))
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
         self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")
         self._unsaved = self._gauge("unsaved_volumes", "Volumes that exist and whose PersistentVolume is not stored yet.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import math
 import os
 import subprocess
 import sys
@@ -19,15 +20,17 @@ from hack.benchmarks.hostile.cage import a_cage
 from hack.benchmarks.hostile.command import Result, faults_of, table
 from hack.benchmarks.hostile.objects import FILLS, fill
 from hack.benchmarks.hostile.watcher import Figures, Watcher
+from hack.benchmarks.stalls import Stalls
 from hack.lib.programs import Process
 from sidecar.simulation.cluster import Cluster
 
-GOOD = Result("crowd", True, Figures(peak=60.0, files=24, healthz=0.1, answered=100), [], 0.5)
+STALLS = Stalls({0.05: 1000.0, math.inf: 1000.0}, longest=0.02, wall=0.4)
+GOOD = Result("crowd", True, Figures(peak=60.0, files=24, healthz=0.1, answered=100), STALLS, [], 0.5)
 
 
 def test_a_run_within_its_bounds_has_no_faults() -> None:
     assert list(faults_of(GOOD)) == []
-    assert "| crowd | yes | 60.0 | 0.10 | 0 | 24 | 0.5 slowest of three claims of another namespace, s |" in table([GOOD])
+    assert "| crowd | yes | 60.0 | 20 | 0.10 | 0 | 24 | 0.5 slowest of three claims of another namespace, s |" in table([GOOD])
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,8 @@ def test_a_run_within_its_bounds_has_no_faults() -> None:
         (replace(GOOD, figures=replace(GOOD.figures, healthz=9.0)), "9 s for /healthz, allowed are 1"),
         (replace(GOOD, figures=replace(GOOD.figures, unanswered=1)), "1 requests for /healthz without an answer, allowed are 0"),
         (replace(GOOD, figures=replace(GOOD.figures, answered=0)), "/healthz never answered"),
+        (replace(GOOD, stalls=replace(STALLS, longest=0.3)), "0.3 s in which the event loop stood still, allowed are 0.25"),
+        (replace(GOOD, stalls=Stalls()), "the program has told no stalls"),
         (replace(GOOD, own=60.0), "60.0 slowest of three claims of another namespace, s, allowed are 5"),
         (replace(GOOD, own=None), "None slowest of three claims of another namespace, s, allowed are 5"),
     ],

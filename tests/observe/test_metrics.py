@@ -49,7 +49,8 @@ def everything():
     metrics.insufficient_capacity()
     metrics.driver_fault("duplicate-handle")
     metrics.journal_damage("garbled", 2)
-    metrics.loop_stalled(0.03)
+    metrics.stalls.stalled(0.3, 0.04)
+    metrics.stalls.stood_still(0.3, 0.04)
     metrics.driver_connected(True)
     metrics.watch_claims_in_progress(lambda: 2)
     metrics.watch_unsaved_volumes(lambda: 1)
@@ -106,6 +107,8 @@ ALL = {
     f"{OURS}driver_faults_total": ("counter", {"kind"}),
     f"{OURS}journal_damage_total": ("counter", {"kind"}),
     f"{OURS}loop_stall_seconds": ("histogram", set()),
+    f"{OURS}loop_stall_own_seconds": ("histogram", set()),
+    f"{OURS}loop_longest_stall_seconds": ("gauge", {"part"}),
     f"{OURS}driver_connected": ("gauge", set()),
     f"{OURS}claims_in_progress": ("gauge", set()),
     f"{OURS}unsaved_volumes": ("gauge", set()),

@@ -10,7 +10,7 @@ import argparse
 import json
 import resource
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from hack.benchmarks.hostile.scene import a_scene
 from hack.benchmarks.hostile.watcher import Figures
 from hack.benchmarks.pod import compile_bytecode
 from hack.benchmarks.stage import new_file, words_of
+from hack.benchmarks.stalls import MOST, Stalls, broken_stalls, told, total
 from hack.lib.progress import say
 
 _OWN_FILES = 4096
@@ -31,6 +32,7 @@ class Result:
     attack: str
     caged: bool
     figures: Figures
+    stalls: Stalls
     endings: list[str]
     """How the program ended, where it did."""
     own: float | None
@@ -53,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     broken = [f"{result.attack}: {fault}" for result in results for fault in faults_of(result)]
+    broken += broken_stalls(total(result.stalls for result in results))
     for line in broken:
         say(f"{'error' if arguments.gate else 'warning'}: {line}")
     return 1 if arguments.gate and broken else 0
@@ -66,23 +69,25 @@ def measure(attack: Attack) -> Result:
         )
         with surroundings as scene:
             own = attack.act(scene)
-        return Result(attack.name, scene.cage is not None, _largest(scene.figures), scene.endings, own)
+        say(told(scene.stalls))
+        return Result(attack.name, scene.cage is not None, _largest(scene.figures), scene.stalls, scene.endings, own)
 
 
-def table(results: Iterable[Result]) -> str:
+def table(results: Sequence[Result]) -> str:
     """Markdown, one row for each attack."""
     rows = [
-        "| attack | lived | peak MiB | longest /healthz s | unanswered | open files | |",
-        "|---|---|--:|--:|--:|--:|---|",
+        "| attack | lived | peak MiB | longest stall ms | longest /healthz s | unanswered | open files | |",
+        "|---|---|--:|--:|--:|--:|--:|---|",
     ]
     for result in results:
         attack, figures = ATTACKS[result.attack], result.figures
         own = f"{result.own:.3g} {attack.figure}" if result.own is not None else ""
         lived = f"no: {', '.join(result.endings)}" if result.endings else "yes"
-        cells = (lived, f"{figures.peak:.1f}", f"{figures.healthz:.2f}", str(figures.unanswered), str(figures.files), own)
+        stall = f"{1000 * result.stalls.longest:.0f}"
+        cells = (lived, f"{figures.peak:.1f}", stall, f"{figures.healthz:.2f}", str(figures.unanswered), str(figures.files), own)
         rows.append(f"| {attack.name} | " + " | ".join(cells) + " |")
     limit = f"{LIMIT} MiB" if all(result.caged for result in results) else "none could be made here"
-    return "\n".join([*rows, "", f"Limit of memory: {limit}."])
+    return "\n".join([*rows, "", f"Limit of memory: {limit}. {told(total(result.stalls for result in results))}"])
 
 
 def faults_of(result: Result) -> Iterator[str]:
@@ -90,13 +95,16 @@ def faults_of(result: Result) -> Iterator[str]:
     attack, figures = ATTACKS[result.attack], result.figures
     bounds = attack.bounds
     yield from (f"the program {ending}" for ending in result.endings)
-    told = (
+    measured = (
         ("MiB at its peak", figures.peak, bounds.peak),
         ("open files", figures.files, bounds.files),
         ("s for /healthz", figures.healthz, bounds.healthz),
+        ("s in which the event loop stood still", result.stalls.longest, MOST),
         ("requests for /healthz without an answer", figures.unanswered, bounds.unanswered),
     )
-    yield from (f"{found:.4g} {what}, allowed are {most:g}" for what, found, most in told if found > most)
+    yield from (f"{found:.4g} {what}, allowed are {most:g}" for what, found, most in measured if found > most)
+    if not result.stalls.moments:
+        yield "the program has told no stalls"
     if not figures.answered:
         yield "/healthz never answered"
     if bounds.figure is not None and (result.own is None or result.own > bounds.figure):

@@ -21,6 +21,7 @@ from hack.benchmarks.hostile.objects import DRIVER, NODE
 from hack.benchmarks.hostile.watcher import Figures, Watcher
 from hack.benchmarks.pod import put_into_a_pod
 from hack.benchmarks.stage import FLAGS
+from hack.benchmarks.stalls import Stalls, stalls_of
 from hack.lib.control_plane import until
 from hack.lib.programs import Json, OurDriver, Process, Sidecar
 
@@ -39,6 +40,8 @@ class Scene:
     figures: list[Figures] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)
     """How lives ended that were not to end."""
+    stalls: Stalls = field(default_factory=Stalls)
+    """Of all lives that have ended."""
 
     def __post_init__(self) -> None:
         self._kubeconfig = self.work / "kubeconfig"
@@ -65,6 +68,8 @@ class Scene:
         if self._watcher is None:
             return
         self._note_ending()
+        if self.sidecar.child.poll() is None:
+            self.stalls += stalls_of(self.sidecar)
         self._watcher.__exit__(None, None, None)
         self.figures.append(self._watcher.figures)
         self.sidecar.stop()

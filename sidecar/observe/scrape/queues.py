@@ -56,17 +56,18 @@ class QueueObserver:
 class Timings:
     """A histogram of durations."""
 
-    def __init__(self) -> None:
-        self._counts = [0] * (len(BUCKETS) + 1)
+    def __init__(self, bounds: tuple[float, ...] = BUCKETS) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
         self.seconds = 0.0
 
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(BUCKETS, seconds)] += 1
-        self.seconds += seconds
+    def observe(self, seconds: float, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += times
+        self.seconds += seconds * times
 
     def buckets(self) -> list[tuple[str, float]]:
         """For each bound, the number of durations up to it."""
-        bounds = map(floatToGoString, (*BUCKETS, math.inf))
+        bounds = map(floatToGoString, (*self._bounds, math.inf))
         return list(zip(bounds, itertools.accumulate(self._counts), strict=True))
 
 
