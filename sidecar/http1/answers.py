@@ -7,6 +7,7 @@ A body is whole or streamed. A whole one is held until it is complete, and may o
 any number, as much is unpacked as its reader may hold, and the rest when that has been taken: a few packed bytes can stand for very many.
 """
 
+import itertools
 import re
 import zlib
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ _LONGEST_CHUNK_LINE = 2**12
 LONGEST_BODY = 10 * 2**20
 # Bytes of a streamed body that are unpacked before any is taken.
 _MOST_UNPACKED = 2**19
+# Bytes of a streamed body that are taken at once, a little more or less: 50 claims of usual size, which take some milliseconds.
+_PIECE = 2**16
 _NO_BODY = frozenset((204, 304))
 # Without control characters: a line feed within the reason would hide the header behind it.
 _STATUS_LINE = re.compile(r"(HTTP/1\.[01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
@@ -88,8 +91,13 @@ class AnswerReader:
         self._finish()
 
     def take(self) -> bytes:
-        """The part of the body that has arrived and was not taken before."""
-        pieces, self._pieces, self.held = self._pieces, [], 0
+        """What has arrived of the body and was not taken before, but of a streamed one not much at once. Empty: that was all so far."""
+        count = len(self._pieces)
+        if self._streamed:
+            ends = itertools.accumulate(map(len, self._pieces))
+            count = next((number for number, end in enumerate(ends, 1) if end >= _PIECE), count)
+        pieces, self._pieces = self._pieces[:count], self._pieces[count:]
+        self.held -= sum(map(len, pieces))
         if self._packed or (self._arrived and not self.complete):
             self._unpack()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -181,16 +189,17 @@ class AnswerReader:
         """Unpack what may be held now, and note the end if it has been reached."""
         assert self._unzip is not None
         most = _MOST_UNPACKED if self._streamed else LONGEST_BODY + 1
+        piece = _PIECE if self._streamed else most
         while room := max(0, most - self.held):
             try:
-                data = self._unzip.decompress(self._packed, room)
+                data = self._unzip.decompress(self._packed, min(room, piece))
             except zlib.error as error:
                 raise Malformed(f"the answer's compression is broken: {error}") from error
             self._packed = self._unzip.unconsumed_tail
             if self._unzip.unused_data:
                 raise Malformed("something follows the answer's compressed body")
             self._keep(data)
-            if len(data) < room:
+            if len(data) < min(room, piece):
                 self._note_unpacked()
                 return
 

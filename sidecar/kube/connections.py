@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         while not reading.held and not reading.complete:
             await self._more()
         data = reading.take()
-        if self._paused and self.transport is not None and not reading.waits_packed:
+        if self._paused and self.transport is not None and not reading.waits_packed and reading.held <= _MOST_HELD:
             self._paused = False
             self.transport.resume_reading()
         return data

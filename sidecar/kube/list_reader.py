@@ -3,7 +3,7 @@
 import json
 import re
 from codecs import utf_8_decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from sidecar.kube import wire
@@ -15,13 +15,16 @@ LONGEST_OBJECT: Final = 10 * 2**20
 _DECODER: Final = json.JSONDecoder()
 _SHOWN: Final = 4000
 
-_SPACE: Final = re.compile(r"\s*")
-_OPEN: Final = re.compile(r"\s*\{")
-# Where what follows decides what comes next, it has to be there: the text may break off anywhere.
-_NAME: Final = re.compile(r'\s*"([^"\\]*)"\s*:\s*(?=\S)')
-_FIRST: Final = re.compile(r"\[\s*(?:(\])|(?=\S))")
-_NEXT: Final = re.compile(r"\s*([,\]])")
-_AFTER: Final = re.compile(r"\s*([,}])")
+# Nothing here goes back over what it has read: whoever sends the text decides how long that would take.
+_SPACE: Final = re.compile(r"[ \t\n\r]*+")
+_NAME: Final = re.compile(r'"([^"\\]*+)"')
+_SIGNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "open": {"{": "name"},
+    "colon": {":": "begin"},
+    "next": {",": "item", "]": "after"},
+    "after": {",": "name", "}": "end"},
+}
+"""Where a sign stands between two parts, what comes after it."""
 
 
 class ListReader:
@@ -44,6 +47,8 @@ class ListReader:
         self._next = "open"
         self._name = ""
         self._worth_trying = 0
+        self._waited = 0
+        """Bytes that have arrived since a part was complete; spaces are not kept, and count."""
         self._meta: Any = None
 
     def feed(self, piece: bytes) -> Iterator[Any]:
@@ -52,10 +57,11 @@ class ListReader:
             self._begin += piece[:_SHOWN]
         self.size += len(piece)
         self._raw += piece
+        self._waited += len(piece)
         # If a long object were tried again with every piece, that would take time by the square of its length.
         if len(self._raw) >= self._worth_trying:
             yield from self._read()
-        if len(self._raw) > LONGEST_OBJECT:
+        if self._waited > LONGEST_OBJECT:
             raise Unavailable(f"{self._what}: something in the list has more than {LONGEST_OBJECT} bytes")
 
     def finish(self) -> tuple[list[Any], str, str]:
@@ -79,7 +85,10 @@ class ListReader:
         self._worth_trying = 2 * len(self._raw)
 
     def _complete(self) -> Iterator[Any]:
-        while self._next != "end":
+        while True:
+            self._at = _past_space(self._text, self._at)
+            if self._next == "end":
+                return
             if self._next == "item":
                 begin = self._at
                 obj, complete = self._value()
@@ -91,37 +100,43 @@ class ListReader:
                 complete = self._step()
             if not complete:
                 return
+            self._waited = len(self._text) - self._at
 
     def _step(self) -> bool:
         """Go on by one part that is no object; False if it is incomplete."""
-        if self._next == "value":
-            value, complete = self._value()
-            if complete:
-                if value and self._name == "items":
-                    raise self._not_a_list()
-                self._next = "after"
-                self._meta = value if self._name == "metadata" else self._meta
-            return complete
-        pattern = {"open": _OPEN, "name": _NAME, "first": _FIRST, "next": _NEXT, "after": _AFTER}[self._next]
-        found = pattern.match(self._text, self._at)
-        if found is None:
+        sign = self._text[self._at : self._at + 1]
+        if not sign:
             return False
-        self._at = found.end()
         match self._next:
-            case "open":
-                self._next = "name"
             case "name":
-                self._name = found[1]
-                self._next = "first" if self._name == "items" and self._text[self._at] == "[" else "value"
-                if self._next == "first" and self._meta is not None:
+                found = _NAME.match(self._text, self._at)
+                if found is None:
+                    return False
+                self._at, self._name, self._next = found.end(), found[1], "colon"
+            case "begin":
+                is_list = self._name == "items" and sign == "["
+                if is_list and self._meta is not None:
                     self._checked()  # before any object is taken for a part of a list
+                self._at, self._next = self._at + is_list, "first" if is_list else "value"
             case "first":
-                self._next = "after" if found[1] else "item"
-            case "next":
-                self._next = "item" if found[1] == "," else "after"
-            case _:  # "after"
-                self._next = "name" if found[1] == "," else "end"
+                is_empty = sign == "]"
+                self._at, self._next = self._at + is_empty, "after" if is_empty else "item"
+            case "value":
+                return self._take_value()
+            case between:
+                if sign not in _SIGNS[between]:
+                    return False
+                self._at, self._next = self._at + 1, _SIGNS[between][sign]
         return True
+
+    def _take_value(self) -> bool:
+        value, complete = self._value()
+        if complete:
+            if value and self._name == "items":
+                raise self._not_a_list()
+            self._next = "after"
+            self._meta = value if self._name == "metadata" else self._meta
+        return complete
 
     def _value(self) -> tuple[Any, bool]:
         """Whatever is wrong with it, it may still be incomplete; `finish` tells."""

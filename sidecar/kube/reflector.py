@@ -45,6 +45,8 @@ _RELIST_SPREAD = 5.0
 # After so many refused watches in a row a list is due: the server may be unable to continue from this resourceVersion.
 _MOST_REFUSALS = 3
 _MOST_REPORTED = 1000
+# Objects that are gone are let go of a few at a time: a namespace may have had thousands.
+_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,10 @@ class Reflector(Generic[R]):
             await asyncio.sleep(0)
             version, token = await self._take_page(token, seen)
         if None not in seen:  # the object without a name may be any of the missing ones
-            for key in self.store.missing(seen):
+            for number, key in enumerate(self.store.missing(seen), 1):
                 self._apply(key, None)
+                if not number % _AT_ONCE:
+                    await asyncio.sleep(0)
         self.resource_version, self._was_broken = version, False
         self.lists += 1
         self._on_list()

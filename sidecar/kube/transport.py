@@ -37,6 +37,8 @@ _LONGEST_LOW_PRIORITY_WAIT = 0.2
 # A server that is starting accepts connections before it answers. Behind a load balancer another attempt may reach one that works.
 _HEADERS_SECONDS = 15.0
 _LONGEST_SILENCE = 600.0
+# For so long events that have arrived together are handled in one go.
+_LONGEST_TURN = 0.005
 
 
 class Access(Protocol):
@@ -257,10 +259,13 @@ class Transport:
                     await self._raise_for_status(request, limiter, head, raw)
                 reader, batching = LineReader(), ReadBatching(self._longest_read_delay)
                 while chunk := await _within(silence, connection.read()):
-                    heard = True
+                    heard, resumed = True, self._clock()
                     lines = reader.feed(chunk)
                     for line in lines:
                         yield line
+                        if self._clock() - resumed > _LONGEST_TURN:  # a burst of events must not keep everything else waiting
+                            await asyncio.sleep(0)
+                            resumed = self._clock()
                     if pause := batching.delay(len(lines), self._clock()):
                         await _leave_unread(connection, pause)
                 if reader.within:

@@ -364,3 +364,18 @@ def test_a_streamed_body_that_breaks_off_is_malformed_when_its_end_is_reached() 
     with pytest.raises(Malformed, match="broke off"):
         while reading.take():
             pass
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_streamed_body_is_taken_in_small_pieces_however_much_has_arrived(zipped: bool) -> None:
+    """Who takes one works on it in one go, and everybody else waits."""
+    body = random.Random(1).randbytes(2**19)
+    raw = _counted(gzip.compress(body, mtime=0), "Content-Encoding: gzip") if zipped else _counted(body)
+    reading, found = AnswerReader(streamed=True), []
+    for at in range(0, len(raw), 2**15):
+        reading.feed(raw[at : at + 2**15])
+    while piece := reading.take():
+        found.append(piece)
+    assert b"".join(found) == body
+    assert reading.complete and not reading.held
+    assert max(map(len, found)) <= 3 * 2**15

@@ -1,6 +1,7 @@
 """A list means the same however it is cut, and what is no list is never taken for one."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -146,3 +147,30 @@ def test_a_secret_is_not_quoted() -> None:
     with pytest.raises(Unavailable) as told:
         reader.finish()
     assert "hunter2" not in str(told.value)
+
+
+SEAMS = (b"", b"{", b'{"metadata"', b'{"metadata":', b"{%s" % META, b"{%s," % META, b'{%s,"items":' % META, b'{%s,"items":[' % META)
+INNER = tuple(b'{%s,"items":%s' % (META, begin) for begin in (b"[{}", b"[{},", b"[]", b"[{}]"))
+
+
+@pytest.mark.parametrize("begin", [*SEAMS, *INNER])
+def test_spaces_take_little_time_wherever_they_stand_and_have_a_bound(begin: bytes) -> None:
+    """A few packed bytes unfold to very many of them."""
+    reader, longest = ListReader(what="list x", after=""), 0.0
+    list(reader.feed(begin))
+    with pytest.raises(Unavailable, match="more than 10485760 bytes"):
+        for _ in range(3 * 2**10):
+            started = time.thread_time()
+            try:
+                list(reader.feed(b" " * 2**12))
+            finally:
+                longest = max(longest, time.thread_time() - started)
+    assert longest < 0.02, "the event loop stands still meanwhile"
+
+
+def test_a_name_without_end_takes_little_time() -> None:
+    reader = ListReader(what="list x", after="")
+    list(reader.feed(b'{"'))
+    started = time.thread_time()
+    list(reader.feed(b"a" * 2**22))
+    assert time.thread_time() - started < 0.04

@@ -606,3 +606,25 @@ def test_on_a_real_wire_broken_servers_are_left_in_peace() -> None:
 
     counts = run(main())
     assert all(1 <= count <= 4 for count in counts), counts
+
+
+def test_thousands_that_are_gone_at_once_leave_time_for_everything_else() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj(f"n{number}", 1) for number in range(2_000)], "10", ""), Page([], "20", "")]
+    api.watches = [[Gone("too old")], ["for ever"]]
+    turns, seen, tasks = 0, [], []
+
+    async def others() -> None:
+        nonlocal turns
+        for _ in range(1_000):
+            turns += 1
+            await asyncio.sleep(0)
+
+    def note(change: Change[Rec]) -> None:
+        if change.new is None:
+            tasks.append(asyncio.create_task(others())) if not tasks else None
+            seen.append(turns)
+
+    Bench(api, on_change=note).run(30.0)
+    assert len(seen) == 2_000
+    assert len(set(seen)) >= 20

@@ -1,6 +1,7 @@
 """The wire, in real time with short limits: what a broken server does to one request, and what one request does to a server."""
 
 import asyncio
+import json
 import socket
 import time
 from typing import Any
@@ -385,3 +386,27 @@ def test_an_event_is_written_after_what_is_under_way() -> None:
             return [seen.path.rsplit("/", 1)[-1] for seen in server.seen]
 
     assert run(main())[-1] == "events"
+
+
+def test_a_burst_of_events_leaves_time_for_everything_else() -> None:
+    """All of it arrives at once, and each event takes a millisecond to handle."""
+    burst = b"".join(json.dumps(event("ADDED", f"pv-{number}", number + 6)).encode() + b"\n" for number in range(200))
+
+    async def main() -> int:
+        turns, seen = 0, set()
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        async with ScriptedServer(streams(burst)) as server, await server.client() as client:
+            async for _ in client.watch(VOLUMES, resource_version="5"):
+                time.sleep(0.001)  # noqa: ASYNC251 - the work on it
+                seen.add(turns)
+        task.cancel()
+        return len(seen)
+
+    assert run(main()) >= 20
