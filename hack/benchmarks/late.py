@@ -39,6 +39,7 @@ from hack.benchmarks.stage import (
     new_file,
     wait,
 )
+from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import GoDriver, Json, claim
 from hack.lib.progress import say
@@ -106,29 +107,32 @@ def add_to(commands: Any) -> None:
         "--also", action="append", default=[], metavar="FLAG", help="one more flag for both, e.g. --also=--worker-threads=10"
     )
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write every single measurement here")
-    parser.add_argument("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}")
+    parser.add_argument("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}, and stalls to {RULE}")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The two take turns, so that a machine that gets slower does so for both."""
     measurements: list[Measurement] = []
+    lives = Lives()
     versions: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         for number in range(1, arguments.runs + 1):
             for program in (OURS, PEER):
                 say(f"{program}, run {number} of {arguments.runs}")
-                measured, versions = measure(program, arguments.claims, flags=arguments.also, work=Path(folder) / f"{program}-{number}")
+                work = Path(folder) / f"{program}-{number}"
+                measured, versions = measure(program, arguments.claims, flags=arguments.also, work=work, lives=lives)
                 say(_line(measured))
                 measurements.append(measured)
     print(table(measurements))
     print()
     print(footnotes(arguments, measurements, versions))
+    print(lives.told())
     if arguments.json:
         arguments.json.write_text(
             json.dumps({"versions": versions, "measurements": [asdict(item) for item in measurements]}, indent=1) + "\n"
         )
-    broken = broken_limits(measurements)
+    broken = broken_limits(measurements) + lives.broken()
     for line in broken:
         say(f"{'error' if arguments.gate else 'warning'}: {line}")
     return 1 if arguments.gate and broken else 0
@@ -137,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def measure(program: str, claims: int, *, flags: Iterable[str], work: Path) -> tuple[Measurement, dict[str, str]]:
+def measure(program: str, claims: int, *, flags: Iterable[str], work: Path, lives: Lives) -> tuple[Measurement, dict[str, str]]:
     """With servers and a driver of its own: neither meets what the other has left."""
     work.mkdir()
     audit = work / "audit.log"
@@ -146,10 +150,11 @@ def measure(program: str, claims: int, *, flags: Iterable[str], work: Path) -> t
         GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver,
     ):
         new_class(ground.plane, driver.driver)
-        return _play(ground.stage(driver, work), program, claims, flags=(*LIMITERS, *flags), audit=audit), ground.versions()
+        played = _play(ground.stage(driver, work), program, claims, flags=(*LIMITERS, *flags), audit=audit, lives=lives)
+        return played, ground.versions()
 
 
-def _play(stage: Stage, program: str, claims: int, *, flags: Iterable[str], audit: Path) -> Measurement:
+def _play(stage: Stage, program: str, claims: int, *, flags: Iterable[str], audit: Path, lives: Lives) -> Measurement:
     with stage.ours(*flags) if program == OURS else stage.peer(*flags) as process:
         pid = process.child.pid
         wait(lambda: is_synced(process), process, "has not listed everything")
@@ -164,6 +169,7 @@ def _play(stage: Stage, program: str, claims: int, *, flags: Iterable[str], audi
         wait(lambda: _stored(stage.plane) >= claims, process, f"has not stored {claims} volumes")
         _wait_for_quiet(audit)
         after = cost_of(pid)
+        lives.note(process)
     events = _requests(audit, already)
     return Measurement(
         program=program,

@@ -56,9 +56,26 @@ def read(page: str) -> Stalls:
     return Stalls(bounds, longest.get("own", math.inf), longest.get("wall", math.inf))
 
 
-def stalls_of(process: Process) -> Stalls:
-    """So far. The peer tells nothing of the kind."""
-    return read(process.page("/metrics")[1]) if isinstance(process, Sidecar) else Stalls()
+def stalls_of(process: Sidecar) -> Stalls:
+    """So far."""
+    return read(process.page("/metrics")[1])
+
+
+@dataclass(frozen=True)
+class Lives:
+    """All lives of our program in one bench. The peer's are left out: it tells nothing of the kind."""
+
+    stalls: list[Stalls] = field(default_factory=list)
+
+    def note(self, *processes: Process) -> None:
+        """At the end of their lives."""
+        self.stalls.extend(stalls_of(each) for each in processes if isinstance(each, Sidecar))
+
+    def told(self) -> str:
+        return told(total(self.stalls)) if self.stalls else ""
+
+    def broken(self) -> list[str]:
+        return list(broken_stalls(total(self.stalls))) if self.stalls else []
 
 
 def total(lives: Iterable[Stalls]) -> Stalls:

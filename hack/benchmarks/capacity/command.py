@@ -34,6 +34,7 @@ from hack.benchmarks.stage import (
     positive,
     wait,
 )
+from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.programs import OurDriver
 from hack.lib.progress import say
 from sidecar.model.quantity import parse_bytes
@@ -101,12 +102,13 @@ def add_to(commands: Any) -> None:
     add("--latency", type=positive, default=0.05, metavar="S", help="what the driver takes for each call (default: %(default)g)")
     add("--also", action="append", default=[], metavar="FLAG", help="one more turn of ours, e.g. --also=--capacity-reserve-pending=false")
     add("--json", type=new_file, metavar="FILE", help="write every measurement here")
-    add("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}")
+    add("--gate", action="store_true", help=f"fail unless ours keeps to {_limits()}, and stalls to {RULE}")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     load = Load(rate=arguments.rate, warm_up=arguments.warm_up, seconds=arguments.seconds)
+    lives = Lives()
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         audit = Path(folder) / "audit.log"
         say("starting etcd and kube-apiserver")
@@ -114,16 +116,17 @@ def run(arguments: argparse.Namespace) -> int:
             new_class(ground.plane, DRIVER)
             turns = [(OURS, ""), *((OURS, flag) for flag in arguments.also), (PEER, "")]
             measurements = [
-                measure(ground, program, flag, load=load, latency=arguments.latency, audit=audit, work=_folder(folder, number))
+                measure(ground, program, flag, load=load, latency=arguments.latency, audit=audit, work=_folder(folder, number), lives=lives)
                 for number, (program, flag) in enumerate(turns)
             ]
             versions = ground.versions()
     print(table(measurements))
     print()
     print(footnotes(load, arguments.latency, measurements, versions))
+    print(lives.told())
     if arguments.json:
         arguments.json.write_text(as_json(measurements, load, arguments.latency, versions))
-    broken = broken_limits(measurements, rate=load.rate)
+    broken = broken_limits(measurements, rate=load.rate) + lives.broken()
     for line in broken:
         say(f"{'error' if arguments.gate else 'warning'}: {line}")
     return 1 if arguments.gate and broken else 0
@@ -132,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def measure(ground: Ground, program: str, flag: str, *, load: Load, latency: float, audit: Path, work: Path) -> Measurement:
+def measure(ground: Ground, program: str, flag: str, *, load: Load, latency: float, audit: Path, work: Path, lives: Lives) -> Measurement:
     """With a driver of its own, whose pool is empty, and no capacity object from before."""
     flags = (*FLAGS, flag) if flag else FLAGS
     called = f"{program} {flag}".strip()
@@ -146,6 +149,7 @@ def measure(ground: Ground, program: str, flag: str, *, load: Load, latency: flo
             wait(stage.has_capacity, process, "has not published its capacity")
             say(f"{called}: {load.rate:g} creations and deletions a second for {load.warm_up + load.seconds:g} s")
             played = asyncio.run(capacity_load.play(ground.plane.kubeconfig, class_=CLASS, driver=DRIVER, node=NODE, load=load))
+            lives.note(process)
         seen = driven(read_journal(driver.calls), read_journal(driver.state), pool=parse_bytes(POOL))
     return judge(called, played, seen, _logged(audit, already))
 

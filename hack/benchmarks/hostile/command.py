@@ -21,7 +21,7 @@ from hack.benchmarks.hostile.scene import a_scene
 from hack.benchmarks.hostile.watcher import Figures
 from hack.benchmarks.pod import compile_bytecode
 from hack.benchmarks.stage import new_file, words_of
-from hack.benchmarks.stalls import MOST, Stalls, broken_stalls, told, total
+from hack.benchmarks.stalls import MOST, RULE, Stalls, broken_stalls, told, total
 from hack.lib.progress import say
 
 _OWN_FILES = 4096
@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser("hostile", help="one instance under attack", description=__doc__)
     parser.add_argument("--only", type=words_of(tuple(ATTACKS)), default=list(ATTACKS), metavar="NAMES", help=f"of {', '.join(ATTACKS)}")
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write every figure here")
-    parser.add_argument("--gate", action="store_true", help="fail if an attack goes beyond its bounds")
+    parser.add_argument("--gate", action="store_true", help=f"fail if an attack goes beyond its bounds, or stalls beyond {RULE}")
     parser.set_defaults(run=run)
 
 

@@ -94,7 +94,8 @@ class Scene:
     def _note_ending(self) -> None:
         code = self.sidecar.child.poll()
         if code is not None:
-            self.endings.append(f"killed by signal {-code}" if code < 0 else f"ended with {code}")
+            said = self.sidecar.output().splitlines()
+            self.endings.append(f"killed by signal {-code}" if code < 0 else f"ended with {code}: {said[-1][:200] if said else ''}")
 
     # --- what a tenant does ---------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from hack.benchmarks.memory import load
 from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.benchmarks.process_cost import Cost, cost_of
 from hack.benchmarks.stage import OURS, PEER, Stage, a_stage, count, is_synced, new_file, not_negative, wait
+from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.progress import say
 
 EMPTY, FULL = "empty", "full"
@@ -53,22 +54,24 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--runs", type=count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
     parser.add_argument("--settle", type=not_negative, default=5.0, metavar="SECONDS", help="rest before looking (default: %(default)s)")
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write every single measurement here")
-    parser.add_argument("--gate", action="store_true", help=f"fail unless ours needs at most {_limits()}")
+    parser.add_argument("--gate", action="store_true", help=f"fail unless ours needs at most {_limits()}, and stalls {RULE}")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    lives = Lives()
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, a_stage(Path(folder), say=say) as stage:
         compile_bytecode()
-        measurements = measure_all(stage, objects=arguments.objects, runs=arguments.runs, settle=arguments.settle)
+        measurements = measure_all(stage, objects=arguments.objects, runs=arguments.runs, settle=arguments.settle, lives=lives)
         sizes = asyncio.run(load.mean_sizes(stage.plane.kubeconfig))
         versions = stage.versions()
     print(table(measurements))
     print()
     print(footnotes(arguments.objects, arguments.runs, arguments.settle, sizes, versions))
+    print(lives.told())
     if arguments.json:
         arguments.json.write_text(as_json(measurements, arguments, sizes, versions))
-    broken = broken_limits(measurements)
+    broken = broken_limits(measurements) + lives.broken()
     for line in broken:
         say(f"{'error' if arguments.gate else 'warning'}: {line}")
     return 1 if arguments.gate and broken else 0
@@ -77,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def measure_all(stage: Stage, *, objects: int, runs: int, settle: float) -> list[Measurement]:
+def measure_all(stage: Stage, *, objects: int, runs: int, settle: float, lives: Lives) -> list[Measurement]:
     """The two take turns, so that a machine that gets slower does so for both."""
     measurements = []
     for cluster in (EMPTY, FULL):
@@ -86,7 +89,7 @@ def measure_all(stage: Stage, *, objects: int, runs: int, settle: float) -> list
         for number in range(1, runs + 1):
             for program in (OURS, PEER):
                 say(f"{program} on the {cluster} cluster, run {number} of {runs}")
-                measurements.append(measure(stage, program, cluster, settle=settle))
+                measurements.append(measure(stage, program, cluster, settle=settle, lives=lives))
     return measurements
 
 
@@ -98,7 +101,7 @@ def fill(stage: Stage, objects: int) -> None:
     say(f"written in {time.monotonic() - started:.0f} s")
 
 
-def measure(stage: Stage, program: str, cluster: str, *, settle: float) -> Measurement:
+def measure(stage: Stage, program: str, cluster: str, *, settle: float, lives: Lives) -> Measurement:
     stage.forget_capacity()
     process = stage.ours() if program == OURS else stage.peer()
     put_into_a_pod(process, stage.role)
@@ -109,6 +112,7 @@ def measure(stage: Stage, program: str, cluster: str, *, settle: float) -> Measu
         synced = time.monotonic() - started
         wait(stage.has_capacity, process, "has not published its capacity")
         time.sleep(settle)
+        lives.note(process)
         return Measurement(program, cluster, synced, cost_of(process.child.pid))
 
 

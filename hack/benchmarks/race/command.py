@@ -19,6 +19,7 @@ from hack.benchmarks.race.load import Phase
 from hack.benchmarks.race.stage import FILL, MAIN, Program, Setting, a_scene, programs
 from hack.benchmarks.race.turn import a_place, as_json, made, measure_phase
 from hack.benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, words_of
+from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.control_plane import binaries
 from hack.lib.progress import say
 
@@ -57,34 +58,37 @@ def add_to(commands: Any) -> None:
         metavar="DIR",
         help="a new folder for all logs, the audit log and the drivers' record among them",
     )
-    add("--gate", action="store_true", help="fail unless ours keeps its promises, which are checked in any case")
+    add("--gate", action="store_true", help=f"fail unless ours keeps its promises, which are checked in any case, and stalls to {RULE}")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.quick:
         vars(arguments).update(QUICK)
-    started = time.monotonic()
+    started, lives = time.monotonic(), Lives()
     with a_place(arguments.keep) as folder:
         setting = Setting(binaries("core", PEER), arguments.fill, arguments.latency)
         chosen = [program for program in programs(arguments.base_delay) if program.name in arguments.only]
         measurements: list[Measurement] = []
         # Programs take turns on the same number of nodes, so that a machine that gets slower does so for all.
         for nodes, program in itertools.product(arguments.nodes, chosen):
-            measurements += measure(setting, program, nodes, arguments, work=made(folder / f"{program.name}-{nodes}"))
+            measurements += measure(setting, program, nodes, arguments, work=made(folder / f"{program.name}-{nodes}"), lives=lives)
             if arguments.json:
                 arguments.json.write_text(as_json(measurements, arguments))
     say(f"all turns took {time.monotonic() - started:.0f} s")
     print(report.table(measurements))
     print()
     print(report.footnotes(arguments, measurements, setting))
-    broken = report.broken_limits(measurements)
+    print(lives.told())
+    broken = report.broken_limits(measurements) + lives.broken()
     for line in broken:
         say(f"{'error' if arguments.gate else 'warning'}: {line}")
     return 1 if arguments.gate and broken else 0
 
 
-def measure(setting: Setting, program: Program, nodes: int, arguments: argparse.Namespace, *, work: Path) -> Iterator[Measurement]:
+def measure(
+    setting: Setting, program: Program, nodes: int, arguments: argparse.Namespace, *, work: Path, lives: Lives
+) -> Iterator[Measurement]:
     """One turn."""
     say(f"{program.name} on {nodes} nodes: starting")
     with a_scene(setting, program, nodes, work) as scene:
@@ -92,6 +96,7 @@ def measure(setting: Setting, program: Program, nodes: int, arguments: argparse.
             measurement = measure_phase(scene, program, nodes, phase, patience=arguments.patience)
             say(report.line(measurement))
             yield measurement
+        lives.note(*scene.instances)
 
 
 def phases(program: Program, nodes: int, arguments: argparse.Namespace) -> list[Phase]:

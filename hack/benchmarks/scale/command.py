@@ -25,6 +25,7 @@ from hack.benchmarks.race.stage import LATER, MAIN, Program, Setting, a_scene, p
 from hack.benchmarks.race.turn import Earlier, a_place, as_json, made, measure_phase, read_earlier
 from hack.benchmarks.scale import plot, report
 from hack.benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, words_of
+from hack.benchmarks.stalls import Lives
 from hack.lib.control_plane import binaries
 from hack.lib.progress import say
 
@@ -97,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"error: {complaint}")
         return 1
     measurements = {_place(item): item for earlier in beside for item in earlier.measurements}
-    for item in _measure(chosen, arguments):
+    lives = Lives()
+    for item in _measure(chosen, arguments, lives):
         measurements[_place(item)] = item
         if arguments.json:
             arguments.json.write_text(as_json(measurements.values(), arguments))
@@ -105,6 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"error: nothing was measured, and nothing was given with --beside: --only {NOTHING}")
         return 1
     print(report.everything(arguments, measurements.values()))
+    print(lives.told())
+    for complaint in lives.broken():
+        say(f"warning: {complaint}")
     if arguments.svg:
         arguments.svg.write_text(plot.draw(measurements.values(), nodes=arguments.nodes))
     return 0
@@ -149,7 +154,7 @@ def memory_of(program: Program, *, claims: int) -> float:
     return OURS_MIB + OURS_MIB_PER_CLAIM * claims if program.ours else PEER_MIB + PEER_MIB_PER_CLAIM * claims
 
 
-def _measure(chosen: Sequence[Program], arguments: argparse.Namespace) -> Iterator[Measurement]:
+def _measure(chosen: Sequence[Program], arguments: argparse.Namespace, lives: Lives) -> Iterator[Measurement]:
     """The drivers' pools for filling stay empty here."""
     if not chosen:
         return
@@ -165,6 +170,7 @@ def _measure(chosen: Sequence[Program], arguments: argparse.Namespace) -> Iterat
                     item = measure_phase(scene, program, arguments.nodes, phase, patience=arguments.patience)
                     say(line(item))
                     yield item
+                lives.note(*scene.instances)
     say(f"all turns took {time.monotonic() - started:.0f} s")
 
 
