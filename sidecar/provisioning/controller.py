@@ -27,23 +27,7 @@ from sidecar.ownership.reserved_space import Promise, ReservedSpace
 from sidecar.ownership.roster import Roster
 from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.creations.journal import Journal, NoJournal
-from sidecar.provisioning.deletion_io import Deletion
-from sidecar.provisioning.effects.bidding import Bidder
-from sidecar.provisioning.effects.creation import Creator
-from sidecar.provisioning.effects.creation_log import CreationLog
-from sidecar.provisioning.effects.deleting import Deleter, RecordedDeletion
-from sidecar.provisioning.effects.handback import HandBack
-from sidecar.provisioning.effects.protecting import SourceProtector
-from sidecar.provisioning.effects.reporting import ClaimReports
-from sidecar.provisioning.effects.shared import Shared
-from sidecar.provisioning.effects.storing import Storer
-from sidecar.provisioning.effects.undoing import Undoer
-from sidecar.provisioning.handle_holders_io import HandleHolders
-from sidecar.provisioning.lookups import Lookups
-from sidecar.provisioning.needs import CLAIM
-from sidecar.provisioning.progress import ProgressTable, Racing, Stored, competes, created_for, race_of, with_race
-from sidecar.provisioning.removal import Removal
-from sidecar.provisioning.rules import (
+from sidecar.provisioning.decisions import (
     Bid,
     ClaimDecision,
     CleanUp,
@@ -60,9 +44,25 @@ from sidecar.provisioning.rules import (
     Store,
     Tell,
     Wait,
-    decide,
-    next_turn,
 )
+from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.effects.bidding import Bidder
+from sidecar.provisioning.effects.creation import Creator
+from sidecar.provisioning.effects.creation_log import CreationLog
+from sidecar.provisioning.effects.deleting import Deleter, RecordedDeletion
+from sidecar.provisioning.effects.handback import HandBack
+from sidecar.provisioning.effects.protecting import SourceProtector
+from sidecar.provisioning.effects.reporting import ClaimReports
+from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.effects.storing import Storer
+from sidecar.provisioning.effects.undoing import Undoer
+from sidecar.provisioning.handle_holders_io import HandleHolders
+from sidecar.provisioning.lookups import Lookups
+from sidecar.provisioning.needs import CLAIM
+from sidecar.provisioning.progress import ProgressTable, Racing, Stored, competes, created_for, race_of, with_race
+from sidecar.provisioning.release_rules import next_turn
+from sidecar.provisioning.removal import Removal
+from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 from sidecar.tools import Tools
 

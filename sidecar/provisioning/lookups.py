@@ -26,7 +26,7 @@ from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.model.objects import Json
 from sidecar.provisioning import needs
 from sidecar.provisioning.needs import Absent, Ref
-from sidecar.provisioning.requests import consumers, secrets, sources
+from sidecar.provisioning.requests import cloning, consumers, secrets, source_finalizers
 from sidecar.provisioning.requests.secrets import SecretRef
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _RESOURCES: Final[Mapping[str, Resource]] = {
     needs.CLAIMS: CLAIMS,
 }
 # A namespace may hold thousands of these objects, so only the fields that are read are kept of each.
-_SLIM: Final[Mapping[str, Callable[[Json], Json]]] = {needs.PODS: consumers.slim, needs.CLAIMS: sources.slim}
+_SLIM: Final[Mapping[str, Callable[[Json], Json]]] = {needs.PODS: consumers.slim, needs.CLAIMS: cloning.slim}
 # Clusters from before the VolumeAttributesClass became stable serve it only under its former version.
 _FORMER: Final = replace(ATTRIBUTES_CLASSES, version="v1beta1")
 
@@ -85,7 +85,7 @@ class Lookups:
 
     async def protect(self, ref: Ref, obj: Json) -> None:
         """Puts our finalizer on a source."""
-        body = sources.with_finalizer(obj, sources.finalizer_for(ref))
+        body = source_finalizers.with_finalizer(obj, source_finalizers.finalizer_for(ref))
         if body is not None:
             await self._kube.replace(_RESOURCES[ref.kind], body, name=ref.name, namespace=ref.namespace)
 
@@ -93,7 +93,7 @@ class Lookups:
         """Takes our finalizer off again, if it can. After an error it stays, and a later sweep takes it off."""
         try:
             obj = await self._kube.get(_RESOURCES[ref.kind], ref.name, namespace=ref.namespace)
-            body = sources.without_finalizer(obj, sources.finalizer_for(ref))
+            body = source_finalizers.without_finalizer(obj, source_finalizers.finalizer_for(ref))
             if body is not None:
                 await self._kube.replace(_RESOURCES[ref.kind], body, name=ref.name, namespace=ref.namespace)
         except ApiError:

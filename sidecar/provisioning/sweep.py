@@ -16,7 +16,7 @@ from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model.names import SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Json
 from sidecar.provisioning.needs import SNAPSHOT, items, part, text
-from sidecar.provisioning.requests import sources
+from sidecar.provisioning.requests.source_finalizers import without_finalizer
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class SnapshotSweep:
 
     async def _release(self, snapshot: Json) -> bool:
         name, namespace = text(snapshot, "metadata", "name"), text(snapshot, "metadata", "namespace")
-        body = sources.without_finalizer(snapshot, SNAPSHOT_FINALIZER)
+        body = without_finalizer(snapshot, SNAPSHOT_FINALIZER)
         try:
             if body is not None:
                 await self._kube.replace(SNAPSHOTS, body, name=name, namespace=namespace)

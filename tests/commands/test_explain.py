@@ -9,8 +9,9 @@ from sidecar.commands.explain.claim import Facts, _decide, _view
 from sidecar.csi.api import MODIFY_VOLUME, CapacityAnswer
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json
+from sidecar.provisioning.decisions import Bid, ClaimDecision, Refuse, Release
 from sidecar.provisioning.needs import CLAIMS, Ref
-from sidecar.provisioning.rules import Bid, ClaimDecision, Refuse, Release, decide
+from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube

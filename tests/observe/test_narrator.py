@@ -8,7 +8,7 @@ from sidecar.observe.decisions import Decisions
 from sidecar.observe.logs import V
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
-from sidecar.provisioning.rules import Ignore
+from sidecar.provisioning.decisions import Ignore
 
 
 def test_metric_log_line_and_debug_page_say_the_same(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,8 +9,8 @@ from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Refused, of_failure
 from sidecar.ownership.rules import Race
 from sidecar.ownership.selected_node_body import GiveBack, Take
-from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Racing, Stored, Unsaved
-from sidecar.provisioning.rules import (
+from sidecar.provisioning.conclusions import conclude
+from sidecar.provisioning.decisions import (
     Bid,
     ClaimDecision,
     Create,
@@ -23,9 +23,9 @@ from sidecar.provisioning.rules import (
     Store,
     Undo,
     Wait,
-    conclude,
-    decide,
 )
+from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Racing, Stored, Unsaved
+from sidecar.provisioning.rules import decide
 from tests.harness import samples
 from tests.harness.provisioning.views import create, view
 

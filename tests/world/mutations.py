@@ -17,7 +17,7 @@ from sidecar.local import volume_location
 from sidecar.model import names
 from sidecar.ownership import rules as ownership
 from sidecar.ownership import selected_node_body
-from sidecar.provisioning import progress, removal, rules, volume_rules
+from sidecar.provisioning import conclusions, decisions, progress, removal, volume_rules
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.creation import Creator
 from sidecar.provisioning.effects.creation_log import CreationLog
@@ -83,20 +83,20 @@ def _relist_keeps_all(patch: Patch) -> None:
 
 
 def _never_given_back(patch: Patch) -> None:
-    def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = rules.conclude) -> Any:
+    def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = conclusions.conclude) -> Any:
         reached, conclusion = real(view, attempt, outcome)
-        if isinstance(conclusion, rules.Reschedule):
-            return reached, rules.Retry(conclusion.claim, conclusion.why)
+        if isinstance(conclusion, decisions.Reschedule):
+            return reached, decisions.Retry(conclusion.claim, conclusion.why)
         return reached, conclusion
 
     patch.setattr(creation, "conclude", conclude)
 
 
 def _creation_forgotten(patch: Patch) -> None:
-    def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = rules.conclude) -> Any:
+    def conclude(view: Any, attempt: Any, outcome: Any, *, real: Any = conclusions.conclude) -> Any:
         reached, conclusion = real(view, attempt, outcome)
-        if isinstance(conclusion, rules.Remember):
-            return progress.NOT_BEGUN, rules.Retry(conclusion.claim, conclusion.why)
+        if isinstance(conclusion, decisions.Remember):
+            return progress.NOT_BEGUN, decisions.Retry(conclusion.claim, conclusion.why)
         return reached, conclusion
 
     async def begin(self: Creator, attempt: Any) -> str:

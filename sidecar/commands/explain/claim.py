@@ -27,10 +27,11 @@ from sidecar.model.topology import Segment
 from sidecar.observe.decisions import shown
 from sidecar.observe.sanitize import plain, to_json
 from sidecar.ownership.rules import Race
+from sidecar.provisioning.decisions import Bid, ClaimDecision, Fetch, Measure, Wait
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM, Absent
 from sidecar.provisioning.progress import Racing
-from sidecar.provisioning.rules import Bid, ClaimDecision, Fetch, Measure, Wait, decide
+from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 
 UNKNOWN: Final = "not known from here"

@@ -9,10 +9,10 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
 from sidecar.ownership.reserved_space import Promise
 from sidecar.ownership.rules import after_conflict
+from sidecar.provisioning.decisions import Bid
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Racing, race_of, without_bid
-from sidecar.provisioning.rules import Bid
 from sidecar.provisioning.view import ClaimView
 
 

@@ -1,4 +1,4 @@
-"""Has the driver create a claim's volume, and does what its answer calls for. What the answer means: `rules.conclude`."""
+"""Has the driver create a claim's volume, and does what its answer calls for. What the answer means: `conclusions`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,14 +8,15 @@ from sidecar.csi.outcome import Done, DriverError, DriverFault, NeverSent, NoSpa
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Claim
+from sidecar.provisioning.conclusions import conclude
 from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.decisions import Clash, CleanUp, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo
 from sidecar.provisioning.effects.handback import HandBack
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.storing import Storer
 from sidecar.provisioning.effects.undoing import Undoer
 from sidecar.provisioning.progress import Creating, Infeasible, created_for
 from sidecar.provisioning.requests import sources
-from sidecar.provisioning.rules import Clash, CleanUp, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo, conclude
 from sidecar.provisioning.view import ClaimView
 
 

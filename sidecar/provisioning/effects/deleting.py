@@ -11,11 +11,11 @@ from sidecar.deletion.rules import DeletionView, Keep, Undone
 from sidecar.kube.errors import ApiError
 from sidecar.provisioning.creations.confirmation import on_file
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.provisioning.decisions import DeleteAgain
 from sidecar.provisioning.deletion_io import Deletion, Secrets
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import NOT_BEGUN, ProgressTable
-from sidecar.provisioning.rules import DeleteAgain
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from sidecar.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFou
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from sidecar.ownership import rules as ownership
+from sidecar.provisioning.decisions import Reschedule
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.progress import Racing, after_unanswered_hand_back
-from sidecar.provisioning.rules import Reschedule
 from sidecar.provisioning.view import ClaimView
 
 log = logging.getLogger(__name__)

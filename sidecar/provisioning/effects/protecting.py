@@ -7,11 +7,11 @@ from dataclasses import replace
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Claim
+from sidecar.provisioning.decisions import Protect
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.needs import SNAPSHOT
-from sidecar.provisioning.requests.sources import without_finalizer
-from sidecar.provisioning.rules import Protect
+from sidecar.provisioning.requests.source_finalizers import without_finalizer
 
 log = logging.getLogger(__name__)
 

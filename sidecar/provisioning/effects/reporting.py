@@ -8,8 +8,8 @@ from sidecar.kube.events.recorder import ObjectRef
 from sidecar.model import names
 from sidecar.model.objects import Claim
 from sidecar.ownership import rules as ownership
+from sidecar.provisioning.decisions import ClaimDecision, Conclusion
 from sidecar.provisioning.progress import UNSTORED
-from sidecar.provisioning.rules import ClaimDecision, Conclusion
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)

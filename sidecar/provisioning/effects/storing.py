@@ -8,13 +8,13 @@ from sidecar.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, 
 from sidecar.local.volume_location import lies_elsewhere
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, Volume
+from sidecar.provisioning.decisions import Store
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.undoing import Undoer
 from sidecar.provisioning.progress import UNSTORED, Creating, Stored, Unsaved
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
-from sidecar.provisioning.rules import Store
 
 log = logging.getLogger(__name__)
 

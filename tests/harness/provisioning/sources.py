@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from sidecar.csi.api import CREATE_DELETE_VOLUME
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, CREATE_DELETE_VOLUME, MODIFY_VOLUME
 from sidecar.local.here import Here
+from sidecar.model.names import SNAPSHOT_GROUP
 from sidecar.model.objects import Claim
 from sidecar.provisioning.needs import ATTRIBUTES_CLASS, CLAIM, CONTENT, SNAPSHOT, VOLUME, Absent, Facts, Json, Need, Ref
-from sidecar.provisioning.requests.sources import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, MODIFY_VOLUME, SNAPSHOT_GROUP, content_of
+from sidecar.provisioning.requests.sources import content_of
 from tests.harness import samples
 from tests.harness.provisioning.room import Room
 

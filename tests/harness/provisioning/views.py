@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from sidecar.provisioning.rules import Create, decide
+from sidecar.provisioning.decisions import Create
+from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 from tests.harness import samples
 

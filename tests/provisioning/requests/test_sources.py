@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT, MODIFY_VOLUME
 from sidecar.local.here import Here
-from sidecar.model.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
+from sidecar.model.names import ALLOW_MODE_CHANGE, CLONE_FINALIZER, CONTENT_MANAGED_BY, SNAPSHOT_FINALIZER, SNAPSHOT_GROUP
 from sidecar.model.objects import Claim
 from sidecar.model.topology import accessible, terms_of
 from sidecar.provisioning import needs
@@ -24,27 +25,12 @@ from sidecar.provisioning.needs import (
     Json,
     Ref,
 )
+from sidecar.provisioning.requests.attributes import attributes_of
+from sidecar.provisioning.requests.cloning import clones_of, slim
 from sidecar.provisioning.requests.request import Unfit
-from sidecar.provisioning.requests.sources import (
-    ALLOW_MODE_CHANGE,
-    CLONE_VOLUME,
-    CONTENT_MANAGED_BY,
-    CREATE_DELETE_SNAPSHOT,
-    MODIFY_VOLUME,
-    SNAPSHOT_GROUP,
-    Content,
-    Elsewhere,
-    LeftToPopulator,
-    attributes_of,
-    clones_of,
-    content_of,
-    finalizer_for,
-    slim,
-    to_release,
-    wants_source,
-    with_finalizer,
-    without_finalizer,
-)
+from sidecar.provisioning.requests.source_facts import Content, Elsewhere, LeftToPopulator
+from sidecar.provisioning.requests.source_finalizers import finalizer_for, with_finalizer, without_finalizer
+from sidecar.provisioning.requests.sources import content_of, to_release, wants_source
 from tests.harness import samples
 from tests.harness.provisioning.sources import (
     _CONTENT,
