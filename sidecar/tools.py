@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sidecar.csi.api import Driver
+from sidecar.csi.losses import Losses
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.fair_line import Party
 from sidecar.engine.health import Health
@@ -38,6 +39,8 @@ class Tools:
     """Seconds since 1970: for what is written down or compared with timestamps of others."""
     rng: Callable[[], float]
     """Between 0 and 1."""
+    losses: Losses
+    """Which calls the driver did not survive."""
     dry_run: bool = False
     """Decide and log, change nothing."""
 

@@ -15,6 +15,8 @@ from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
 from sidecar.config.table import RANKED
+from sidecar.csi.careful_io import CarefulDriver
+from sidecar.csi.losses import Losses
 from sidecar.doors import Doors, Instruments, Opened
 from sidecar.engine.backoff import Attempts
 from sidecar.engine.fair_line import Party
@@ -96,9 +98,10 @@ class Sidecar:
         self._config = config
         self._doors = doors
         self._recorder = recorder
+        losses = Losses(settings.retry(config))
         self._tools = Tools(
             kube=doors.kube,
-            driver=doors.driver,
+            driver=CarefulDriver(doors.driver, losses, clock=instruments.clock),
             recorder=recorder,
             narrator=instruments.narrator,
             metrics=instruments.metrics,
@@ -107,6 +110,7 @@ class Sidecar:
             clock=instruments.clock,
             wall=instruments.wall,
             rng=instruments.rng,
+            losses=losses,
             dry_run=config.dry_run,
         )
         driver = doors.driver.info

@@ -117,6 +117,17 @@ class Wire:
             return f"{self._path} accepts connections, but did not answer on one for {patience:.3g} s; the driver seems to hang"
         return ""
 
+    @property
+    def connection(self) -> object:
+        """The connection that is open now, to be compared with a later one."""
+        return self._channel
+
+    async def breaks_within(self, seconds: float, connection: object) -> bool:
+        """Whether that connection is lost, or is within so many seconds."""
+        if self._channel is connection and self._changed is not None:
+            await asyncio.wait({self._changed}, timeout=seconds)
+        return self._channel is not connection or self._changed is None or self._changed.done()
+
     async def broken(self) -> link.Disconnected:
         """Returns when the connection is lost, or when another socket has taken the place of this one."""
         changed = self._changed

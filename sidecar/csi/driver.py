@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from csi_proto import csi_pb2 as pb
 from sidecar.csi import channel, codec, link, redact, secret_words, unheard
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.csi.outcome import BadAnswer, Code, DriverError, NotSent
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, Lost, NotSent, Unheard
 from sidecar.errors import Fatal
 from sidecar.observe.logs import V
 
@@ -25,6 +25,9 @@ VERBOSE: Final = V(5)
 """Where upstream logs requests and answers."""
 REMIND: Final = 10.0
 """Seconds after which an unchanged state is logged again."""
+# Seconds. When a connection breaks, its calls may fail a moment before the channel says so.
+_BREAKS_WITHIN: Final = 0.2
+_AS_IF_LOST: Final = frozenset({Code.UNAVAILABLE, Code.CANCELLED})
 
 M = TypeVar("M", bound=Message)
 A = TypeVar("A")
@@ -82,6 +85,16 @@ class Caller:
         answer = _parsed(rpc, await self._timed(rpc, request))
         _log("GRPC response", rpc, "response", answer)
         return rpc.read(answer)
+
+    async def call_or_lose(self, rpc: Rpc[M, A], request: Message) -> A:
+        """The same; the failure is `Lost` if the connection broke during the call."""
+        connection = self._wire.connection
+        try:
+            return await self.call(rpc, request)
+        except DriverError as error:
+            if _perhaps_lost(error) and await self._wire.breaks_within(_BREAKS_WITHIN, connection):
+                raise Lost(error.code, error.message) from None
+            raise
 
     async def _timed(self, rpc: Rpc[Any, Any], request: Message) -> bytes | None:
         started = self._clock()
@@ -156,7 +169,7 @@ class GrpcDriver:
         state = self._standing().state
         if not isinstance(state, link.Ready):
             raise NotSent(Code.UNAVAILABLE, f"{rpc.name} was not sent, the driver is away: {state.why}")
-        return await self._caller.call(rpc, request)
+        return await self._caller.call_or_lose(rpc, request)
 
 
 class Interview:
@@ -268,6 +281,12 @@ class DriverConnection:
         self._told = (state, self._clock())
         level = logging.WARNING if isinstance(state, (link.Lost, link.GaveUp)) else logging.INFO
         LOG.log(level, "Driver connection", extra={"fields": {"state": type(state).__name__, **_details(state)}})
+
+
+def _perhaps_lost(error: DriverError) -> bool:
+    if error.code is Code.DEADLINE_EXCEEDED:
+        return False
+    return error.code in _AS_IF_LOST or isinstance(error, Unheard)
 
 
 def _details(state: link.LinkState) -> dict[str, str]:

@@ -50,8 +50,12 @@ class Unheard(DriverError):
     """gRPC itself made this status, on our side: the driver's answer was lost. What the driver did is unknown, so this is never final."""
 
 
+class Lost(Unheard):
+    """The connection to the driver ended during the call. Perhaps the driver died of this very call."""
+
+
 class NotSent(DriverError):
-    """The driver was away, so the call was not sent."""
+    """The call was not sent: the driver was away, or was lost in this very call before."""
 
 
 class DriverFault(Enum):

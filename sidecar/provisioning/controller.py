@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.losses import NO_LOSS, creation
 from sidecar.csi.outcome import measure
 from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.kube.api import CLAIMS
@@ -42,6 +43,7 @@ from sidecar.provisioning.decisions import (
     Release,
     Reschedule,
     Store,
+    Suspect,
     Tell,
     Wait,
 )
@@ -91,6 +93,7 @@ class Provisioner:
         self._caches = caches
         self._metrics = tools.metrics
         self._retry = tools.retry
+        self._losses = tools.losses
         self._clock = tools.clock
         self._chance = tools.rng
         self._space = space
@@ -103,7 +106,7 @@ class Provisioner:
         self._lookup = Lookups(tools.kube)
         self._reports = ClaimReports(tools)
         self.claim_attempts = self._reports.attempts
-        self.creations = CreationLog(table=table, journal=journal or NoJournal())
+        self.creations = CreationLog(table=table, journal=journal or NoJournal(), losses=tools.losses)
         shared = Shared(
             tools=tools,
             here=here,
@@ -171,6 +174,7 @@ class Provisioner:
             clones=self._clones(claim) if claim and claim.is_source and claim.deleting else (),
             source_here=self._source_here(claim) if claim else True,
             standing=self._standing(),
+            loss=self._losses.of(record.call if record else creation(name)) if name else NO_LOSS,
         )
 
     def promises(self) -> dict[str, Promise]:
@@ -336,6 +340,8 @@ class Provisioner:
                 return await self._creator.create(uid, view, decision)
             case CleanUp(record):
                 return await self._undoer.clean_up(uid, record)
+            case Suspect(record, why):
+                return await self._undoer.suspect(uid, record, why)
             case DeleteAgain():
                 return await self._deleter.delete_again(uid, decision)
             case Store():
@@ -361,7 +367,11 @@ class Provisioner:
 
     async def take_over(self) -> list[str]:
         """The claims for which processes that are gone have begun a creation."""
-        return await self.creations.take_over()
+        uids = await self.creations.take_over()
+        for record in filter(None, map(self._table.record, uids)):
+            if record.losses:
+                self._losses.remember(record.call, record.losses, self._clock())
+        return uids
 
     def _settle(self, uid: str, view: ClaimView) -> None:
         """Nothing is to be done. What was remembered goes, unless the cache has yet to show what this process did."""

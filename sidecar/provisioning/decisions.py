@@ -130,6 +130,14 @@ class CleanUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """A volume may be left behind, and this program does not look for it any more: tell it, and write down for people what it is."""
+
+    record: CreationRecord = field(repr=False)
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteAgain:
     """The deletion of the volume was begun and may still happen. Ask for it again until the driver has said how it ended, for until then
     nobody may be given the volume."""
@@ -199,6 +207,21 @@ class Reschedule:
 
 
 ClaimDecision = (
-    Ignore | Wait | Tell | Measure | Bid | Refuse | Fetch | Protect | Release | Leave | Create | Store | Reschedule | CleanUp | DeleteAgain
+    Ignore
+    | Wait
+    | Tell
+    | Measure
+    | Bid
+    | Refuse
+    | Fetch
+    | Protect
+    | Release
+    | Leave
+    | Create
+    | Store
+    | Reschedule
+    | CleanUp
+    | Suspect
+    | DeleteAgain
 )
 Conclusion = Store | Undo | Retry | Remember | Reschedule | Clash

@@ -215,6 +215,7 @@ class ProgressTable:
         self._removal_steps: dict[str, tuple[str, RemovalStep]] = {}
         self._doubted: set[str] = set()
         self._records: dict[str, CreationRecord] = {}
+        self._suspects: dict[str, CreationRecord] = {}
 
     def progress(self, uid: str) -> Progress:
         return self._claims.get(uid, NOT_BEGUN)
@@ -249,6 +250,15 @@ class ProgressTable:
     def keep_record(self, record: CreationRecord) -> None:
         """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
         self._records[record.uid] = record
+        self._suspects.pop(record.uid, None)
+
+    def keep_suspect(self, record: CreationRecord) -> None:
+        """Keeps what is left to people, apart from what this program sees to."""
+        self._records.pop(record.uid, None)
+        self._suspects[record.uid] = record
+
+    def suspects(self) -> int:
+        return len(self._suspects)
 
     def record(self, uid: str) -> CreationRecord | None:
         return self._records.get(uid)

@@ -23,6 +23,7 @@ from sidecar.provisioning.decisions import (
     Refuse,
     Reschedule,
     Store,
+    Suspect,
     Tell,
     Wait,
 )
@@ -43,8 +44,29 @@ from sidecar.provisioning.view import ClaimView
 _ENOUGH_REFUSALS: Final = 3
 
 
+# A leftover that the driver does not survive being asked for so often is nothing that this program can see to.
+_MOST_LOSSES: Final = 10
+
+
 def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
+    decision = _decide(view)
+    return decision if view.loss.count == 0 else _after_a_loss(view, decision)
+
+
+def _after_a_loss(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
+    """A driver that died of a call is not sent to its death again at once; of a call for what nobody waits for, not for ever."""
+    if not isinstance(decision, Create | CleanUp | DeleteAgain):
+        return decision
+    is_waited_for = view.claim is not None and not view.gone and not _is_elsewhere(view, view.claim)
+    if view.record is not None and not is_waited_for and view.loss.count >= _MOST_LOSSES:
+        return Suspect(view.record, f"{decision.why}; but {view.loss}")
+    if view.loss.until > view.now:
+        return Wait(view.loss.until, None, f"{view.loss}; it is asked again later ({decision.why})")
+    return decision
+
+
+def _decide(view: ClaimView) -> ClaimDecision:
     claim = view.claim
     progress = view.progress
     if view.record is not None and view.record.deletion is not None:

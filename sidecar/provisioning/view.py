@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.losses import NO_LOSS, Loss
 from sidecar.csi.outcome import Unmeasured
 from sidecar.local.here import Here
 from sidecar.model.objects import Claim, Class, Volume
@@ -52,6 +53,8 @@ class ClaimView:
     source_here: bool = True
     """False: the claim that this one is to be cloned from has no volume on this node."""
     standing: Standing = OPEN
+    loss: Loss = NO_LOSS
+    """Whether the driver was lost while it was asked for the claim's volume."""
 
     def race_view(self, claim: Claim) -> OwnershipView:
         return OwnershipView(

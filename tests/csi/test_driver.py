@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from csi_proto import csi_pb2 as pb
-from sidecar.csi import redact
+from sidecar.csi import outcome, redact
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, CapacityAnswer, CapacityQuery, CreateRequest
 from sidecar.csi.api import Driver as DriverProtocol
 from sidecar.csi.channel import LARGEST_OTHER
@@ -305,6 +305,7 @@ def test_V9_every_status_arrives(path: Path) -> None:
                     await door.driver.create_volume(REQUEST)
                 assert (caught.value.code.name, caught.value.message) == (status.name, f"said {status.name}")
                 assert str(caught.value) == f"rpc error: code = {caught.value.code.value} desc = said {status.name}"
+                assert not isinstance(caught.value, outcome.Lost)
                 assert seen.calls[-1][:2] == (CREATE, caught.value.code.value)
             assert isinstance(door.state, Ready)  # an answer, even UNAVAILABLE, says nothing about the connection
         await driver.stop()
@@ -453,6 +454,7 @@ def test_calls_in_flight_fail_when_the_driver_is_killed(path: Path) -> None:
             with pytest.raises(DriverError) as caught:
                 await call
             assert caught.value.code in (Code.UNAVAILABLE, Code.CANCELLED)
+            assert isinstance(caught.value, outcome.Lost)
             await becomes(seen, Lost)
 
     run(main())

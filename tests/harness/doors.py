@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
+from sidecar.csi.careful_io import CarefulDriver
+from sidecar.csi.losses import Losses
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import Health
 from sidecar.kube.api import Page, Resource, always
@@ -141,7 +143,9 @@ def tools(kube: Any = None, driver: Any = None, **changes: Any) -> Tools:
     }
     given = {**usual, **changes}
     given.setdefault("narrator", Narrator(decisions, metrics, given["wall"]))
-    return Tools(kube=kube or ScriptedKube(), driver=driver or ScriptedDriver(), **given)
+    losses = given.setdefault("losses", Losses(given["retry"]))
+    careful = CarefulDriver(driver or ScriptedDriver(), losses, clock=given["clock"])
+    return Tools(kube=kube or ScriptedKube(), driver=careful, **given)
 
 
 def _next(answers: list[Any]) -> Any:

@@ -11,6 +11,7 @@ from sidecar.capacity import controller as publishing
 from sidecar.capacity import rules as capacity
 from sidecar.capacity.controller import CapacityPublisher
 from sidecar.csi.api import CreatedVolume
+from sidecar.csi.losses import Loss, Losses
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.reflector import Reflector
 from sidecar.local import volume_location
@@ -25,6 +26,7 @@ from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world import doors
 from sidecar.simulation.world.doors import NodeKube
+from sidecar.simulation.world.driver_deaths import FATAL
 from sidecar.simulation.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
 from sidecar.simulation.world.referee import HOLLOW, TWO_OWNERS
 
@@ -161,6 +163,10 @@ def _gone_classes_are_kept(patch: Patch) -> None:
     patch.setattr(CapacityPublisher, "_forget", lambda self, class_name: None)
 
 
+def _driver_is_killed_again(patch: Patch) -> None:
+    patch.setattr(Losses, "remember", lambda self, call, count, now: Loss(count, now))
+
+
 def _finding(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
@@ -180,5 +186,6 @@ MUTATIONS = (
     Mutation("a figure that is fresh again is still called stale", _stale_for_ever, _finding(CAPACITY)),
     Mutation("another driver's capacity objects are taken for ours", _another_driver_s_are_ours, _finding(TRESPASS)),
     Mutation("what is known of a class is kept for ever", _gone_classes_are_kept, _finding(KEPT)),
+    Mutation("a call that killed its driver is made again at once", _driver_is_killed_again, _finding(FATAL)),
     Mutation("failures are retried without back-off", _no_back_off, _finding(PRESSING)),
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.csi.api import Capability, CreateRequest
+from sidecar.csi.losses import Call, creation, deletion
 from sidecar.model.topology import Segment
 
 
@@ -35,6 +36,10 @@ class CreationRecord:
     """(namespace, name) of the Secret whose content the driver was given."""
     denials: int = 0
     """How often the driver has since refused in a way that does not prove that there is no volume."""
+    losses: int = 0
+    """How often in a row the driver was lost while it was asked for the volume."""
+    suspect: str = ""
+    """Why a volume may be left behind that nobody deletes without a person's word; empty: it is being seen to."""
     reclaim_policy: str = "Delete"
     """The reclaim policy of the class at that time. A line of an older version has none and counts as Delete."""
     deletion: BegunDeletion | None = None
@@ -51,6 +56,11 @@ class CreationRecord:
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def call(self) -> Call:
+        """The call of the driver that is to be made for it next."""
+        return deletion(self.deletion.handle) if self.deletion else creation(self.request.name)
+
 
 def to_line(record: CreationRecord) -> bytes:
     """The record as one line of JSON, without the line break."""
@@ -62,6 +72,8 @@ def to_line(record: CreationRecord) -> bytes:
         "class": record.class_name,
         "secret": record.secret,
         "denials": record.denials,
+        "losses": record.losses,
+        "suspect": record.suspect,
         "reclaim": record.reclaim_policy,
         "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
         "request": {
@@ -92,6 +104,8 @@ def from_line(line: bytes) -> CreationRecord:
             class_name=str(about["class"]),
             secret=(str(secret[0]), str(secret[1])) if secret else None,
             denials=int(about["denials"]),
+            losses=int(about.get("losses", 0)),
+            suspect=str(about.get("suspect", "")),
             reclaim_policy=str(about.get("reclaim", "Delete")),
             deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
             request=CreateRequest(

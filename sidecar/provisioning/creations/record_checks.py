@@ -33,7 +33,8 @@ def _oddities(record: CreationRecord) -> Iterator[str]:
         yield "a claim or class that cannot be called so"
     if record.secret is not None and not (is_label(record.secret[0]) and is_subdomain(record.secret[1])):
         yield "a Secret that cannot be called so"
-    if record.reclaim_policy not in _POLICIES or not 0 <= record.denials < 2**31 or not 0 <= request.required_bytes < 2**63:
+    numbers = (record.denials, record.losses)
+    if record.reclaim_policy not in _POLICIES or not 0 <= request.required_bytes < 2**63 or not all(0 <= it < 2**31 for it in numbers):
         yield "a policy or number that cannot be"
     if any(item.access_mode not in ACCESS_MODES for item in request.capabilities):
         yield "an access mode that there is not"

@@ -73,6 +73,7 @@ class Creator:
             although = f" ({attempt.why})" if view.standing.closed else ""
             self._reports.tell(attempt.claim, names.NORMAL, names.PROVISIONING, _is_provisioning(attempt.claim) + although)
             outcome = await self._ask_driver(view, attempt, secrets)
+            await self._creations.count_losses(uid)
             if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
                 self._concluded(attempt, outcome)
             if isinstance(outcome, Done):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from sidecar.csi.losses import Losses
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import Journal
 from sidecar.provisioning.progress import ProgressTable
@@ -10,8 +11,9 @@ from sidecar.provisioning.progress import ProgressTable
 class CreationLog:
     """The table is what this process knows, the journal what it leaves behind. Both are changed here, so that they cannot disagree."""
 
-    def __init__(self, *, table: ProgressTable, journal: Journal) -> None:
+    def __init__(self, *, table: ProgressTable, journal: Journal, losses: Losses) -> None:
         self._table = table
+        self._losses = losses
         self.journal = journal
 
     async def begin(self, record: CreationRecord) -> str:
@@ -30,6 +32,21 @@ class CreationLog:
             self._table.keep_record(record)
             await self.journal.begin(record)
 
+    async def count_losses(self, uid: str) -> None:
+        """Writes down how often the driver was lost in the call that is to be made again, for the next process."""
+        record = self._table.record(uid)
+        if record is None or (count := self._losses.of(record.call).count) == record.losses:
+            return
+        record = replace(record, losses=count)
+        self._table.keep_record(record)
+        await self.journal.begin(record)
+
+    async def suspect(self, record: CreationRecord, why: str) -> None:
+        """It is not seen to any more, and stays written down for people."""
+        suspect = replace(record, suspect=why)
+        self._table.keep_suspect(suspect)
+        await self.journal.begin(suspect)
+
     def end(self, uid: str) -> None:
         """Nothing is left of the creation, or its PersistentVolume is stored."""
         if self._table.drop_record(uid):
@@ -38,6 +55,10 @@ class CreationLog:
     async def take_over(self) -> list[str]:
         """The claims for which processes that are gone have begun a creation."""
         found = await self.journal.take_over()
+        for record in [record for record in found if record.suspect]:
+            found.remove(record)
+            if self._table.record(record.uid) is None:
+                self._table.keep_suspect(replace(record, inherited=True, from_file=True))
         for record in found:
             begun = self._table.record(record.uid)
             if begun is None:

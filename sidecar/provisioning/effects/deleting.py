@@ -91,6 +91,7 @@ class Deleter:
         try:
             kept = await self._deletion.delete(uid, view, secrets=lambda: self._secrets(record), before=deletion)
         except (DriverError, ApiError) as error:
+            await self._creations.count_losses(uid)
             return self._not_over(uid, decision, str(error))
         if kept is not None and kept.suspected:
             # It may be another volume than the one whose deletion was begun: that one may still go, so nobody is given it.

@@ -8,6 +8,7 @@ from sidecar.kube.events.recorder import ObjectRef
 from sidecar.model import names
 from sidecar.model.objects import Claim
 from sidecar.ownership import rules as ownership
+from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.decisions import ClaimDecision, Conclusion
 from sidecar.provisioning.progress import UNSTORED
 from sidecar.tools import Tools
@@ -46,6 +47,12 @@ class ClaimReports:
 
     def note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
+
+    def tell_leak(self, record: CreationRecord, why: str) -> None:
+        """The claim may be gone; events of it stay for a while all the same."""
+        ref = ObjectRef("v1", names.CLAIM, record.namespace, record.name, record.uid)
+        text = f"volume {record.request.name} may be left on this node: {why}. `csi-node-sidecar leftovers` lists it"
+        self._recorder.record(ref, names.WARNING, names.LEAK_SUSPECTED, text)
 
     def tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
         ref = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version)

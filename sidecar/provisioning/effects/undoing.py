@@ -47,6 +47,7 @@ class Undoer:
             kept = await self._deletion.delete(uid, view, secrets=lambda: self._lookup.secret_if_any(secret, about=claim.full_name))
         except (DriverError, ApiError) as error:
             self._table.advance(uid, Creating(claim))  # the volume exists, so the next look has to see to it
+            await self._creations.count_losses(uid)
             return f"{why}; deleting it failed, so it is left behind for now: {error}"
         self._undone(uid)
         if kept is not None:
@@ -62,6 +63,7 @@ class Undoer:
         """The claim has no use for the volume any more. What is still open is tried again with back-off, if need be by the next process."""
         fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name}
         found = await self._orphans.clear(record)
+        await self._creations.count_losses(uid)
         self._space.changed(record.class_name, placed=self._here().with_topology)
         match found:
             case Settled(why, suspected):
@@ -74,9 +76,20 @@ class Undoer:
                 return self._clock() if uid in self._caches.claims else None
             case AskAgain(why, denied):
                 log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
-                if denied:
-                    self._table.keep_record(replace(record, denials=record.denials + 1))
+                if denied and (kept := self._table.record(uid)) is not None:
+                    self._table.keep_record(replace(kept, denials=kept.denials + 1))
                 return self._reports.later(uid)
+
+    async def suspect(self, uid: str, record: CreationRecord, why: str) -> float | None:
+        """It is left to people, and told: to those of the claim, in the log, and as a metric that has an alert."""
+        fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name, "why": why}
+        log.warning("A volume may be left behind, and is left to people", extra={"fields": fields})
+        self._metrics.leak_suspected()
+        self._reports.tell_leak(record, why)
+        await self._creations.suspect(record, why)
+        self._table.forget(uid)
+        self._reports.attempts.forget(uid)
+        return self._clock() if uid in self._caches.claims else None
 
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
         return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")

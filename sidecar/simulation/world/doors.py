@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.csi.outcome import Code, DriverError, NotSent
+from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
 from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.objects import Json
@@ -278,7 +278,7 @@ class Link:
             if not call.done():
                 raise DriverError(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
             if call.cancelled():
-                raise DriverError(Code.UNAVAILABLE, f"{what}: the connection broke")
+                raise Lost(Code.UNAVAILABLE, f"{what}: the connection broke")
             return call.result()
         finally:
             del self._calls[call]
@@ -301,6 +301,7 @@ class NodeDriver:
         link: Link | None = None,
         manners: Manners | None = None,
         on_done: Callable[[str, str], None] = lambda method, name: None,
+        on_death: Callable[[str, str], None] = lambda method, name: None,
     ) -> None:
         self._driver = driver
         self._reception = reception
@@ -311,6 +312,7 @@ class NodeDriver:
         self._link = link or Link()
         self._manners = manners or Manners()
         self._on_done = on_done
+        self._on_death = on_death
 
     @property
     def info(self) -> DriverInfo:
@@ -318,13 +320,18 @@ class NodeDriver:
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
         def create() -> CreatedVolume:
+            self._survive("CreateVolume", request.name)
             self._manners.before(request, secrets)
             return self._manners.instead(request, self._driver) or self._driver.create(request)
 
         return self._manners.after(await self._change("CreateVolume", request.name, create))
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
-        await self._change("DeleteVolume", volume_id, lambda: self._driver.delete(volume_id))
+        def delete() -> None:
+            self._survive("DeleteVolume", volume_id)
+            self._driver.delete(volume_id)
+
+        await self._change("DeleteVolume", volume_id, delete)
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         return await self._call("GetCapacity", "", lambda: self._driver.get_capacity(query))
@@ -332,6 +339,13 @@ class NodeDriver:
     async def list_volumes(self) -> Mapping[str, bool]:
         page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)
         return {volume.volume_id: {*volume.topologies} == {self._driver.info.segment} for volume in page}
+
+    def _survive(self, method: str, name: str) -> None:
+        """A driver that dies of a call answers none that is under way."""
+        if self._manners.kills(method, name):
+            self._tell(f"{method} {name}: the driver dies of it")
+            self._on_death(method, name)
+            raise Lost(Code.UNAVAILABLE, f"{method}: the connection broke")
 
     async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
         self._life.cross(f"before {method} {name}")

@@ -13,7 +13,7 @@ from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
-from sidecar.simulation.world import bounds, foreign_objects
+from sidecar.simulation.world import bounds, driver_deaths, foreign_objects
 from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
@@ -71,6 +71,7 @@ async def judge(world: "World") -> None:
     for node in after.nodes:
         nothing_kept(node, world.found)
         all_well(node, world.found)
+        driver_deaths.judge(node, world.found)
     await strangers_untouched(world)
     await nothing_told(world)
     await bounds.bounded(world, {item["metadata"]["name"] for item in classes})
@@ -178,11 +179,12 @@ def _wanted(node: Node, class_: Json) -> tuple[int, int]:
 
 
 def no_leak(after: Aftermath, found: Found) -> None:
-    """Every volume of a driver has its PersistentVolume."""
+    """Every volume of a driver has its PersistentVolume, or people are told of it."""
     stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
     for node in after.nodes:
+        suspected = {begun.request.name for begun in node.folder.begun.values() if begun.suspect}
         for volume in node.driver.volumes():
-            if volume.id not in stored:
+            if volume.id not in stored and volume.name not in suspected:
                 found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
 
 
@@ -193,6 +195,8 @@ def nothing_kept(node: Node, found: Found) -> None:
         return
     table, caches = node.sidecar.provisioning.room._table, node.sidecar.caches
     for begun in node.folder.begun.values():
+        if begun.suspect:
+            continue  # it stays for people
         found(KEPT, f"{node.name} still has {begun.request.name} in its journal, though all is settled")
     for uid, progress in table._claims.items():
         if uid not in caches.claims:

@@ -10,7 +10,7 @@ from sidecar.csi.outcome import Code, DriverError, Unheard
 from sidecar.model import names
 from sidecar.model.topology import Segment
 from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.world.plan_hostile import BOASTS, DOUBLES, ECHOES, EVERYWHERE, TOO_LONG
+from sidecar.simulation.world.plan_hostile import BOASTS, CRASHES, DOUBLES, ECHOES, EVERYWHERE, TOO_LONG
 
 SOMEBODY_ELSE: Final = "somebody-else"
 SECRET: Final = "keys"
@@ -27,6 +27,15 @@ class Manners:
     way: str = ""
     named: Callable[[str], bool] = lambda handle: False
     """Whether a PersistentVolume has that handle."""
+    victim: str = ""
+    """The one volume of which a driver that crashes dies each time."""
+
+    def kills(self, method: str, name: str) -> bool:
+        """Whether the driver dies of this call. The first one that it is asked for is the one."""
+        if self.way != CRASHES.get(method):
+            return False
+        self.victim = self.victim or name
+        return name == self.victim
 
     def before(self, request: CreateRequest, secrets: Mapping[str, str]) -> None:
         """May refuse. The text passes what takes secrets out of it, as it does behind a socket."""

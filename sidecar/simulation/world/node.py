@@ -37,6 +37,7 @@ SPARE_POOL: Final = "spare"
 
 CALL_TIMEOUT: Final = 10.0
 SHUTDOWN_TIMEOUT: Final = 25.0
+_RESTART: Final = 1.0
 _ARGS: Final = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-qps=-1", "--kube-api-capacity-qps=-1")
 
 
@@ -72,6 +73,14 @@ class End:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a driver died of a call."""
+
+    at: float
+    call: str
+
+
 class Node:
     """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
 
@@ -79,6 +88,8 @@ class Node:
         """`driver`: disks that were there before, under another name of this node."""
         self.name = name
         self.ends: list[End] = []
+        self.deaths: list[Death] = []
+        """Of its driver."""
         self._world = world
         self._dice = random.Random(f"node {world.plan.seed} {name}")
         pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
@@ -150,6 +161,12 @@ class Node:
             self._world.request_log.started(self.name)
             if self.sidecar is not None:
                 self.sidecar.wake_all()
+
+    def _driver_died(self, method: str, name: str) -> None:
+        """Its kubelet starts it again, which is told as its real link would tell it."""
+        self.deaths.append(Death(self._world.clock(), f"{method} {name}"))
+        self.driver_away()
+        asyncio.get_running_loop().call_later(_RESTART, self.driver_back)
 
     def strike(self, fault: Fault | None) -> None:
         """The driver has this fault and no other; with None it has the drawn ones again."""
@@ -262,6 +279,7 @@ class Node:
             link=self.link,
             manners=self.manners,
             on_done=lambda method, name: world.acted(self.name, method, name),
+            on_death=self._driver_died,
         )
         recorder = EventRecorder(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
         return Sidecar(config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)

@@ -13,7 +13,14 @@ from typing import Any, Final
 from sidecar.csi.outcome import Code
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan_hostile import clock_jumps, direct_deletions, forged_lines, hostile_drivers, hostile_tenants
+from sidecar.simulation.world.plan_hostile import (
+    clock_jumps,
+    crashing_drivers,
+    direct_deletions,
+    forged_lines,
+    hostile_drivers,
+    hostile_tenants,
+)
 
 LATE_CLASSES: Final = ("late", "late-too")
 """These classes share one pool, as classes do that differ only in their file system."""
@@ -316,5 +323,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "clock jumps": clock_jumps,
     "forged lines": forged_lines,
     "direct deletions": direct_deletions,
+    "crashing drivers": crashing_drivers,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -36,6 +36,9 @@ OTHER_SECRET: Final = "other secret"
 """A creation that never was, with a Secret that no class names."""
 FORGED: Final = (OWN_VOLUME, OTHER_UID, DELETION, OTHER_SECRET)
 
+CRASHES: Final = {"CreateVolume": "crashes making", "DeleteVolume": "crashes deleting"}
+"""By method: dies of each such call for one volume."""
+
 JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
 """Seconds: a day forward, an hour back, ten years as from a battery that is empty, a minute."""
 
@@ -59,6 +62,13 @@ def hostile_drivers(dice: random.Random, draft: "Draft") -> None:
         node = dice.choice(draft.nodes)
         draft.add(at, "manner", node, detail=dice.choice(MANNERS))
         draft.add(at + dice.uniform(1.0, 40.0), "manner", node)
+
+
+def crashing_drivers(dice: random.Random, draft: "Draft") -> None:
+    """Long enough to see how often a driver is sent to its death."""
+    node, at = dice.choice(draft.nodes), dice.uniform(1.0, 60.0)
+    draft.add(at, "manner", node, detail=dice.choice(tuple(CRASHES.values())))
+    draft.add(at + dice.choice((40.0, 300.0)), "manner", node)
 
 
 def clock_jumps(dice: random.Random, draft: "Draft") -> None:
