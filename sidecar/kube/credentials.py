@@ -75,7 +75,8 @@ class Access:
         self._loaded_at = self._looked_at = self._clock()
 
     def _tell_if_unverified(self) -> None:
-        if self._latest.tls.verify_mode == ssl.CERT_NONE and not self._told_unverified:
+        is_unverified = self._latest.server.startswith("https:") and self._latest.tls.verify_mode == ssl.CERT_NONE
+        if is_unverified and not self._told_unverified:
             self._told_unverified = True
             fields = {"server": self._latest.server.rpartition("@")[2]}
             log.warning(

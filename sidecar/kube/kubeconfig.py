@@ -22,6 +22,8 @@ from sidecar.kube.mounted_files_io import digest_of, trouble
 async def read(paths: str) -> Credentials:
     """The credentials of its current context, whose server may be missing. `Fatal` if it cannot be used."""
     found = await _loaded(paths)
+    if not found.verify_ssl and (found.ssl_ca_cert or found.ca_cert_data):  # refused by client-go as well
+        raise Fatal(f"kubeconfig {paths} has a certificate-authority and says insecure-skip-tls-verify: remove one of them")
     try:  # before the TLS library reads them: what changes in between is noticed later
         files = {file: digest_of(file) for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file}
     except OSError as error:
@@ -45,8 +47,11 @@ async def read(paths: str) -> Credentials:
 
 async def _loaded(paths: str) -> Any:
     files = _listed(paths)
-    if not any(map(Path.is_file, files)):
-        raise Fatal(f"kubeconfig {paths}: {'is a directory' if any(map(Path.is_dir, files)) else 'no such file'}")
+    try:
+        if not any(map(Path.is_file, files)):
+            raise Fatal(f"kubeconfig {paths}: {'is a directory' if any(map(Path.is_dir, files)) else 'no such file'}")
+    except OSError as error:
+        raise Fatal(f"kubeconfig {paths}: {trouble(error)}") from error
     found = Configuration()
     found.host = ""
     try:

@@ -1,7 +1,9 @@
 """A pod's CA and token, in each way in which a file can be there, not be there or not be readable, at the start and later."""
 
 import asyncio
+import json
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -280,6 +282,66 @@ def test_a_token_that_is_damaged_later_leaves_the_last_one_and_is_told_once(
     pod.token.write_bytes(b"")
     assert pod.look() == "Bearer third"
     assert len(told(caplog)) == 2
+
+
+# --- those of a kubeconfig ----------------------------------------------------------------------------------------------
+
+
+def kubeconfig(folder: Path) -> Access:
+    """Whose CA is in a file."""
+    cluster = {"server": "https://127.0.0.1:6443", "certificate-authority": str(folder / "ca.crt")}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+    }
+    (folder / "kubeconfig").write_text(json.dumps(content))
+    return Access(kubeconfig=str(folder / "kubeconfig"), master="", service_account=folder, environ={}, clock=Clock())
+
+
+@pytest.mark.parametrize("make", [make for make, _ in UNREADABLE.values()], ids=UNREADABLE)
+def test_a_ca_of_a_kubeconfig_that_cannot_be_read_ends_the_start(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "ca.crt")
+    with pytest.raises(Fatal, match=f"^kubeconfig {tmp_path}/kubeconfig.*{tmp_path}/ca.crt") as caught:
+        asyncio.run(kubeconfig(tmp_path).load())
+    assert "\n" not in str(caught.value)
+
+
+@unreadable
+def test_a_ca_of_a_kubeconfig_that_cannot_be_read_later_leaves_the_last_one(
+    make: Callable[[Path], None], says: str, cas: list[bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "ca.crt").write_bytes(cas[0])
+    access = kubeconfig(tmp_path)
+    asyncio.run(access.load())
+    before, clock = access.tls, access._clock
+    assert isinstance(clock, Clock)
+    (tmp_path / "ca.crt").unlink()
+    make(tmp_path / "ca.crt")
+    for _ in range(5):
+        clock.now += LOOK
+        asyncio.run(access.authorization())
+    assert access.tls is before
+    assert len(told(caplog)) == 1 and says in told(caplog)[0]
+
+
+def test_a_kubeconfig_that_cannot_be_looked_at_ends_the_start_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Access(kubeconfig=str(tmp_path / ("x" * 300)), master="", service_account=tmp_path, environ={}, clock=Clock())
+    with pytest.raises(Fatal, match=r"^kubeconfig .* cannot be read: File name too long$"):
+        asyncio.run(long.load())
+    access, stat = kubeconfig(tmp_path), Path.stat
+
+    def refused(path: Path, **how: bool) -> os.stat_result:
+        if path.name == "kubeconfig":
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(Fatal, match=r"^kubeconfig .* cannot be read: Permission denied$"):
+        asyncio.run(access.load())
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
