@@ -3,20 +3,38 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from sidecar.csi.api import Capability, CreateRequest
 from sidecar.provisioning.creations import journal as journals
-from sidecar.provisioning.creations.creation_record import BegunDeletion
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
 from sidecar.provisioning.creations.leftovers_io import Found, Leftovers
-from tests.provisioning.creations.test_journal import FIRST, SECOND, left, leftover, run
 
+T = TypeVar("T")
 LONG = 10.0
+FIRST = CreationRecord("uid-1", "ns", "claim-1", "fast", CreateRequest("pvc-1", 2**30, (Capability("SINGLE_NODE_WRITER"),)))
+SECOND = replace(FIRST, uid="uid-2", name="claim-2")
+
+
+def run(folder: Path, doing: Callable[[FileJournal], Awaitable[T]], *, states: list[str] | None = None) -> T:
+    """In one process's life, which ends without tidying up."""
+
+    async def main() -> T:
+        journal = FileJournal(folder, "driver", on_state=(states if states is not None else []).append)
+        try:
+            return await doing(journal)
+        finally:
+            if journal._file >= 0:
+                os.close(journal._file)
+
+    return asyncio.run(main())
 
 
 @pytest.fixture
@@ -64,13 +82,13 @@ def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, 
         assert await journal.begin(SECOND) == ""
 
     run(tmp_path, doing, states=states)
-    assert [record.uid for record in left(tmp_path)] == [SECOND.uid]
+    assert [record.uid for record in run(tmp_path, lambda journal: journal.take_over())] == [SECOND.uid]
 
 
 def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, hang: threading.Event):
     """A deletion may have been begun, of the very volume that the driver would answer with."""
     old = replace(FIRST, deletion=BegunDeletion("handle"))
-    leftover(tmp_path).write_bytes(begin_line(old) + b"\n")
+    (tmp_path / ".csi-node-sidecar.driver.0123456789abcdef.journal").write_bytes(begin_line(old) + b"\n")
     states: list[str] = []
 
     async def doing(journal: FileJournal) -> None:
