@@ -87,6 +87,7 @@ DRAIN_POLICY: Final = f"{GROUP}/drain-policy"
 DRAIN_POLICY_REBOOT: Final = f"{DRAIN_POLICY}.reboot"
 DRAIN_POLICY_RETIRE: Final = f"{DRAIN_POLICY}.retire"
 HANDED_BACK: Final = f"{GROUP}/handed-back"
+TRIED_BY: Final = f"{GROUP}/tried-by"
 ACKNOWLEDGED: Final = f"{GROUP}/ack"
 
 # on capacity objects: the physical pool that a figure is about, if somebody has written it there

@@ -29,10 +29,11 @@ _NOTES: Final = tuple(
             names.DRAIN_POLICY_RETIRE: 256,
             names.ACKNOWLEDGED: 1024,
             names.HANDED_BACK: 32_768,
+            names.TRIED_BY: 8192,
         }.items()
     )
 )
-"""With as many characters as are kept. Sidecars add to the last one once for each node."""
+"""With as many characters as are kept. Sidecars add to the last two once for each node."""
 
 LARGEST_WHOLE: Final = 16 * 2**10
 """Bytes of a claim that is kept whole. Tenants can make it a hundred times as large."""

@@ -7,7 +7,7 @@ cost a conflict for the few claims that the missing node would have taken, and n
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -55,29 +55,34 @@ class Roster:
     def __contains__(self, node: str) -> bool:
         return node in self._rows
 
-    def rank(self, node: str, uid: str, needed: int, *, exact: int) -> int:
+    def rank(self, node: str, uid: str, needed: int, *, exact: int, last: Collection[str] = ()) -> int:
         """How many contenders come before this node for a claim of `needed` bytes: counted below `exact`, estimated from there on.
 
-        A contender that publishes less than is needed comes after all others. A node that is not listed comes last. Counting costs a hash
-        per contender. Most nodes are far behind, and for them their own score is enough to estimate how far.
+        A contender that publishes less than is needed comes after all others, and those of `last` after these. A node that is not listed
+        comes last. Counting costs a hash per contender. Most nodes are far behind, and for them their own score is enough to estimate how
+        far.
         """
         mine = self._rows.get(node)
         if mine is None:
             return len(self._rows)
         key = _key(uid, node, needed, mine)
-        expected = int(sum(count * _share_before(key, row, needed) for row, count in self._groups.items()))
+        late = {other: row for other in last if (row := self._rows.get(other)) is not None}
+        late_before = sum(_key(uid, other, needed, row) < key for other, row in late.items())
+        if node in late:
+            return len(self._rows) - len(late) + late_before
+        expected = int(sum(count * _share_before(key, row, needed) for row, count in self._groups.items())) - late_before
         if expected > _SURELY * exact:
             return expected
         before = 0
         for other, row in self._rows.items():
-            before += _key(uid, other, needed, row) < key
+            before += other not in late and _key(uid, other, needed, row) < key
             if before >= exact:
                 return max(expected, exact)
         return before
 
-    def order(self, uid: str, needed: int) -> list[str]:
+    def order(self, uid: str, needed: int, *, last: Collection[str] = ()) -> list[str]:
         """All contenders, first to last."""
-        return sorted(self._rows, key=lambda node: _key(uid, node, needed, self._rows[node]))
+        return sorted(self._rows, key=lambda node: (node in last, _key(uid, node, needed, self._rows[node])))
 
 
 @dataclass(frozen=True, slots=True)

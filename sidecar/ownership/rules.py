@@ -16,12 +16,14 @@ from sidecar.model.topology import Segment, allows
 from sidecar.ownership import user_notice
 from sidecar.ownership.placement import SINGLE_STEPS, Placement, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
+from sidecar.ownership.tries import Tries
 
 # A node without room looks again after 1, 2, 4 … seconds at the earliest; this is the most that this floor grows to. Without a floor, a
 # full node would ask its driver again and again without a pause if the delays of the race are zero.
 _LONGEST_RECHECK: Final = 60.0
 # However far a node lags behind, it bids after this many seconds of putting off: a conflict is better than a claim without a node.
 _LONGEST_PUT_OFF: Final = 60.0
+_SNAPSHOT_RECHECK: Final = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class OwnershipView:
     """The watch of claims is down, so another node may have the claim by now."""
     source_here: bool = True
     """False: the volume to be cloned lies on another node, and only that node can clone it."""
+    source_elsewhere: str = ""
+    """Why this node cannot fill the volume from the claim's snapshot, as was found when it was looked up in this look."""
     standing: Standing = OPEN
 
 
@@ -158,7 +162,9 @@ def after_conflict(view: OwnershipView) -> Wait:
 def step_back(view: OwnershipView) -> Race:
     """This node had the claim and lacked the room to create its volume: the other nodes come first now. Otherwise the node that is first in
     the order could take the claim again at once."""
-    return Race(_attempt(view), _due(view, _after_the_others(view, floor=0.0)), blind=_is_blind(view))
+    noted = view.node in Tries.of(view.claim.notes).nodes
+    delay = _first_delay(view) if noted else _after_the_others(view, floor=0.0)
+    return Race(_attempt(view), _due(view, delay), blind=_is_blind(view))
 
 
 def room_grew(race: Race, now: float) -> Race:
@@ -246,6 +252,9 @@ def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
 
 
 def _judge_room(view: OwnershipView) -> Decision:
+    if view.source_elsewhere:
+        # Snapshots do not move. One that is made anew under its name may lie here, so it is looked up again, ever more seldom.
+        return _hindered(view, _SNAPSHOT_RECHECK * 2.0 ** min(_attempt(view) - 1, 5) * (0.5 + view.chance), view.source_elsewhere)
     needed = view.claim.requested or 0
     match view.free:
         case _ if needed <= 0:
@@ -296,8 +305,10 @@ def _first_delay(view: OwnershipView) -> float:
         case RandomDelay() as random:
             return random.delay(0, view.chance)
         case Ranked(otherwise) as ranked:
-            rank = _rank(view)
-            return otherwise.delay(0, view.chance) if rank is None else ranked.delay(rank, view.chance)
+            rank, tries = _rank(view), Tries.of(view.claim.notes)
+            if view.node in tries.nodes:
+                return tries.pause + _after_the_others(view, floor=0.0)
+            return tries.spacing + (otherwise.delay(0, view.chance) if rank is None else ranked.delay(rank, view.chance))
 
 
 def _due(view: OwnershipView, delay: float) -> float:
@@ -307,7 +318,8 @@ def _due(view: OwnershipView, delay: float) -> float:
 def _rank(view: OwnershipView) -> int | None:
     if not view.roster:
         return None
-    return view.roster.rank(view.node, view.claim.uid, view.claim.requested or 0, exact=SINGLE_STEPS)
+    tried = Tries.of(view.claim.notes).nodes
+    return view.roster.rank(view.node, view.claim.uid, view.claim.requested or 0, exact=SINGLE_STEPS, last=tried)
 
 
 def _drawn(view: OwnershipView) -> float:

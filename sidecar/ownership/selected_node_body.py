@@ -1,6 +1,7 @@
 """Builds the body of the selected-node write: the whole claim as last seen, with the annotation set or removed.
 
 The body keeps the claim's resourceVersion, so the API server refuses the write if the claim has changed: two nodes cannot both win.
+A node that could not create the volume notes its try in the same write, where placement is ranked: it comes last from then on.
 A closed node that gives a claim back notes that in the same write. So it does it only once, even if the process restarts. The note is
 never removed: it concerns this one closing only, and it disappears with the claim.
 """
@@ -11,6 +12,7 @@ from typing import Any
 
 from sidecar.model import names
 from sidecar.model.objects import Notes
+from sidecar.ownership.tries import Tries
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,15 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """A node gives the claim back; a closed one notes the closing for which it does."""
+    """A node gives the claim back; a closed one notes the closing for which it does, one that has tried in vain may note its try."""
 
     closing: str = ""
+    tried_by: str = ""
 
     def __call__(self, whole: bytes) -> bytes:
-        return handed_back(whole, self.closing) if self.closing else without_selected_node(whole)
+        if self.closing:
+            return handed_back(whole, self.closing)
+        return tried(whole, self.tried_by) if self.tried_by else without_selected_node(whole)
 
 
 def with_selected_node(whole: bytes, node: str) -> bytes:
@@ -44,6 +49,14 @@ def without_selected_node(whole: bytes) -> bytes:
     """The body of the PUT by which a node gives the claim back; every other annotation stays."""
     obj = json.loads(whole)
     _annotations(obj).pop(names.SELECTED_NODE, None)
+    return json.dumps(obj, separators=(",", ":")).encode()
+
+
+def tried(whole: bytes, node: str) -> bytes:
+    """The body of the PUT by which a node gives the claim back and notes its try."""
+    obj = json.loads(without_selected_node(whole))
+    notes = _annotations(obj)
+    notes[names.TRIED_BY] = Tries.of(notes).and_(node).text
     return json.dumps(obj, separators=(",", ":")).encode()
 
 

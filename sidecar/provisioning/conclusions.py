@@ -2,7 +2,6 @@
 
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
-from sidecar.ownership.selected_node_body import GiveBack
 from sidecar.provisioning.decisions import Clash, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo
 from sidecar.provisioning.progress import NOT_BEGUN, Creating, Progress, Unsaved, created_for
 from sidecar.provisioning.requests import sources
@@ -29,7 +28,7 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
             effect = _judge(view, attempt, created)
             return Unsaved(claim, effect.body) if isinstance(effect, Store) else NOT_BEGUN, effect
         case NoSpaceHere(why):
-            return NOT_BEGUN, Reschedule(claim, GiveBack(), why)
+            return NOT_BEGUN, Reschedule(claim, view.giving_back(), why)
         case Refused(why, infeasible):
             return NOT_BEGUN, Retry(claim, why, infeasible=infeasible)
 

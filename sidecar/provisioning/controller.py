@@ -278,23 +278,24 @@ class Provisioner:
             # A turn is for one look, whatever comes of it: else all would try again together when an outage ends.
             self._table.learn(uid, replace(view.findings, release_turn=next_turn(view)))
         decision = decide(view)
-        if isinstance(decision, Measure):
-            self._reports.note(uid, view.claim, decision)
-            view = await self._measured(uid, view, decision)
-            decision = decide(view)
-            if isinstance(decision, Wait) and not view.standing.closed:
-                self._metrics.insufficient_capacity()
-        while isinstance(decision, Fetch):
+        while isinstance(decision, Measure | Fetch):
             self._reports.note(uid, view.claim, decision)
             try:
-                view = replace(view, facts={**view.facts, **await self._lookup.fetch(decision.refs)})
+                view = await self._learnt(uid, view, decision)
             except Unavailable as error:
                 return self._reports.later(uid) if view.claim is None else self._reports.unreachable(uid, view.claim, error)
-            decision = decide(view)
+            measured, decision = isinstance(decision, Measure), decide(view)
+            if measured and isinstance(decision, Wait) and not view.standing.closed:
+                self._metrics.insufficient_capacity()
         self._reports.note(uid, view.claim, decision)
         if isinstance(decision, Ignore | Wait):
             return self._let_be(uid, view, decision)
         return None if self._dry_run else await self._perform(uid, view, decision)
+
+    async def _learnt(self, uid: str, view: ClaimView, decision: Measure | Fetch) -> ClaimView:
+        if isinstance(decision, Measure):
+            return await self._measured(uid, view, decision)
+        return replace(view, facts={**view.facts, **await self._lookup.fetch(decision.refs)})
 
     async def _measured(self, uid: str, view: ClaimView, decision: Measure) -> ClaimView:
         before = self._space.promises()

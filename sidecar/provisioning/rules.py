@@ -27,7 +27,7 @@ from sidecar.provisioning.decisions import (
     Tell,
     Wait,
 )
-from sidecar.provisioning.needs import Need
+from sidecar.provisioning.needs import SNAPSHOT, Need
 from sidecar.provisioning.progress import HandedBack, Stored, Unsaved, created_for
 from sidecar.provisioning.release_rules import release
 from sidecar.provisioning.requests import request as requests
@@ -145,11 +145,25 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
         case ownership.Tell(race, why):
             return Tell(claim, race, why)
         case ownership.Measure(why):
-            return _measure(view, claim, why)
+            return _snapshot_first(view, claim) or _measure(view, claim, why)
         case ownership.Bid(why, out_of_turn):
-            return Bid(claim, Take(view.here.node), why, out_of_turn)
+            return _snapshot_first(view, claim) or Bid(claim, Take(view.here.node), why, out_of_turn)
         case ownership.Ours(why):
             return _unless_closed(view, claim, _create(view, claim, why))
+
+
+def _snapshot_first(view: ClaimView, claim: Claim) -> ClaimDecision | None:
+    """Where a snapshot lies is known before the claim is taken; no cache tells, so it is looked up. What else may be wrong with it is told
+    by the node that takes the claim."""
+    if claim.source is None or claim.source.kind != SNAPSHOT or view.source_elsewhere:
+        return None
+    match _source(view, claim):
+        case Need(wanted):
+            return Fetch(wanted, "on which node the snapshot lies from which the claim is to be filled")
+        case Elsewhere(why):
+            return _by_owner(replace(view, source_elsewhere=why), claim)
+        case _:
+            return None
 
 
 def _unless_closed(view: ClaimView, claim: Claim, decision: ClaimDecision) -> ClaimDecision:
@@ -170,7 +184,7 @@ def _unless_closed(view: ClaimView, claim: Claim, decision: ClaimDecision) -> Cl
 
 def _give_back(view: ClaimView, claim: Claim, why: str) -> Reschedule:
     if not view.standing.closed:
-        return Reschedule(claim, GiveBack(), why)
+        return Reschedule(claim, view.giving_back(), why)
     return Reschedule(claim, GiveBack(closing(view.here.node, view.standing.since)), why, closed=True)
 
 
@@ -220,13 +234,16 @@ def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     return Refuse(claim, request.why) if isinstance(request, Unfit) else Create(claim, class_, request, refs, why)
 
 
-def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protect | Leave | Reschedule:
-    """What the volume is filled from (an empty `Content` if from nothing), or the decision that has to come first."""
+def _source(view: ClaimView, claim: Claim) -> Content | Need | Unfit | Elsewhere | LeftToPopulator | None:
     options = view.here.options
-    found = sources.content_of(
+    return sources.content_of(
         view.here, claim, view.facts, cross_namespace=options.cross_namespace_sources, keep_mode=options.keeps_volume_mode
     )
-    match found:
+
+
+def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protect | Leave | Reschedule:
+    """What the volume is filled from (an empty `Content` if from nothing), or the decision that has to come first."""
+    match found := _source(view, claim):
         case None:
             return Content()
         case Need(wanted):
@@ -234,7 +251,7 @@ def _content(view: ClaimView, claim: Claim) -> Content | Refuse | Fetch | Protec
         case Unfit(why):
             return Refuse(claim, why)
         case Elsewhere(why) if view.class_ is not None and view.class_.binding_mode == IMMEDIATE:
-            return Reschedule(claim, GiveBack(), why)
+            return Reschedule(claim, view.giving_back(), why)
         case Elsewhere(why):
             return Refuse(claim, why, rarely=True)
         case LeftToPopulator(why):

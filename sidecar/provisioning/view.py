@@ -6,10 +6,12 @@ from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.losses import NO_LOSS, Loss
 from sidecar.csi.outcome import Unmeasured
 from sidecar.local.here import Here
-from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.objects import IMMEDIATE, Claim, Class, Volume
 from sidecar.model.standing import OPEN, Standing
+from sidecar.ownership.placement import Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import OwnershipView
+from sidecar.ownership.selected_node_body import GiveBack
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.needs import NO_FACTS, Facts
 from sidecar.provisioning.progress import NOT_BEGUN, NOTHING_FOUND, Findings, Progress, RemovalStep, race_of
@@ -52,9 +54,18 @@ class ClaimView:
     """Claims that are to be cloned from this one and have no volume yet, as far as they are in the cache."""
     source_here: bool = True
     """False: the claim that this one is to be cloned from has no volume on this node."""
+    source_elsewhere: str = ""
+    """Why a driver on this node cannot fill the volume from the claim's snapshot."""
     standing: Standing = OPEN
     loss: Loss = NO_LOSS
     """Whether the driver was lost while it was asked for the claim's volume."""
+
+    def giving_back(self) -> GiveBack:
+        """How the claim is given back after a try. The try is noted if the nodes choose who is next in an order that they all know; else
+        the scheduler does, or chance."""
+        immediate = self.class_ is not None and self.class_.binding_mode == IMMEDIATE
+        ordered = immediate and isinstance(self.here.options.placement, Ranked)
+        return GiveBack(tried_by=self.here.node if ordered else "")
 
     def race_view(self, claim: Claim) -> OwnershipView:
         return OwnershipView(
@@ -74,6 +85,7 @@ class ClaimView:
             local_delay=self.local_delay,
             watch_down=self.watch_down,
             source_here=self.source_here,
+            source_elsewhere=self.source_elsewhere,
             standing=self.standing,
         )
 

@@ -72,3 +72,14 @@ def test_absurd_figures_are_borne(free: int) -> None:
 def test_an_empty_list_is_nobody() -> None:
     assert not Roster.of([], {})
     assert Roster.of([], {}).rank("a", "uid", 1, exact=8) == 0
+
+
+@given(st.integers(0, 10**6), st.sets(st.sampled_from(NODES), max_size=12))
+def test_those_who_come_last_keep_their_order_among_themselves(number: int, last: set[str]) -> None:
+    uid = f"uid-{number}"
+    order = EQUAL.order(uid, 1, last=last)
+    usual = EQUAL.order(uid, 1)
+    assert order == [*(node for node in usual if node not in last), *(node for node in usual if node in last)]
+    for rank, node in enumerate(order):
+        if rank < 8 or node in last:
+            assert EQUAL.rank(node, uid, 1, exact=8, last=last) == rank

@@ -10,11 +10,26 @@ from hypothesis import strategies as st
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
+from sidecar.model.names import TRIED_BY
 from sidecar.model.standing import Standing
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
-from sidecar.ownership.rules import Bid, Decision, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Tell, Wait, after_conflict, decide
+from sidecar.ownership.rules import (
+    Bid,
+    Decision,
+    LostTo,
+    Measure,
+    NotForUs,
+    Ours,
+    OwnershipView,
+    Race,
+    Tell,
+    Wait,
+    after_conflict,
+    decide,
+    step_back,
+)
 from tests.harness import samples
 
 TIB = CapacityAnswer(2**40)
@@ -359,3 +374,61 @@ def test_a_long_delay_for_lack_of_room_is_drawn_anew_too() -> None:
     known = decide(replace(behind(), race=hindered.race))
     assert isinstance(known, Wait) and known.until < 101.0
     assert known.race.hindered_since == 100.0
+
+
+THREE = Roster.of(["foo", "bar", "baz"], {})
+IN_ORDER = THREE.order("testid", 100)
+
+
+def tried(text: str, node: str, **changes: Any) -> OwnershipView:
+    claim = samples.claim(annotations={TRIED_BY: text})
+    return view(placement=RANKED, roster=THREE, node=node, claim=claim, **changes)
+
+
+def due(look: OwnershipView) -> float:
+    decision = decide(look)
+    return decision.until if isinstance(decision, Wait) else look.now
+
+
+def test_who_has_had_a_claim_comes_after_all_others_whoever_had_it_since() -> None:
+    first, second, third = IN_ORDER
+    note = f"1 {first} {second}"
+    assert due(tried(note, third)) == 100.0, "it is next, and waits for nobody"
+    assert 123.0 < due(tried(note, first)) < due(tried(note, second)) < 130.0
+
+
+def test_a_new_round_begins_with_a_pause_and_then_all_others_follow_at_once() -> None:
+    first, second, third = IN_ORDER
+    assert due(tried(f"1 {second} {third} {first}", first)) > 120.0
+    begun = f"2 {first}"
+    assert [due(tried(begun, node)) < 101.0 for node in (second, third)] == [True, True]
+    assert due(tried(begun, first)) > 140.0
+
+
+def test_after_many_tries_they_are_spaced() -> None:
+    others = " ".join(f"n{number}" for number in range(8))
+    assert due(tried(f"1 {others}", IN_ORDER[0])) >= 102.0
+
+
+def test_who_steps_back_keeps_to_the_note_and_without_one_lets_the_others_go_first() -> None:
+    first = IN_ORDER[0]
+    assert step_back(tried(f"3 {first}", first)).bid_at > 180.0
+    assert 103.0 < step_back(tried("", first)).bid_at < 106.0
+
+
+def test_without_a_list_of_contenders_a_try_counts_all_the_same() -> None:
+    look = replace(tried("1 foo", "foo"), roster=None)
+    assert due(look) > due(replace(look, node="bar")) + 20.0
+
+
+def test_by_chance_tries_do_not_count() -> None:
+    look = replace(tried("1 foo", "foo"), placement=RandomDelay(20.0, 60.0))
+    assert due(look) == due(view())
+
+
+def test_a_node_that_cannot_fill_a_volume_from_the_snapshot_does_not_bid_and_looks_again_ever_more_seldom() -> None:
+    race, until = DUE, 100.0
+    for least in (1350.0, 2700.0, 5400.0):
+        decision = decide(view(now=until, race=race, free=TIB, source_elsewhere="it lies on bar"))
+        assert isinstance(decision, Wait) and decision.race.bid_at - until == least and decision.why == "it lies on bar"
+        race, until = decision.race, decision.race.bid_at

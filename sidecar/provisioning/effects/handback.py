@@ -52,6 +52,6 @@ class HandBack:
         fresh = self._view(uid)
         if fresh.class_ is not None and fresh.class_.binding_mode == IMMEDIATE:
             # The others come first now: here it did not fit, whatever the driver says of free space.
-            self._table.advance(uid, Racing(ownership.step_back(fresh.race_view(claim))))
+            self._table.advance(uid, Racing(ownership.step_back(fresh.race_view(fresh.claim or claim))))
         # The cache has it already, so the watch event will wake nobody, and this node is in the race again too.
         return self._clock()

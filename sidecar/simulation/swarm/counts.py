@@ -3,9 +3,12 @@
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sidecar.simulation.swarm.scenario import Scenario
+
+_CLAIM_WRITES: Final = ("update persistentvolumeclaims", "bid", "give back")
+"""As the full and the thin model call them."""
 
 
 @dataclass(slots=True)
@@ -14,6 +17,8 @@ class Counts:
 
     latencies: list[float] = field(default_factory=list)
     """Seconds from a claim's creation until the write that names its first owner is done, in the order of those writes."""
+    bound: list[float] = field(default_factory=list)
+    """Seconds from a claim's creation until it is bound. The thin model leaves it empty."""
     conflicts: int = 0
     """Writes of a selected node that were answered with 409."""
     failed: int = 0
@@ -57,6 +62,10 @@ class Summary:
     p50: float
     p99: float
     longest: float
+    bound_p50: float
+    bound_p99: float
+    bound_longest: float
+    claim_writes: float
     conflicts: float
     failed: float
     spread_p: float
@@ -73,7 +82,7 @@ class Summary:
 
 def summarize(scenario: Scenario, counts: Counts, *, model: str, took: float) -> Summary:
     """`took`: seconds of real time."""
-    ordered, claims = sorted(counts.latencies), scenario.claims
+    ordered, bound, claims = sorted(counts.latencies), sorted(counts.bound), scenario.claims
     spread = spread_of(scenario, counts)
     running = sum(not part.dead for part in scenario.cast())
     return Summary(
@@ -88,6 +97,10 @@ def summarize(scenario: Scenario, counts: Counts, *, model: str, took: float) ->
         p50=quantile(ordered, 0.5),
         p99=quantile(ordered, 0.99),
         longest=ordered[-1] if ordered else math.nan,
+        bound_p50=quantile(bound, 0.5),
+        bound_p99=quantile(bound, 0.99),
+        bound_longest=bound[-1] if bound else math.nan,
+        claim_writes=sum(counts.requests[what] for what in _CLAIM_WRITES) / claims,
         conflicts=counts.conflicts / claims,
         failed=counts.failed / claims,
         spread_p=spread.p,

@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from typing import Final
 
 from sidecar.csi.api import Capability, CreateRequest
+from sidecar.csi.outcome import Code
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NAMESPACES, NODES, KubeApi, WatchEvent
 from sidecar.kube.errors import AlreadyExists
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, TABLE
+from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.stand_ins import Binder, StandInBase
+from sidecar.simulation.swarm import sources
 from sidecar.simulation.swarm.counts import Counts
 from sidecar.simulation.swarm.full_doors import Count, Server, Slow, Surroundings, Wires
 from sidecar.simulation.swarm.lines import Lines
@@ -50,14 +53,16 @@ class Arena:
         self._cast = scenario.cast()
         self._clock = asyncio.get_running_loop().time
         self._count = Count()
-        cluster = Cluster(clock=lambda: EPOCH + self._clock(), rng=scenario.dice("server").random)
-        self._api: KubeApi = InProcessApi(cluster)
+        kinds = (*TABLE, *sources.KINDS) if scenario.snapshots else TABLE
+        self._cluster = Cluster(clock=lambda: EPOCH + self._clock(), rng=scenario.dice("server").random, kinds=kinds)
+        self._api: KubeApi = InProcessApi(self._cluster)
         """The API for requests that take no time and are not counted."""
-        self._server = Server(cluster, scenario, self._count)
+        self._writes = scenario.dice("writes")
         lines = Lines(scenario.watch, scenario.dice("watch"))
         numbers = {part.name: number for number, part in enumerate(self._cast)}
         self._wires = Wires(scenario.dice("network"), lines, numbers=numbers, count=self._count)
         self._strays: list[str] = []
+        self._liars = {part.name for part in self._cast if part.lies}
         self._nodes = {part.name: self._node(part) for part in self._cast if not part.dead}
         self._begun = 0.0
         self._came: dict[str, float] = {}
@@ -81,9 +86,12 @@ class Arena:
 
     def _node(self, part: Part) -> Node:
         plan = Plan(self._scenario.seed, (part.name,), pool=str(part.space), args=_args(self._scenario, part))
-        around = Surroundings(plan, clock=self._clock, api=self._server, network=self._wires, strays=self._strays)
-        node = Node(around, part.name)
+        server = Server(self._cluster, self._scenario, self._count, dice=self._writes)
+        around = Surroundings(plan, clock=self._clock, api=server, network=self._wires, strays=self._strays)
+        node = Node(around, part.name, driver=sources.RestoringDriver(part.name) if self._scenario.snapshots else None)
         node.reception = Slow(self._scenario, self._count, node=part.name)
+        if part.lies:
+            node.strike(Fault(method="CreateVolume", fail=Code.RESOURCE_EXHAUSTED))
         return node
 
     # --- from start to end --------------------------------------------------------------------------------
@@ -99,6 +107,10 @@ class Arena:
             await self._api.create(NODES, {"metadata": {"name": part.name, "labels": {TOPOLOGY_KEY: part.name}}})
             driver = {"name": DRIVER, "nodeID": part.name, "topologyKeys": [TOPOLOGY_KEY]}
             await self._api.create(CSI_NODES, {"metadata": {"name": part.name}, "spec": {"drivers": [driver]}})
+        if self._scenario.snapshots:
+            able = [part.name for part in self._cast if part.usable]
+            claims = [_name(number) for number in range(self._scenario.claims)]
+            await sources.furnish(self._api, claims, able, bytes_=self._scenario.size)
 
     async def _bind(self) -> None:
         """The volume controller."""
@@ -116,7 +128,8 @@ class Arena:
     async def _let_come(self) -> None:
         for number, at in enumerate(self._scenario.arrivals()):
             await self._until(at)
-            await self._api.create(CLAIMS, _claim(f"data-{number}", self._scenario.size), namespace=NAMESPACE)
+            source = sources.source_of(_name(number)) if self._scenario.snapshots else None
+            await self._api.create(CLAIMS, _claim(_name(number), self._scenario.size, source), namespace=NAMESPACE)
 
     async def _befall(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -152,7 +165,8 @@ class Arena:
         while True:
             async for event in self._api.watch(CLAIMS, resource_version=version):
                 version = event.resource_version
-                self._look_at(event)
+                if event.type != "BOOKMARK":
+                    self._look_at(event)
 
     def _look_at(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
@@ -162,11 +176,12 @@ class Arena:
         if notes.get(names.SELECTED_NODE) and uid not in self._owned:
             self._owned.add(uid)
             self._count.counts.latencies.append(self._clock() - self._came[uid])
-        if event.object["spec"].get("volumeName"):
+        if event.object["spec"].get("volumeName") and uid not in self._bound:
             self._bound.add(uid)
+            self._count.counts.bound.append(self._clock() - self._came[uid])
 
     def _has_room(self) -> bool:
-        return any(node.driver.free(POOL) >= self._scenario.size for node in self._nodes.values())
+        return any(node.driver.free(POOL) >= self._scenario.size for name, node in self._nodes.items() if name not in self._liars)
 
     def _conclude(self) -> Counts:
         if self._strays:
@@ -191,7 +206,12 @@ def _args(scenario: Scenario, part: Part) -> tuple[str, ...]:
     )
 
 
-def _claim(name: str, size: int) -> Json:
+def _name(number: int) -> str:
+    return f"data-{number}"
+
+
+def _claim(name: str, size: int, source: Json | None) -> Json:
+    filled = {"dataSource": source} if source else {}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -200,6 +220,7 @@ def _claim(name: str, size: int) -> Json:
             "storageClassName": IMMEDIATE_CLASS,
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": str(size)}},
+            **filled,
         },
     }
 

@@ -1,12 +1,14 @@
 """The doors of the real rooms in a race: requests and calls take the stated time, and are counted."""
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sidecar.csi.outcome import Code, DriverError
+from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent, always
 from sidecar.kube.errors import Conflict, Gone, Withdrawn
 from sidecar.kube.event_prefix import Skip, reads_all
@@ -49,13 +51,14 @@ class Count:
 
 
 class Server(InProcessApi):
-    """The API server for all sidecars. A request for one object takes its time after its sender has sent it."""
+    """The API server as one sidecar reaches it. A request for one object takes its time after its sender has sent it."""
 
-    def __init__(self, cluster: Cluster, scenario: Scenario, count: Count) -> None:
+    def __init__(self, cluster: Cluster, scenario: Scenario, count: Count, *, dice: random.Random) -> None:
         super().__init__(cluster, before=self._travel)
         self._count = count
         self._write = scenario.write
-        self._dice = scenario.dice("writes")
+        self._dice = dice
+        self._bucket = TokenBucket(scenario.qps or -1.0, math.ceil(2.0 * (scenario.qps or 1.0)))
 
     async def replace(
         self,
@@ -67,7 +70,9 @@ class Server(InProcessApi):
         subresource: str = "",
         is_current: Callable[[], bool] = always,
     ) -> Json:
+        await self._be_let_through()
         if not is_current():
+            self._bucket.give_back()
             raise Withdrawn(f"update {resource} {name}: no longer wanted")
         try:
             return await super().replace(resource, body, name=name, namespace=namespace, subresource=subresource)
@@ -98,7 +103,13 @@ class Server(InProcessApi):
         finally:
             stream.close()
 
+    async def _be_let_through(self) -> None:
+        if (delay := self._bucket.reserve(asyncio.get_running_loop().time())) > 0.0:
+            await asyncio.sleep(delay)
+
     async def _travel(self, call: Call) -> None:
+        if call.verb != "update":
+            await self._be_let_through()
         self._count.request(f"{call.verb} {call.resource}")
         if call.verb in _TIMED:
             await asyncio.sleep(self._write.draw(self._dice))

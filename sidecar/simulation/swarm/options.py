@@ -33,7 +33,9 @@ class Options:
     svg: Path | None
 
     def model_of(self, scenario: Scenario) -> str:
-        """The thin model also knows flags that the real rooms cannot follow."""
+        """The thin model also knows flags that the real rooms cannot follow, and the other way round."""
+        if only_full(scenario):
+            return FULL
         fits = scenario.nodes <= LARGEST_FULL and not only_thin(scenario)
         return self.model or (FULL if fits else THIN)
 
@@ -48,6 +50,12 @@ def only_thin(scenario: Scenario) -> list[str]:
     return [flag for flag, is_given in given.items() if is_given]
 
 
+def only_full(scenario: Scenario) -> list[str]:
+    """The flags that the thin model cannot follow."""
+    given = {"--liars": scenario.liars > 0, "--snapshots": scenario.snapshots, "--qps": scenario.qps is not None}
+    return [flag for flag, is_given in given.items() if is_given]
+
+
 def read_options(words: Sequence[str]) -> Options:
     """Raises UsageError with all that is wrong."""
     given = vars(_parser().parse_args(list(words)))
@@ -57,6 +65,8 @@ def read_options(words: Sequence[str]) -> Options:
     faults = [fault for each in scenarios for fault in each.faults()]
     if model == FULL:
         faults += [f"{flag} needs --model=thin" for flag in only_thin(scenario)]
+    if model == THIN or only_thin(scenario) or max(each.nodes for each in scenarios) > LARGEST_FULL:
+        faults += [f"{flag} needs --model=full, and at most {LARGEST_FULL} nodes" for flag in only_full(scenario)]
     # Checked before the races, not after them.
     faults += [f"--{name}: {file} cannot be written" for name, file in (("json", json), ("svg", svg)) if file and not _is_writable(file)]
     if faults:
@@ -116,6 +126,9 @@ def _add_trouble(add: Add, default: Scenario) -> None:
     add("--partitions", type=int, default=default.partitions, metavar="N", help="nodes cut off, while claims come")
     add("--away", type=_read(read_duration), default=default.away, metavar="TIME", help="that a restart or partition takes")
     add("--rolling", type=float, default=default.rolling, metavar="SHARE", help="of nodes that still run upstream's rule")
+    add("--liars", type=int, default=default.liars, metavar="N", help="nodes that have room until they are to create a volume")
+    add("--snapshots", action="store_true", help="claims are filled from snapshots, each on one node")
+    add("--qps", type=float, metavar="N", help="requests a second of each node, and twice as many at once; None: no limit")
 
 
 def _add_latencies(add: Add, default: Scenario) -> None:

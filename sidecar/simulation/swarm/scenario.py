@@ -45,6 +45,12 @@ class Scenario:
     """Seconds that a restart or a partition takes."""
     rolling: float = 0.0
     """Share of nodes that still run upstream's rule: random delays, and no account of what is promised."""
+    liars: int = 0
+    """Nodes whose driver says that it has room, and that it has none when it is to create a volume."""
+    snapshots: bool = False
+    """Every claim is to be filled from a snapshot, which lies on one of the nodes."""
+    qps: float | None = None
+    """Requests to the API server that each node may send in a second, and twice as many at once; None: as many as it likes."""
     watch: Latency = field(default_factory=lambda: Latency(0.010, 0.200))
     write: Latency = field(default_factory=lambda: Latency(0.005, 0.050))
     capacity: Latency = field(default_factory=lambda: Latency(0.002, 0.020))
@@ -71,6 +77,8 @@ class Scenario:
             (self.size <= 0, "claims must ask for some space"),
             (any(not 0 <= share <= 1 for share in (self.full, self.dead, self.rolling)), "a share is between 0 and 1"),
             (self.dead + self.full > 1, "dead and full nodes together are more than there are"),
+            (not 0 <= self.liars <= self.nodes, "there must be at least as many nodes as liars"),
+            (self.qps is not None and self.qps <= 0, "a node must be allowed some requests"),
             (min(self.restarts, self.partitions) < 0, "nothing happens less than never"),
             (self.away <= 0, "being away takes more than no time"),
             (self.window is not None and self.window < 0, "the window cannot be negative"),
@@ -99,9 +107,17 @@ class Scenario:
         dead = set(numbers[: round(self.dead * self.nodes)])
         full = set(numbers[len(dead) : len(dead) + round(self.full * self.nodes)])
         running = [number for number in numbers if number not in dead]
+        liars = set(self.dice("liars").sample(running, min(len(running), self.liars)))
         old = set(self.dice("rolling").sample(running, min(len(running), round(self.rolling * self.nodes))))
         return [
-            Part(f"n{number}", self.space[number % len(self.space)], dead=number in dead, full=number in full, upstream=number in old)
+            Part(
+                f"n{number}",
+                self.space[number % len(self.space)],
+                dead=number in dead,
+                full=number in full,
+                upstream=number in old,
+                lies=number in liars,
+            )
             for number in range(self.nodes)
         ]
 
@@ -128,10 +144,11 @@ class Part:
     dead: bool = False
     full: bool = False
     upstream: bool = False
+    lies: bool = False
 
     @property
     def usable(self) -> int:
-        return 0 if self.dead or self.full else self.space
+        return 0 if self.dead or self.full or self.lies else self.space
 
 
 @dataclass(frozen=True, slots=True)
