@@ -235,7 +235,7 @@ def test_a_volume_in_use_is_not_deleted(cluster: Secured) -> None:
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 NODE, ASKED, BETA = names.SELECTED_NODE, names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA
-BACK = names.HANDED_BACK
+BACK, TRIED = names.HANDED_BACK, names.TRIED_BY
 OURS = {ASKED: DRIVER}
 
 
@@ -250,7 +250,7 @@ def claims(cluster: Secured) -> Secured:
     for obj in (
         claim("free", {**OURS, BACK: "n2@1,n1@1"}, labels={"team": "a"}),
         claim("beta", {BETA: DRIVER}),
-        claim("mine", {**OURS, NODE: "n1", BACK: "n2@1"}, finalizers=[names.CLONE_FINALIZER, "example.com/backup"]),
+        claim("mine", {**OURS, NODE: "n1", BACK: "n2@1", TRIED: "1 n2"}, finalizers=[names.CLONE_FINALIZER, "example.com/backup"]),
         claim("theirs", {**OURS, NODE: "n2"}),
         claim("foreign", {ASKED: FOREIGN}),
         claim("unasked", {}),
@@ -303,6 +303,9 @@ TAKING: dict[str, tuple[str, Callable[[Json], None], str]] = {
     "without protection": ("free", field("metadata", "finalizers", []), "no finalizer"),
     "with a volume": ("free", field("spec", "volumeName", "theirs"), "nothing in the spec"),
     "with another node's return": ("free", note(BACK, "n2@2,n1@1"), "leaves what others have noted"),
+    "with another node's try": ("mine", note(NODE, None, note(TRIED, "1 n2 n3 n1")), "names no node that was not named before"),
+    "with a try and without giving it back": ("mine", note(TRIED, "1 n2 n1"), "in a claim that it gives back"),
+    "without the tries": ("mine", note(NODE, None, note(TRIED, None)), "notes the try of its own node"),
     "without the returns": ("mine", note(BACK, None), "leaves what others have noted"),
     "with a return that fills it": ("free", note(BACK, "n2@1,n1@" + "x" * 1000), "one short entry"),
     "with two returns": ("free", note(BACK, "n2@1,n1@1,n1@2"), "one short entry"),
@@ -326,6 +329,8 @@ NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
     "take one that is asked for by the old name": ("beta", note(NODE, "n1")),
     "give back": ("mine", note(NODE, None)),
     "give back as a closed node": ("mine", note(NODE, None, note(BACK, "n2@1,n1@2026"))),
+    "give back after a try": ("mine", note(NODE, None, note(TRIED, "1 n2 n1"))),
+    "give back after the first try of a round": ("mine", note(NODE, None, note(TRIED, "2 n1"))),
     "give back once more": ("free", note(BACK, "n2@1,n1@2")),
     "protect": ("unasked", field("metadata", "finalizers", ["kubernetes.io/pvc-protection", names.CLONE_FINALIZER])),
     "release": ("mine", field("metadata", "finalizers", ["example.com/backup", "kubernetes.io/pvc-protection"])),
