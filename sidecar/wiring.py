@@ -124,6 +124,7 @@ class Sidecar:
         self.capacity = self._make_capacity() if config.enable_capacity else None
         self.drains = self._make_drains() if settings.drains(config) else None
         self.space.on_growth = self.provisioning.space_grew
+        self.space.waiting = self.provisioning.room.waiting
         # The order counts: for an object that two rooms want, the first one's record is kept (`local.watch.join`).
         self._reflectors = self._watching.open(watch for part in self._parts() for watch in part.watches())
 

@@ -124,7 +124,8 @@ class CapacityPublisher:
         before = self._space.promises()
         answer = await measure(self._tools.driver, decision.query)
         self._judge(class_name, answer)
-        return replace(self.view(class_name), answer=answer, promised=self._space.promised(class_name, before=before))
+        promised = self._space.promised(class_name, answer, before=before) if isinstance(answer, CapacityAnswer) else 0
+        return replace(self.view(class_name), answer=answer, promised=promised)
 
     def _judge(self, class_name: str, answer: CapacityAnswer | Unmeasured) -> None:
         """Logs once that the driver does not answer, again when the reason changes, and once that it does again."""

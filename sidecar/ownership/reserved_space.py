@@ -2,12 +2,16 @@
 created yet, and which classes share free space. Asking the driver and using its answer do not belong here.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.model.objects import Class
+
+# Of what is free, one part in so many is the most that claims of one namespace hold back while those of others wait.
+_SHARE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,37 +21,82 @@ class Promise:
 
     class_name: str
     size: int
+    namespace: str = field(default="", compare=False)
+
+
+def held(owed: Iterable[Promise], free: int, *, waiting: Collection[str] = ()) -> int:
+    """How many of so many free bytes are held back for these promises: never more than can be taken, so that a claim that does not fit
+    holds nothing. `waiting`: namespaces of claims that wait for space; beside them, one namespace holds no more than its share."""
+    taken, by_namespace = 0, Counter[str]()
+    for promise in sorted(owed, key=lambda item: -item.size):
+        if promise.size > free - taken:
+            continue
+        others_wait = any(namespace != promise.namespace for namespace in waiting)
+        left = free // _SHARE - by_namespace[promise.namespace] if others_wait else promise.size
+        taken += (part := max(min(promise.size, left), 0))
+        by_namespace[promise.namespace] += part
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Equal:
+    """At one moment two classes had equal figures."""
+
+    free: int
+    moment: int
+    changes: Mapping[str, int]
+    """How often a volume of each of them had come or gone by then."""
 
 
 class Pools:
     """Knows which classes share free space, as far as parameters and the driver's answers tell.
 
-    Classes with equal parameters get the same answer, so they share space. Two classes whose answers were equal, while nothing was created
-    or deleted in between, most likely share space too. To mistake two pools for one holds back too much space, but only while a creation
-    runs. To mistake one pool for two sends a volume where it does not fit. So pools that look alike count as one.
+    Classes with equal parameters get the same answer, so they share space. Of two others, equal answers prove nothing: two disks may be
+    of one size, and be used alike. But if only volumes of the one came or went, and the figure of the other moved with its figure, they
+    share space; until their figures differ at one moment.
+
+    Until that has been seen they count as two. To mistake one pool for two publishes too much while a creation runs, and a pod may come
+    that finds no space; to mistake two for one hides a disk.
     """
 
     def __init__(self) -> None:
         self._answers: dict[tuple[str, str], tuple[int, CapacityAnswer]] = {}
         self._alike: set[frozenset[str]] = set()
+        self._equal: dict[tuple[str, frozenset[str]], _Equal] = {}
+        self._changes: Counter[str] = Counter()
         self._moment = 0
 
-    def changed(self) -> None:
+    def changed(self, class_name: str) -> None:
         """Notes that a volume is created or deleted: answers from before and after it cannot be compared."""
         self._moment += 1
+        self._changes[class_name] += 1
 
     def heard(self, class_name: str, answer: CapacityAnswer, *, asked: str = "") -> None:
         """Compares the answer with those for other classes. Only answers to the same kind of question, `asked`, are compared."""
         self._answers[asked, class_name] = (self._moment, answer)
         for (question, other), (moment, theirs) in self._answers.items():
             if question == asked and other != class_name and moment == self._moment:
-                pair = frozenset((class_name, other))
-                (self._alike.add if theirs == answer else self._alike.discard)(pair)
+                self._compare(asked, frozenset((class_name, other)), answer.available, equal=theirs == answer)
+
+    def _compare(self, asked: str, pair: frozenset[str], free: int, *, equal: bool) -> None:
+        if not equal:
+            self._alike.discard(pair)
+            self._equal.pop((asked, pair), None)
+            return
+        before = self._equal.get((asked, pair))
+        if before is not None and before.free != free and self._by_one_alone(pair, before):
+            self._alike.add(pair)
+        self._equal[asked, pair] = _Equal(free, self._moment, {name: self._changes[name] for name in pair})
+
+    def _by_one_alone(self, pair: frozenset[str], before: _Equal) -> bool:
+        return any(self._changes[name] - before.changes[name] == self._moment - before.moment for name in pair)
 
     def forget(self, class_name: str) -> None:
         """Forgets a class that is gone: the next one with that name may have other parameters."""
         self._answers = {key: value for key, value in self._answers.items() if key[1] != class_name}
         self._alike = {pair for pair in self._alike if class_name not in pair}
+        self._equal = {key: value for key, value in self._equal.items() if class_name not in key[1]}
+        self._changes.pop(class_name, None)
 
     def sharing(self, class_name: str, classes: Mapping[str, Class]) -> frozenset[str]:
         """The classes that share space with this one, itself included."""
@@ -67,7 +116,7 @@ def _nobody(classes: frozenset[str], *, at_once: bool) -> None:
     pass
 
 
-def _nobody_waits(classes: frozenset[str], free: int) -> None:
+def _nobody_waits(classes: frozenset[str], answer: CapacityAnswer, promised: int) -> None:
     pass
 
 
@@ -79,8 +128,10 @@ class ReservedSpace:
         self.promises = promises
         """Returns what is promised now, by the claim's uid."""
         self.on_change: Told = _nobody
-        self.on_growth: Callable[[frozenset[str], int], None] = _nobody_waits
-        """Called when there is more free space than before, with the bytes that are not promised."""
+        self.on_growth: Callable[[frozenset[str], CapacityAnswer, int], None] = _nobody_waits
+        """Called when there is more free space than before, with how much, and how much of that is promised."""
+        self.waiting: Callable[[], Collection[str]] = tuple
+        """Returns the namespaces of claims that wait for space on this node."""
         self._pools = Pools()
         self._published: dict[str, CapacityAnswer] = {}
         self._bid_for: dict[str, CapacityAnswer] = {}
@@ -88,7 +139,7 @@ class ReservedSpace:
     def changed(self, class_name: str, *, placed: bool) -> None:
         """A volume came or went. One with node affinity (`placed`) took space of this node, which any class may share; for one without,
         only its own class is known to be concerned."""
-        self._pools.changed()
+        self._pools.changed(class_name)
         every = frozenset(self._classes())
         self.on_change(every if placed else every & {class_name}, at_once=True)
 
@@ -97,8 +148,8 @@ class ReservedSpace:
         self.changed(class_name, placed=placed)
         # An estimate is enough here: whoever bids because of it asks the driver first.
         answers = [told[class_name].available for told in (self._published, self._bid_for) if class_name in told]
-        free = max(answers, default=0) + size - self.promised(class_name)
-        self.on_growth(frozenset(self._classes()) if placed else frozenset({class_name}), free)
+        answer = CapacityAnswer(max(answers, default=0) + size)
+        self.on_growth(frozenset(self._classes()) if placed else frozenset({class_name}), answer, self.promised(class_name, answer))
 
     def promise_changed(self, class_name: str) -> None:
         """A claim has become this node's, or has left it before its volume was created.
@@ -117,15 +168,25 @@ class ReservedSpace:
         if self._heard(self._bid_for, class_name, answer, asked="to bid"):
             self.on_change(self._sharing(class_name), at_once=False)
 
-    def promised(self, class_name: str, *, besides: str = "", before: Mapping[str, Promise] | None = None) -> int:
-        """Bytes of this class's space that are promised to other claims than `besides`.
+    def promised(
+        self,
+        class_name: str,
+        answer: CapacityAnswer,
+        *,
+        besides: str = "",
+        namespace: str = "",
+        before: Mapping[str, Promise] | None = None,
+    ) -> int:
+        """Bytes of what the driver has answered for this class that are promised to other claims than `besides`, whose namespace is given.
 
         `before` is what was promised when the driver was asked. Promises from before the question and from after the answer both count:
         nobody can tell which of them the driver's answer already includes.
         """
         sharing = self._sharing(class_name)
         every = {**(before or {}), **self.promises()}
-        return sum(promise.size for uid, promise in every.items() if uid != besides and promise.class_name in sharing)
+        owed = (promise for uid, promise in every.items() if uid != besides and promise.class_name in sharing)
+        waiting = {namespace} if besides or namespace else self.waiting()
+        return held((item for item in owed if not _too_large(item, class_name, answer)), answer.available, waiting=waiting)
 
     def forget(self, class_name: str) -> None:
         """Forgets a class that is gone."""
@@ -141,5 +202,9 @@ class ReservedSpace:
         before, told[class_name] = told.get(class_name), answer
         self._pools.heard(class_name, answer, asked=asked)
         if before is not None and answer.available > before.available:
-            self.on_growth(self._sharing(class_name), answer.available - self.promised(class_name))
+            self.on_growth(self._sharing(class_name), answer, self.promised(class_name, answer))
         return before is not None and before != answer
+
+
+def _too_large(promise: Promise, class_name: str, answer: CapacityAnswer) -> bool:
+    return promise.class_name == class_name and answer.maximum is not None and 0 <= answer.maximum < promise.size

@@ -47,6 +47,8 @@ class Race:
     """The driver's last answer left open whether it is still there. After a second such answer this node bids all the same."""
     put_off: float = 0.0
     """For how many seconds in all this node's turn was postponed because it lags behind."""
+    source_elsewhere: bool = False
+    """What hindered this node is not a lack of room: the snapshot lies on another node."""
     blind: bool = False
     """The delay was drawn while the contenders were not known; it may be far longer than one by their order."""
 
@@ -167,9 +169,14 @@ def step_back(view: OwnershipView) -> Race:
     return Race(_attempt(view), _due(view, delay), blind=_is_blind(view))
 
 
-def room_grew(race: Race, now: float) -> Race:
-    """Ends the delay of a race that found no room: a volume was deleted here."""
-    return race if race.hindered_since is None else replace(race, bid_at=min(race.bid_at, now))
+def waits_for_room(race: Race) -> bool:
+    """Whether more free space may help."""
+    return race.hindered_since is not None and not race.source_elsewhere
+
+
+def room_grew(race: Race, at: float) -> Race:
+    """Ends the delay of a race that found no room: there is more now."""
+    return replace(race, bid_at=min(race.bid_at, at)) if waits_for_room(race) else race
 
 
 def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
@@ -254,7 +261,8 @@ def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
 def _judge_room(view: OwnershipView) -> Decision:
     if view.source_elsewhere:
         # Snapshots do not move. One that is made anew under its name may lie here, so it is looked up again, ever more seldom.
-        return _hindered(view, _SNAPSHOT_RECHECK * 2.0 ** min(_attempt(view) - 1, 5) * (0.5 + view.chance), view.source_elsewhere)
+        wait = _hindered(view, _SNAPSHOT_RECHECK * 2.0 ** min(_attempt(view) - 1, 5) * (0.5 + view.chance), view.source_elsewhere)
+        return replace(wait, race=replace(wait.race, source_elsewhere=True))
     needed = view.claim.requested or 0
     match view.free:
         case _ if needed <= 0:
@@ -272,7 +280,7 @@ def _judge_room(view: OwnershipView) -> Decision:
         case Unmeasured(why):
             # Some node must own the claim, so that a creation is tried and its user sees the failure.
             return _bid(view, f"free space is not known ({why})")
-        case CapacityAnswer() as answer if _lacks_room(answer, needed, view.promised):
+        case CapacityAnswer() as answer if lacks_room(answer, needed, view.promised):
             floor = min(2.0 ** min(_attempt(view) - 1, 6), _LONGEST_RECHECK)
             why = f"no room on node {view.node}: {_room(answer, needed, view.promised)}"
             return _hindered(view, _after_the_others(view, floor=floor), why)
@@ -289,7 +297,8 @@ def _comes_later(view: OwnershipView) -> bool:
     return isinstance(view.placement, Ranked) and bool(_rank(view))
 
 
-def _lacks_room(answer: CapacityAnswer, needed: int, promised: int) -> bool:
+def lacks_room(answer: CapacityAnswer, needed: int, promised: int) -> bool:
+    """Whether a claim of so many bytes does not fit into what the driver has answered, less what is promised to others."""
     # A negative maximum means that there is none. The published capacity treats it in the same way.
     return needed > answer.available - promised or (answer.maximum is not None and 0 <= answer.maximum < needed)
 

@@ -7,7 +7,7 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.losses import NO_LOSS, creation
@@ -68,6 +68,9 @@ from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 from sidecar.tools import Tools
 
+_ONCE_IN: Final = 1.0
+"""Seconds."""
+
 
 class Provisioner:
     """One instance per process. `handle_claim` is given to the loop; it returns when to look again. `removal` does that for volumes."""
@@ -102,6 +105,8 @@ class Provisioner:
         self._contenders = contenders
         self._hearing = hearing
         self._delay = LocalDelay()
+        self._woken: dict[str, float] = {}
+        """By class: when claims that waited for room were last woken, or will be."""
         self._standing = standing
         self._lookup = Lookups(tools.kube)
         self._reports = ClaimReports(tools)
@@ -192,7 +197,11 @@ class Provisioner:
     def _promised(self, claim: Claim) -> Promise | None:
         if not claim.requested or claim.requested < 0 or not self._table.takes_space(claim.uid):
             return None
-        return None if self._here().volume_name(claim.uid) in self._caches.volumes else Promise(claim.class_name, claim.requested)
+        return (
+            None
+            if self._here().volume_name(claim.uid) in self._caches.volumes
+            else Promise(claim.class_name, claim.requested, claim.namespace)
+        )
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
         asked = self._caches.claims.by_index("source", claim.full_name)
@@ -214,16 +223,28 @@ class Provisioner:
     def _roster(self, class_name: str) -> Roster | None:
         return self._contenders.roster(class_name) if self._contenders else None
 
-    def room_grew(self, classes: frozenset[str], free: int) -> list[str]:
-        """The claims that found no room here, may now, and are to be looked at: the longest waiting ones, as many as would fit."""
-        found: list[str] = []
+    def waiting(self) -> set[str]:
+        """The namespaces of claims that found no room here."""
+        races = self._table.hindered_races()
+        claims = (self._caches.claims.get(uid) for uid, race in races if ownership.waits_for_room(race))
+        return {claim.namespace for claim in claims if claim is not None and not claim.selected_node}
+
+    def room_grew(self, classes: frozenset[str], answer: CapacityAnswer, promised: int) -> list[tuple[str, float]]:
+        """The claims that found no room here, and would now, with when to look at them: the longest waiting ones, as many as would fit, and
+        those of each class once a second at most. What is measured then may be growth too."""
+        now, found = self._clock(), list[tuple[str, float]]()
+        self._woken = {name: at for name, at in self._woken.items() if at > now - _ONCE_IN}
+        soonest = {name: at if at > now else at + _ONCE_IN for name, at in self._woken.items()}
         for uid, race in self._table.hindered_races():
             claim = self._caches.claims.get(uid)
-            if claim is None or claim.selected_node or claim.class_name not in classes or (claim.requested or 0) > free:
+            if claim is None or claim.selected_node or claim.class_name not in classes or not ownership.waits_for_room(race):
                 continue
-            free -= claim.requested or 0
-            self._table.advance(uid, with_race(self._table.progress(uid), ownership.room_grew(race, self._clock())))
-            found.append(uid)
+            if ownership.lacks_room(answer, claim.requested or 0, promised):
+                continue
+            promised += claim.requested or 0
+            at = self._woken[claim.class_name] = min(soonest.get(claim.class_name, now), max(race.bid_at, now))
+            self._table.advance(uid, with_race(self._table.progress(uid), ownership.room_grew(race, at)))
+            found.append((uid, at))
         return found
 
     def blind_races(self) -> list[str]:
@@ -301,9 +322,12 @@ class Provisioner:
         before = self._space.promises()
         free = await measure(self._driver, decision.query)
         class_name = view.claim.class_name if view.claim else ""
+        promised = 0
         if isinstance(free, CapacityAnswer):
             self._space.bid_for(class_name, free)
-        promised = self._space.promised(class_name, besides=uid, before=before)
+            promised = self._space.promised(
+                class_name, free, besides=uid, namespace=view.claim.namespace if view.claim else "", before=before
+            )
         return replace(view, free=free, promised=promised, standing=self._standing())
 
     def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait) -> float | None:

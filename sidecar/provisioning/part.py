@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from sidecar.csi.api import CREATE_DELETE_SNAPSHOT
+from sidecar.csi.api import CREATE_DELETE_SNAPSHOT, CapacityAnswer
 from sidecar.engine.loop import Loop
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, Resource
 from sidecar.local.caches import Caches
@@ -126,9 +126,10 @@ class ProvisioningPart:
         """Claims that wait are decided again."""
         self._watches.wake_claims()
 
-    def space_grew(self, classes: frozenset[str], free: int) -> None:
+    def space_grew(self, classes: frozenset[str], answer: CapacityAnswer, promised: int) -> None:
         """Claims that found no space are looked at now, not at the end of their delay."""
-        self._look_at(self.room.room_grew(classes, free))
+        for uid, at in self.room.room_grew(classes, answer, promised):
+            self.claims.add(uid, at)
 
     def order_known(self) -> None:
         """Claims that came before the contenders were known need not wait for the end of a delay drawn by chance."""

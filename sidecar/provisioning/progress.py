@@ -18,6 +18,7 @@ from sidecar.provisioning.needs import Ref
 # In seconds. While the API server is away, nothing is wrong with the claim or the volume, and the driver's answer is lost if this process
 # ends. So the write is tried again this soon, however long the outage has lasted.
 UNSTORED: Final = 15.0
+_ENOUGH_FAILURES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Findings:
     """Why the API server refused the write that hands the claim back; then the claim is provisioned here. Empty: it did not refuse."""
     hopeless: bool = False
     """The last attempt failed for a reason that another attempt will not change, so no space is reserved until something changes."""
+    failures: int = 0
+    """How many attempts have failed, of whatever kind, without the driver being away."""
     creating_since: float | None = None
     """When the driver was last asked for the claim's volume."""
     clash: str = ""
@@ -308,9 +311,11 @@ class ProgressTable:
         return [uid for uid, progress in self._claims.items() if (race := race_of(progress)) is not None and race.blind]
 
     def takes_space(self, uid: str) -> bool:
-        """Whether space has to be reserved for the claim. Once its volume exists, the driver's own figure includes it; and an attempt that
-        is hopeless takes none."""
-        return not (self.findings(uid).hopeless or isinstance(self.progress(uid), Stored | Unsaved))
+        """Whether space has to be reserved for the claim. Once its volume exists, the driver's own figure includes it; an attempt that is
+        hopeless takes none; and what has failed a few times may fail for ever, while others wait for the space."""
+        findings = self.findings(uid)
+        in_vain = findings.hopeless or findings.failures >= _ENOUGH_FAILURES
+        return not (in_vain or isinstance(self.progress(uid), Stored | Unsaved))
 
     def fills_from(self, source: Ref) -> bool:
         """Whether a claim's volume is being filled from this source, or is about to be."""

@@ -3,13 +3,16 @@
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.model.objects import Class
-from sidecar.ownership.reserved_space import Pools, Promise, ReservedSpace
+from sidecar.ownership.reserved_space import Pools, Promise, ReservedSpace, held
 from tests.harness import samples
 
-FAST, SLOW, TWIN = "fast", "slow", "fast-ext4"
+FAST, SLOW, TWIN = "fast", "slow", "twin"
+ENOUGH = CapacityAnswer(2**40)
 CLASSES = {
     FAST: samples.class_(parameters={"pool": "fast"}),
     SLOW: samples.class_(parameters={"pool": "slow"}),
@@ -25,12 +28,12 @@ class Heard:
     classes: dict[str, Class] = field(default_factory=lambda: dict(CLASSES))
     changes: list[set[str]] = field(default_factory=list)
     urgent: list[bool] = field(default_factory=list)
-    growth: list[tuple[set[str], int]] = field(default_factory=list)
+    growth: list[tuple[set[str], int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.space = ReservedSpace(classes=lambda: self.classes, promises=lambda: self.promises)
         self.space.on_change = self.told
-        self.space.on_growth = lambda names, free: self.growth.append((set(names), free))
+        self.space.on_growth = lambda names, answer, promised: self.growth.append((set(names), answer.available, promised))
 
     def told(self, classes: frozenset[str], *, at_once: bool) -> None:
         self.changes.append(set(classes))
@@ -46,52 +49,83 @@ def test_equal_parameters_are_one_pool() -> None:
     assert Pools().sharing(FAST, classes) == {FAST, "again"}
 
 
-def test_equal_answers_at_one_moment_are_one_pool_until_they_differ() -> None:
-    pools = Pools()
-    pools.heard(FAST, CapacityAnswer(10))
-    pools.heard(TWIN, CapacityAnswer(10))
-    pools.heard(SLOW, CapacityAnswer(20))
+def said(pools: Pools, **answers: int) -> Pools:
+    """What the driver says now."""
+    for name, free in answers.items():
+        pools.heard(name, CapacityAnswer(free))
+    return pools
+
+
+def share_a_pool(pools: Pools) -> Pools:
+    """A volume of one class was made, and the other's figure fell with it."""
+    said(pools, fast=10, twin=10)
+    pools.changed(FAST)
+    return said(pools, fast=9, twin=9)
+
+
+def test_figures_that_are_equal_by_coincidence_are_two_pools() -> None:
+    pools = said(Pools(), fast=10, twin=10)
+    assert pools.sharing(FAST, CLASSES) == {FAST}
+    pools.changed(FAST)
+    pools.changed(TWIN)
+    said(pools, fast=9, twin=9)
+    assert pools.sharing(FAST, CLASSES) == {FAST}, "each has had a volume of that size"
+    pools.changed("slow")
+    pools.changed(FAST)
+    said(pools, fast=8, twin=8)
+    assert pools.sharing(FAST, CLASSES) == {FAST}, "the other's figure may have fallen by a third class's volume"
+
+
+def test_a_figure_that_moves_with_the_volumes_of_another_class_is_the_same_pool_until_they_differ() -> None:
+    pools = share_a_pool(Pools())
     assert pools.sharing(FAST, CLASSES) == {FAST, TWIN} == pools.sharing(TWIN, CLASSES)
     assert pools.sharing(SLOW, CLASSES) == {SLOW}
-    pools.changed()
-    pools.heard(FAST, CapacityAnswer(9))
+    pools.changed(FAST)
+    said(pools, fast=8)
     assert pools.sharing(FAST, CLASSES) == {FAST, TWIN}, "the other has not been asked since, so nothing speaks against it"
-    pools.heard(TWIN, CapacityAnswer(10))
+    said(pools, twin=9)
     assert pools.sharing(FAST, CLASSES) == {FAST}
+
+
+def test_a_creation_that_came_to_nothing_shows_nothing() -> None:
+    pools = said(Pools(), fast=10, twin=10)
+    pools.changed(FAST)
+    said(pools, fast=10, twin=10)
+    assert pools.sharing(FAST, CLASSES) == {FAST}
+    pools.changed(FAST)
+    assert said(pools, fast=9, twin=9).sharing(FAST, CLASSES) == {FAST, TWIN}
 
 
 def test_answers_from_before_and_after_a_change_are_not_compared() -> None:
     pools = Pools()
     pools.heard(FAST, CapacityAnswer(10))
-    pools.changed()
-    pools.heard(SLOW, CapacityAnswer(10))
-    assert pools.sharing(FAST, CLASSES) == {FAST}
+    pools.changed(FAST)
+    pools.heard(TWIN, CapacityAnswer(10))
+    pools.changed(FAST)
+    assert said(pools, fast=9, twin=9).sharing(FAST, CLASSES) == {FAST}
 
 
 def test_a_class_that_comes_back_under_its_name_begins_anew() -> None:
-    pools = Pools()
-    pools.heard(FAST, CapacityAnswer(10))
-    pools.heard(TWIN, CapacityAnswer(10))
+    pools = share_a_pool(Pools())
     pools.forget(TWIN)
     assert pools.sharing(FAST, CLASSES) == {FAST}
 
 
 def test_promises_of_classes_that_share_count_and_ones_own_does_not() -> None:
     heard = Heard({"a": Promise(FAST, 1), "b": Promise(TWIN, 2), "c": Promise(SLOW, 4)})
-    heard.space.published(FAST, CapacityAnswer(10))
-    heard.space.published(TWIN, CapacityAnswer(10))
-    assert heard.space.promised(FAST) == 3
-    assert heard.space.promised(FAST, besides="a") == 2
-    assert heard.space.promised(SLOW) == 4
+    share_a_pool(heard.space._pools)
+    assert heard.space.promised(FAST, ENOUGH) == 3
+    assert heard.space.promised(FAST, ENOUGH, besides="a") == 2
+    assert heard.space.promised(SLOW, ENOUGH) == 4
 
 
 def test_what_was_promised_when_the_driver_was_asked_counts_too_and_once() -> None:
     heard = Heard({"a": Promise(FAST, 1)})
     before = heard.space.promises()
     heard.promises = {"a": Promise(FAST, 1), "b": Promise(FAST, 2)}
-    assert heard.space.promised(FAST, before=before) == 3
+    assert heard.space.promised(FAST, ENOUGH, before=before) == 3
     heard.promises = {"b": Promise(FAST, 2)}
-    assert heard.space.promised(FAST, before=before) == 3
+    assert heard.space.promised(FAST, ENOUGH, before=before) == 3
 
 
 @pytest.mark.parametrize(
@@ -122,7 +156,7 @@ def test_growth_is_told_and_only_growth() -> None:
     heard = Heard({"a": Promise(FAST, 5)})
     for answer in (10, 9, 9, 12):
         heard.space.published(FAST, CapacityAnswer(answer))
-    assert heard.growth == [({FAST}, 7)]
+    assert heard.growth == [({FAST}, 12, 5)]
 
 
 def test_what_is_promised_is_not_worth_asking_for_in_the_moment_in_which_most_of_it_is_created() -> None:
@@ -137,4 +171,39 @@ def test_a_volume_that_went_makes_room_for_who_waits_at_once() -> None:
     heard.space.freed(FAST, 4, placed=True)
     heard.space.bid_for(FAST, CapacityAnswer(10))
     heard.space.freed(FAST, 4, placed=False)
-    assert heard.growth == [(set(CLASSES), 3), ({FAST}, 13)]
+    assert heard.growth == [(set(CLASSES), 4, 1), ({FAST}, 14, 1)]
+
+
+def test_what_cannot_be_taken_holds_nothing() -> None:
+    heard = Heard({"a": Promise(FAST, 50), "b": Promise(FAST, 3)})
+    assert heard.space.promised(FAST, CapacityAnswer(10)) == 3
+    assert heard.space.promised(FAST, CapacityAnswer(60)) == 53
+    assert heard.space.promised(FAST, CapacityAnswer(60, maximum=40)) == 3
+    assert heard.space.promised(FAST, CapacityAnswer(60, maximum=-1)) == 53, "a negative largest volume is none"
+    assert heard.space.promised(FAST, CapacityAnswer(-1)) == 0
+
+
+@given(st.lists(st.integers(1, 60), max_size=8), st.integers(0, 100))
+def test_no_more_is_held_than_can_be_taken_and_all_of_it_where_it_fits(sizes: list[int], free: int) -> None:
+    found = held([Promise(FAST, size) for size in sizes], free)
+    takable = {0}
+    for size in sizes:
+        takable |= {taken + size for taken in takable if taken + size <= free}
+    assert found in takable
+    assert found == sum(sizes) or sum(sizes) > free
+
+
+def test_a_namespace_holds_half_while_others_wait() -> None:
+    owed = [*(Promise(FAST, 10, "greedy") for _ in range(10)), Promise(FAST, 5, "modest")]
+    assert held(owed, 100) == 100
+    assert held(owed, 100, waiting={"greedy"}) == 100, "nobody else waits"
+    assert held(owed, 100, waiting={"third"}) == 55
+    assert held(owed, 105, waiting={"greedy", "modest"}) == 57
+
+
+def test_whoever_bids_is_a_claim_that_waits() -> None:
+    heard = Heard({str(number): Promise(FAST, 10, "greedy") for number in range(10)})
+    assert heard.space.promised(FAST, CapacityAnswer(100), namespace="greedy") == 100
+    assert heard.space.promised(FAST, CapacityAnswer(100), namespace="third") == 50
+    heard.space.waiting = lambda: {"third"}
+    assert heard.space.promised(FAST, CapacityAnswer(100)) == 50

@@ -459,9 +459,9 @@ def test_N25_a_claim_nobody_has_room_for_gets_one_event_and_is_looked_at_again_w
     assert bench.told.events[0][3].startswith("no node has taken the claim yet: no room on node foo: 100 bytes needed, 99 free")
     assert bench.kube.asked == []
     bench.driver.capacities = [CapacityAnswer(100)]
-    assert bench.room.room_grew(frozenset({"another"}), 100) == []
-    assert bench.room.room_grew(frozenset({"fake-class"}), 99) == []
-    assert bench.room.room_grew(frozenset({"fake-class"}), 100) == [UID]
+    assert bench.room.room_grew(frozenset({"another"}), CapacityAnswer(100), 0) == []
+    assert bench.room.room_grew(frozenset({"fake-class"}), CapacityAnswer(99), 0) == []
+    assert bench.room.room_grew(frozenset({"fake-class"}), CapacityAnswer(100), 0) == [(UID, bench.now)]
     bench.claim()
     assert len(bench.kube.wrote("replace")) == 1
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from sidecar.csi.outcome import Done, DriverError, DriverFault, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
+from sidecar.csi.outcome import Done, DriverError, DriverFault, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Claim
@@ -51,6 +51,7 @@ class Creator:
                 decision = CleanUp(view.record, f"the claim is gone, and its secret with it: {error}")
                 self._reports.note(uid, attempt.claim, decision)
                 return await self._undoer.clean_up(uid, decision.record)
+            self.give_up_space(uid, attempt.claim)
             return self._reports.failed(uid, attempt.claim, str(error))
         source = replace(findings.source, just_written=False)
         self._table.learn(uid, replace(findings, source=source, hopeless=False, creating_since=self._clock()))
@@ -78,6 +79,7 @@ class Creator:
                 self._concluded(attempt, outcome)
             if isinstance(outcome, Done):
                 view = replace(view, holder=await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name))
+            self._judge_promise(uid, outcome)
             progress, conclusion = conclude(view, attempt, outcome)
             self._reports.note(uid, attempt.claim, conclusion)
             self._table.advance(uid, progress)
@@ -142,6 +144,18 @@ class Creator:
             self._metrics.driver_fault(DriverFault.DUPLICATE_HANDLE.value)
             self._table.learn(uid, replace(findings, clash=clash.handle))
         return self._reports.failed(uid, clash.claim, clash.why, tell=anew)
+
+    def _judge_promise(self, uid: str, outcome: Outcome) -> None:
+        """A refusal that is final ends what was promised to the claim, and so do a few failures that may pass. That the driver is away says
+        nothing about the claim."""
+        findings = self._table.findings(uid)
+        match outcome:
+            case Refused(doubtful=False):
+                self._table.learn(uid, replace(findings, hopeless=True))
+            case Refused() | MaybeRunning():
+                self._table.learn(uid, replace(findings, failures=findings.failures + 1))
+            case _:
+                pass
 
     def give_up_space(self, uid: str, claim: Claim) -> None:
         """Until somebody changes something it will not be created, and must not keep others from the room it would take."""
