@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, assert_never
 
-from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, eligible
+from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, eligible, is_unplaced
 from sidecar.capacity.view import CapacityView, Publisher
-from sidecar.csi.api import CapacityAnswer
+from sidecar.csi.api import TOPOLOGY, CapacityAnswer
 from sidecar.csi.outcome import Unmeasured, measure
 from sidecar.engine.backoff import Attempts
 from sidecar.kube.api import CAPACITIES
@@ -82,6 +82,7 @@ class CapacityPublisher:
             now=self._tools.clock(),
             publisher=self._publisher,
             segment=self._tools.driver.info.segment,
+            has_topology=TOPOLOGY in self._tools.driver.info.plugin,
             class_name=class_name,
             class_=self._classes.get(class_name),
             records=tuple(self._records.by_index("class", class_name)),
@@ -191,7 +192,10 @@ class CapacityPublisher:
 
     def _count(self) -> None:
         wanted = {class_.name for class_ in self._classes.values() if eligible(class_, for_immediate=self._publisher.for_immediate)}
-        segment = self._tools.driver.info.segment.labels()
+        info = self._tools.driver.info
+        if is_unplaced(info.segment, has_topology=TOPOLOGY in info.plugin):
+            wanted = set()
+        segment = info.segment.labels()
         right = {record.class_name for record in self._records.values() if record.node_topology == segment} & wanted
         stale = sum(bool(record.stale_since) for record in self._records.values())
         self._tools.metrics.capacities(goal=len(wanted), current=len(right), obsolete=len(self._records.values()) - len(right), stale=stale)

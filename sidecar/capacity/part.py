@@ -8,7 +8,9 @@ from dataclasses import replace
 from sidecar.capacity import watches
 from sidecar.capacity.controller import CapacityPublisher
 from sidecar.capacity.owner import await_owner
+from sidecar.capacity.rules import UNPLACED, is_unplaced
 from sidecar.capacity.view import Publisher
+from sidecar.csi.api import TOPOLOGY
 from sidecar.engine.loop import Loop
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -56,7 +58,10 @@ class CapacityPart:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if not self._tools.driver.info.segment:
+        info = self._tools.driver.info
+        if is_unplaced(info.segment, has_topology=TOPOLOGY in info.plugin):
+            log.warning("No capacity is published", extra={"fields": {"why": UNPLACED}})
+        elif not info.segment:
             log.warning("The driver reported no topology; capacity is published without a node selector, so for all nodes")
         owner = await await_owner(self._tools, namespace=self._namespace, pod=self._pod, level=self._ownerref_level)
         publisher = replace(self._publisher, owner=owner)

@@ -15,6 +15,7 @@ from sidecar.kube.api import CAPACITIES
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json, Owner
 from sidecar.model.quantity import format_bytes
+from sidecar.model.topology import Segment
 
 _STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -66,6 +67,10 @@ class Retry:
 
     why: str
 
+
+UNPLACED: Final = (
+    "the driver advertises topology and reports none for this node, so a figure would speak for all nodes; nothing is published"
+)
 
 Decision = Rest | Measure | Publish | Update | Withdraw | Retry
 
@@ -133,7 +138,12 @@ def _excluded(view: CapacityView) -> str:
         return f"StorageClass {view.class_name!r} does not exist for this driver"
     if not eligible(view.class_, for_immediate=view.publisher.for_immediate):
         return f"StorageClass {view.class_name!r} binds immediately, and --capacity-for-immediate-binding is off"
-    return ""
+    return UNPLACED if is_unplaced(view.segment, has_topology=view.has_topology) else ""
+
+
+def is_unplaced(segment: Segment, *, has_topology: bool) -> bool:
+    """Whether a figure of this node could not be tied to it. Without topology at all one is published for all nodes, as upstream does."""
+    return has_topology and not segment
 
 
 def _sort(view: CapacityView) -> tuple[CapacityRecord | None, tuple[CapacityRecord, ...], tuple[CapacityRecord, ...]]:

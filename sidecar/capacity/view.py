@@ -47,3 +47,5 @@ class CapacityView:
     wall: float = 0.0
     failing_since: float | None = None
     """On the wall clock: the first of the driver's failures in a row; None if it answered last time."""
+    has_topology: bool = False
+    """The driver says that its volumes are not to be reached from everywhere."""

@@ -300,3 +300,12 @@ def test_a_look_that_was_asked_for_without_knowing_of_the_last_one_waits_for_its
     bench.now = 101.0
     asyncio.run(bench.room.handle_in_turn("fake-class"))
     assert bench.driver.count("capacity") == 2
+
+
+def test_a_node_without_a_place_has_no_goal_and_withdraws_what_it_had() -> None:
+    bench = Bench().see(record(node_topology={}))
+    bench.driver.info = samples.info(segment={})
+    bench.look()
+    assert bench.kube.wrote("delete") == ["uid-csisc-1"]
+    assert bench.driver.count("capacity") == 0
+    assert (bench.gauge("desired_goal"), bench.gauge("obsolete")) == (0, 1)

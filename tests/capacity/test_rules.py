@@ -209,6 +209,15 @@ def test_a_foreign_object_without_a_figure_is_corrected() -> None:
     assert isinstance(decide(view(record(capacity=None), answer=CapacityAnswer(0))), Update)
 
 
+def test_topology_that_is_advertised_and_not_reported_publishes_nothing_and_says_so() -> None:
+    """An object without a segment would speak for all nodes."""
+    unplaced = view(segment=Segment(), has_topology=True)
+    decision = decide(unplaced)
+    assert isinstance(decision, Rest) and decision.until is None and "reports none for this node" in decision.why
+    former = decide(replace(unplaced, records=(record(node_topology={}),)))
+    assert isinstance(former, Withdraw) and former.why == decision.why
+
+
 def test_a_driver_without_topology_is_asked_without_a_segment() -> None:
     decision = decide(view(segment=Segment()))
     assert isinstance(decision, Measure) and decision.query.segment is None
