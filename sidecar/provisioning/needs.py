@@ -32,7 +32,7 @@ _RESOURCES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """One object. If the name is empty: all objects of the kind in a namespace, as one list object with `items`."""
+    """One object. If the name is empty: all objects of the kind in a namespace, or in all of them, as one list object with `items`."""
 
     kind: str
     name: str
@@ -40,7 +40,7 @@ class Ref:
 
     def __str__(self) -> str:
         if not self.name:
-            return f"{self.kind} of namespace {self.namespace!r}"
+            return f"{self.kind} of {f'namespace {self.namespace!r}' if self.namespace else 'all namespaces'}"
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
 

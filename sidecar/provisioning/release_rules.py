@@ -3,7 +3,7 @@
 from typing import Final
 
 from sidecar.model.objects import Claim
-from sidecar.provisioning.decisions import Fetch, Ignore, Release, Wait
+from sidecar.provisioning.decisions import Fetch, Release, Wait
 from sidecar.provisioning.needs import Need
 from sidecar.provisioning.requests.cloning import clones_of
 from sidecar.provisioning.requests.request import Unfit
@@ -21,15 +21,12 @@ _TURNS: Final = 1800.0
 _NEXT_TURN: Final = 43_200.0
 
 
-def release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch | Ignore:
+def release(view: ClaimView, claim: Claim) -> Release | Wait | Fetch:
     """Whether our finalizer may come off a source of clones. The API server's answer decides and not the cache, because a clone that waits
     for its first consumer has no provisioner yet and is in no cache."""
-    if view.volume_here is None:
-        if view.here.options.cross_namespace_sources:
-            return Ignore(f"bound to volume {claim.volume_name}: only the node of that volume looks for clones in other namespaces")
-        if turn := _turn(view, claim):
-            return turn
-    match view.clones or clones_of(claim, view.facts):
+    if view.volume_here is None and (turn := _turn(view, claim)):
+        return turn
+    match view.clones or clones_of(claim, view.facts, everywhere=view.here.options.cross_namespace_sources):
         case Need(wanted):
             return Fetch(wanted, "it is being deleted: whether anything is still to be cloned from it")
         case Unfit(why):

@@ -1,5 +1,6 @@
 """What protects the source of a clone goes when nothing is cloned from it any more. The sweep of snapshots, K7 to K9, has its own file."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +170,33 @@ def test_another_node_than_that_of_the_volume_leaves_it_alone_for_minutes_and_re
     assert made.claim() is None
     assert requests(made) == ["list", "replace"]
     assert b'"resourceVersion":"7"' in made.kube.wrote("replace")[0]
+
+
+def across(made: Bench) -> Bench:
+    """With the feature gate CrossNamespaceVolumeDataSource."""
+    here = made.look_around()
+    made.look_around = lambda: replace(here, options=replace(here.options, cross_namespace_sources=True))  # type: ignore[method-assign]
+    return made
+
+
+FAR_CLONE = waiting(meta={"namespace": "far"}, dataSourceRef=FROM_IT | {"namespace": "fake-ns"})
+
+
+@pytest.mark.parametrize("far", [None, waiting(meta={"namespace": "far"})], ids=["none", "of-its-namesake-there"])
+def test_with_sources_across_namespaces_another_node_releases_it_too(far: Json | None) -> None:
+    """The node that has the volume may be gone for good."""
+    made = across(bystander(source(), served=far))
+    made.now = made.claim() or 0.0
+    assert made.claim() is None
+    assert requests(made) == ["list", "replace"]
+
+
+@pytest.mark.parametrize("make", [bench, bystander], ids=["here", "elsewhere"])
+def test_with_sources_across_namespaces_a_clone_that_waits_in_another_one_keeps_it(make: Callable[..., Bench]) -> None:
+    made = across(make(source(), served=FAR_CLONE))
+    made.now = made.claim() or made.now
+    assert made.claim() is not None
+    assert "replace" not in requests(made)
 
 
 def test_what_the_node_that_has_the_volume_does_meanwhile_is_all_that_happens() -> None:

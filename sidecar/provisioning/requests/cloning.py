@@ -94,23 +94,28 @@ def _other_mode(claim: Claim, asked: Asked, volume: Json) -> Unfit | None:
     return None if mode == wanted else Unfit(f"{asked} has volumeMode {mode}, the claim asks for {wanted}; ask for {mode}")
 
 
-def clones_of(claim: Claim, facts: Facts) -> tuple[str, ...] | Need | Unfit:
-    """The claims of the same namespace that are still to be cloned from this claim, as the API server has them now."""
-    found = fact(facts, Ref(CLAIMS, "", claim.namespace), otherwise="")
+def clones_of(claim: Claim, facts: Facts, *, everywhere: bool = False) -> tuple[str, ...] | Need | Unfit:
+    """The claims that are still to be cloned from this claim, as the API server has them now: those of its namespace, or of all."""
+    found = fact(facts, Ref(CLAIMS, "", "" if everywhere else claim.namespace), otherwise="")
     if isinstance(found, Need | Unfit):
         return found
     pending = (item for item in items(found, "items") if text(item, "status", "phase") in ("", "Pending") and _is_clone(item, claim))
-    return tuple(sorted(f"{claim.namespace}/{text(item, 'metadata', 'name')}" for item in pending))
+    return tuple(sorted(f"{_namespace(item, claim)}/{text(item, 'metadata', 'name')}" for item in pending))
 
 
 def slim(claim: Json) -> Json:
     """Keeps only the fields of a claim that `clones_of` reads."""
     spec = {field: part(claim, "spec", field) for field in _SOURCE_FIELDS}
-    return {"metadata": {"name": text(claim, "metadata", "name")}, "spec": spec, "status": {"phase": text(claim, "status", "phase")}}
+    meta = {field: text(claim, "metadata", field) for field in ("name", "namespace")}
+    return {"metadata": meta, "spec": spec, "status": {"phase": text(claim, "status", "phase")}}
+
+
+def _namespace(item: Any, claim: Claim) -> str:
+    return text(item, "metadata", "namespace") or claim.namespace
 
 
 def _is_clone(item: Any, claim: Claim) -> bool:
     """Whether the item is a clone of the claim. If its two fields disagree, either one counts: keeping the source longer does no harm."""
     refs = (part(item, "spec", field) for field in _SOURCE_FIELDS)
     named = (ref for ref in refs if (text(ref, "kind"), text(ref, "name")) == (CLAIM, claim.name))
-    return any(text(ref, "namespace") in ("", claim.namespace) for ref in named)
+    return any((text(ref, "namespace") or _namespace(item, claim)) == claim.namespace for ref in named)

@@ -34,7 +34,7 @@ class KeepingKube(ScriptedKube):
     async def list_page(self, resource: Resource, *, namespace: str = "", **_: Any) -> Page:
         self._ask("list", resource, "", None)
         items = [obj for (plural, _), obj in self.objects.items() if plural == resource.plural]
-        return Page([obj for obj in items if obj["metadata"].get("namespace", "") == namespace], "1", "")
+        return Page([obj for obj in items if namespace in ("", obj["metadata"].get("namespace", ""))], "1", "")
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         await super().create(resource, body, namespace=namespace)

@@ -313,7 +313,7 @@ def test_what_a_list_of_claims_holds_is_never_trusted_and_nothing_is_lost_in_kee
 
 def test_of_a_claim_in_a_list_nothing_is_kept_that_is_not_asked_for() -> None:
     clone = samples.claim_json(dataSource={"kind": CLAIM, "name": "source"})
-    assert set(slim(clone)["metadata"]) == {"name"} and set(slim(clone)["spec"]) == {"dataSource", "dataSourceRef"}
+    assert set(slim(clone)["metadata"]) == {"name", "namespace"} and set(slim(clone)["spec"]) == {"dataSource", "dataSourceRef"}
     found = {Ref(needs.CLAIMS, "", "fake-ns"): {"items": [slim(clone)]}}
     assert clones_of(samples.claim(meta={"name": "source"}), found) == ("fake-ns/fake-pvc",)
 
