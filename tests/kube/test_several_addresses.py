@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sidecar.kube.connections import NoConnection, Route
+from tests.kube.peers import BARE, Server, ask, gets_ok, pool, route_to, serves
 from tests.kube.server import run
-from tests.kube.test_connections import BARE, Server, ask, gets_ok, pool, route_to, serves
 
 
 def _addresses(*hosts: str) -> Callable[..., Any]:

@@ -37,7 +37,7 @@ from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.invariants import LEAKED, TOLD
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
-from tests.provisioning.creations.test_journal_lines import LINE
+from tests.harness.provisioning.journal_line import LINE
 from tests.world.mutations import Mutation
 
 Patch = pytest.MonkeyPatch
