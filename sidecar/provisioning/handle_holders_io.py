@@ -16,16 +16,21 @@ class HandleHolders:
     async def other(self, handle: str, *, uid: str, name: str) -> str:
         """Who besides the claim with that uid and its PersistentVolume; empty: nobody that this node knows of.
 
-        What the cache has may be gone by now, and a driver may give a handle again: so the API server is asked, but only then.
+        What the cache has may be gone by now, and so may what it has yet to show, and a driver may give a handle again: so the API server
+        is asked, but only then.
         """
         for held in self._caches.volumes.by_index("handle", handle):
-            if held.name != name and self._table.removal_step(held) is RemovalStep.NOT_YET and await self._still_has(held):
+            if held.name != name and self._table.removal_step(held) is RemovalStep.NOT_YET and await self._still_has(held.name, handle):
                 return f"PersistentVolume {held.name}"
+        for unseen in [item for item, its in self._table.unseen().items() if its == handle and item != name]:
+            if await self._still_has(unseen, handle):
+                return f"PersistentVolume {unseen}"
+            self._table.seen(unseen)
         return self._table.holder(handle, besides=uid)
 
-    async def _still_has(self, held: Volume) -> bool:
+    async def _still_has(self, name: str, handle: str) -> bool:
         try:
-            found = await find(self._kube, VOLUMES, held.name)
+            found = await find(self._kube, VOLUMES, name)
         except ApiError:
             return True
-        return found is not None and Volume.of(found).handle == held.handle
+        return found is not None and Volume.of(found).handle == handle

@@ -75,6 +75,7 @@ class ProvisioningPart:
             caches=caches,
             concerns=room.concerns,
             volume_gone=room.volume_gone,
+            volume_seen=self._table.seen,
             promise_changed=space.promise_changed,
             wake_claim=self.claims.add,
             wake_volume=self.volumes.add,

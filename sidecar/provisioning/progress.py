@@ -4,7 +4,7 @@ All of it is lost when the process ends. What the next process has to know is wr
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -19,6 +19,9 @@ from sidecar.provisioning.needs import Ref
 # ends. So the write is tried again this soon, however long the outage has lasted.
 UNSTORED: Final = 15.0
 _ENOUGH_FAILURES: Final = 3
+
+# The watch shows within moments what was stored. What came and went between two of its lists it never does.
+MOST_UNSEEN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +133,6 @@ class HandedBack:
 class Stored:
     """The PersistentVolume is stored. The watch may not have shown it yet, and without this the driver would be asked once more."""
 
-    handle: str = ""
-
 
 Progress = NotBegun | Racing | Bidding | Creating | Unsaved | HandedBack | Stored
 NOT_BEGUN: Final = NotBegun()
@@ -196,8 +197,6 @@ def _handle_of(progress: Progress) -> str:
     match progress:
         case Unsaved(body=body):
             return str(body["spec"]["csi"]["volumeHandle"])
-        case Stored(handle):
-            return handle
         case _:
             return ""
 
@@ -219,6 +218,7 @@ class ProgressTable:
         self._doubted: set[str] = set()
         self._records: dict[str, CreationRecord] = {}
         self._suspects: dict[str, CreationRecord] = {}
+        self._unseen: dict[str, str] = {}
 
     def progress(self, uid: str) -> Progress:
         return self._claims.get(uid, NOT_BEGUN)
@@ -328,8 +328,23 @@ class ProgressTable:
             *(uid for uid, progress in self._claims.items() if created_for(progress) is not None and uid not in self._records),
         ]
 
+    def stored(self, name: str, handle: str) -> None:
+        """Notes a PersistentVolume that the API server has accepted. This is kept apart from the progress, because the claim may be bound
+        and forgotten before the watch shows its volume."""
+        self._unseen[name] = handle
+        if len(self._unseen) > MOST_UNSEEN:
+            self.seen(next(iter(self._unseen)))
+
+    def seen(self, name: str) -> None:
+        """The cache has shown the PersistentVolume, or it is gone."""
+        self._unseen.pop(name, None)
+
+    def unseen(self) -> Mapping[str, str]:
+        """By name of a stored PersistentVolume that the cache has yet to show: its handle."""
+        return self._unseen
+
     def holder(self, handle: str, *, besides: str) -> str:
-        """Whose volume with that handle this process is about to store, has just stored, or has the driver delete."""
+        """Whose volume with that handle this process is about to store, or has the driver delete."""
         for uid, progress in self._claims.items():
             if uid != besides and _handle_of(progress) == handle:
                 return f"the volume of claim {uid}"

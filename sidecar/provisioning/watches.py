@@ -31,12 +31,13 @@ Wake = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningWatches:
-    """`concerns` says of a claim's uid whether something is under way for it here; `volume_gone` and `promise_changed` are told."""
+    """`concerns` says of a claim's uid whether something is under way for it here; the others are told."""
 
     here: Callable[[], Here]
     caches: Caches
     concerns: Callable[[str], bool]
     volume_gone: Callable[[str], None]
+    volume_seen: Callable[[str], None]
     promise_changed: Callable[[str], None]
     wake_claim: Wake
     wake_volume: Wake
@@ -114,6 +115,7 @@ class ProvisioningWatches:
         )
 
     def _volume_changed(self, change: Change[Volume]) -> None:
+        self.volume_seen(change.key)
         self.wake_volume(change.key)
         old, new = (volume.claim if volume else None for volume in (change.old, change.new))
         if change.new is None and old is not None:

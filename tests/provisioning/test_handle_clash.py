@@ -10,7 +10,7 @@ from sidecar.kube.api import Change
 from sidecar.kube.errors import Unavailable
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Claim
-from sidecar.provisioning.progress import RemovalStep
+from sidecar.provisioning.progress import MOST_UNSEEN, ProgressTable, RemovalStep
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
 from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, room_for, show
@@ -78,6 +78,41 @@ def test_one_that_was_just_stored_counts_before_the_cache_shows_it() -> None:
     room.claim()
     second(room)
     assert stored(room) == ["one"] and room.value(FAULTS) == 1
+
+
+def bound_before_its_volume_is_shown(*creates: CreatedVolume) -> Room:
+    """The watch of claims is ahead of the one of volumes: of the claim everything is settled, and it is kept no longer."""
+    room = two(*creates)
+    room.claim()
+    room.forget_claim()
+    room.claim()
+    assert stored(room) == ["one"] and room.caches.volumes.get("test-testi") is None
+    return room
+
+
+def test_one_whose_claim_is_bound_counts_before_the_cache_shows_it() -> None:
+    room = bound_before_its_volume_is_shown(ONE)
+    second(room)
+    assert stored(room) == ["one"] and room.value(FAULTS) == 1
+    show(room, {**room.kube.objects["persistentvolumes", "test-testi"]})
+    room.table.seen("test-testi")
+    second(room)
+    assert stored(room) == ["one"] and room.value(FAULTS) == 1 and not room.table.unseen()
+
+
+def test_one_that_came_and_went_before_the_cache_showed_it_counts_no_longer() -> None:
+    room = bound_before_its_volume_is_shown(ONE)
+    room.kube.objects.pop(("persistentvolumes", "test-testi"))
+    second(room)
+    assert stored(room) == ["one", "one"] and room.value(FAULTS) == 0
+    assert "one" in room.table.unseen().values() and "test-testi" not in room.table.unseen()
+
+
+def test_what_is_never_shown_is_bounded() -> None:
+    table = ProgressTable()
+    for number in range(3 * MOST_UNSEEN):
+        table.stored(f"pvc-{number}", f"handle-{number}")
+    assert len(table.unseen()) == MOST_UNSEEN and table.unseen()[f"pvc-{3 * MOST_UNSEEN - 1}"] == f"handle-{3 * MOST_UNSEEN - 1}"
 
 
 def test_one_whose_deletion_may_still_happen_counts() -> None:

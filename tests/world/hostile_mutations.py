@@ -32,12 +32,12 @@ from sidecar.provisioning.creations import confirmation, confirming_io, journal_
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.handle_holders_io import HandleHolders
+from sidecar.provisioning.progress import ProgressTable
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.invariants import LEAKED, TOLD
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
-from tests.harness.provisioning.journal_line import LINE
 from tests.world.mutations import Mutation
 
 Patch = pytest.MonkeyPatch
@@ -286,6 +286,11 @@ ROOM_MUTATIONS: Final = (
     RoomMutation(
         "lists are read however much is in them", _lists_never_end, "csi.test_driver:test_a_list_is_bounded_in_entries_and_handles"
     ),
+    RoomMutation(
+        "a volume that the cache has yet to show is nobody's",
+        _setting(ProgressTable, "stored", lambda self, name, handle: None),
+        "provisioning.test_handle_clash:test_one_whose_claim_is_bound_counts_before_the_cache_shows_it",
+    ),
     # Files
     RoomMutation(
         "a journal is read to its end",
@@ -320,6 +325,6 @@ ROOM_MUTATIONS: Final = (
         "a line that was changed is used",
         _no_checksum,
         f"{_JOURNAL}:test_a_line_that_was_changed_is_not_used",
-        lambda: {"line": LINE.replace(b"claim-1", b"claim-2")},
+        lambda: {"line": journal_lines.end_line("uid-1").replace(b"uid-1", b"uid-2")},
     ),
 )

@@ -90,7 +90,9 @@ class Storer:
 
     def _succeeded(self, uid: str, claim: Claim, volume: str, handle: str) -> None:
         findings = self._table.findings(uid)
-        self._table.advance(uid, Stored(handle))
+        self._table.advance(uid, Stored())
+        if volume not in self._caches.volumes:
+            self._table.stored(volume, handle)
         self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
         self._creations.end(uid)
         if uid not in self._caches.claims:
