@@ -15,6 +15,7 @@ from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.kube.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
+from sidecar.ownership.selected_node_body import closing
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, VOLUMES
 from tests.e2e.rights import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
@@ -236,6 +237,8 @@ def test_a_volume_in_use_is_not_deleted(cluster: Secured) -> None:
 
 NODE, ASKED, BETA = names.SELECTED_NODE, names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA
 BACK, TRIED = names.HANDED_BACK, names.TRIED_BY
+CLOSING = "0f9f14c5-9f5e-4f0c-8f7f-1b0a52f2f6f0/2026-11-24T06:06:55.123456Z"
+"""As `drain.evacuation.closing` tells one closing of a node from the next: by the Node's uid and a time."""
 OURS = {ASKED: DRIVER}
 
 
@@ -328,6 +331,7 @@ NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
     "take": ("free", note(NODE, "n1")),
     "take one that is asked for by the old name": ("beta", note(NODE, "n1")),
     "give back": ("mine", note(NODE, None)),
+    "give back when closed": ("mine", note(NODE, None, note(BACK, f"n2@1,{closing('n1', CLOSING)}"))),
     "give back as a closed node": ("mine", note(NODE, None, note(BACK, "n2@1,n1@2026"))),
     "give back after a try": ("mine", note(NODE, None, note(TRIED, "1 n2 n1"))),
     "give back after the first try of a round": ("mine", note(NODE, None, note(TRIED, "2 n1"))),
