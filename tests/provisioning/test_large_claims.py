@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sidecar.csi.outcome import Code
+from sidecar.model import objects
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import LARGEST_WHOLE, Claim, compact
 from tests.harness import samples
@@ -32,6 +33,18 @@ def test_a_small_claim_is_held_and_of_a_large_one_only_the_record() -> None:
     claim = Claim.of(large(), keep_whole=True)
     assert claim.whole == b""
     assert claim == Claim.of(large())
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_large_claim_is_not_written_down_only_to_see_that_it_is_large(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With labels of a megabyte that would keep the event loop for many milliseconds."""
+
+    def unwanted(_: Json) -> bytes:
+        raise AssertionError("it is encoded")
+
+    monkeypatch.setattr(objects, "compact", unwanted)
+    noted = {f"key-{number}": "v" * 63 for number in range(LARGEST_WHOLE // 63)}
+    assert Claim.of(samples.claim_json(meta={part: noted}), keep_whole=True).whole == b""
 
 
 def test_nothing_that_a_record_holds_is_as_long_as_tenants_can_make_it() -> None:
