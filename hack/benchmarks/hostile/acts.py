@@ -16,6 +16,8 @@ from hack.lib.programs import within
 Act = Callable[[Scene], float | None]
 _MEGABYTE: Final = 1_000_000
 _PATIENCE: Final = 60.0
+_LONG: Final = 600.0
+_LISTS: Final = "csi_node_sidecar_reflector_relists_total"
 
 
 def stay(seconds: float) -> Act:
@@ -36,6 +38,32 @@ def start_again(scene: Scene) -> float | None:
     scene.restart()
     scene.rest(8.0)
     return None
+
+
+def list_and_watch_the_largest(scene: Scene) -> float | None:
+    """At the start, in a relist and in a burst of changes. Returns how many of them the program has named in its log."""
+    scene.start()
+    _until(scene, scene.sidecar.ready)
+    scene.compact()
+    _until(scene, lambda: all(scene.sidecar.metric(_LISTS, resource=kind) >= 2 for kind in ("persistentvolumeclaims", "persistentvolumes")))
+    named, heard = len(large_ones_named(scene)), heard_of_large(scene)
+    scene.change_largest()
+    _until(scene, lambda: heard_of_large(scene) >= heard + named)
+    return named
+
+
+def heard_of_large(scene: Scene) -> float:
+    """How often the API server has sent a large object."""
+    return scene.sidecar.metric("csi_node_sidecar_large_objects_total")
+
+
+def large_ones_named(scene: Scene) -> set[str]:
+    return {line for line in scene.sidecar.output().splitlines() if '"An object is large"' in line}
+
+
+def _until(scene: Scene, condition: Callable[[], bool]) -> None:
+    """For as long as it takes, but not if the program has ended."""
+    within(_LONG, lambda: scene.sidecar.child.poll() is not None or condition())
 
 
 def count_series(scene: Scene) -> float | None:

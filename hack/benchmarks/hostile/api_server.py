@@ -1,14 +1,16 @@
 """The simulated API server with what tenants wrote, as a process: `python -m hack.benchmarks.hostile.api_server FOLDER FILL COUNT`.
 
 It writes `FOLDER/kubeconfig` when it serves, and which Secrets are read. With the fill `bomb` its lists of claims are small gzip bodies
-that unfold to 300 MB.
+that unfold to 300 MB. At SIGUSR1 its history is compacted and all watches end, at SIGUSR2 the largest objects change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
-from hack.benchmarks.hostile.objects import fill
+from hack.benchmarks.hostile.objects import change_largest, compact, fill
 from sidecar.simulation.cluster import Cluster
 from sidecar.simulation.cluster.serve import Certificate, Served, self_signed
 
@@ -57,6 +59,15 @@ async def serve(folder: Path, what: str, count: int) -> None:
     served = (_Bomb if what == BOMB else _Noting)(cluster, certificate=self_signed(folder), notes=folder / SECRETS_READ)
     served.demand_token()
     await served.start(0)
+    marks = map(str, itertools.count())
+
+    def begin_anew() -> None:
+        compact(cluster, next(marks))
+        served.cut_watches()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, begin_anew)
+    loop.add_signal_handler(signal.SIGUSR2, lambda: change_largest(cluster, next(marks)))
     served.kubeconfig(folder / "draft")
     (folder / "draft").rename(folder / "kubeconfig")
     await asyncio.Event().wait()

@@ -49,6 +49,14 @@ def _all() -> Iterator[Attack]:
         count=500,
         act=acts.start_again,
     )
+    yield Attack(
+        name="largest",
+        what="10,000 claims and 10,000 volumes, 100 of them with 1.4 MB; listed twice, and all large ones change",
+        fill="largest",
+        count=100,
+        act=acts.list_and_watch_the_largest,
+        figure="large objects named in the log",
+    )
     yield Attack(name="gzip-bomb", what="lists of claims unfold from 0.3 to 300 MB", fill=BOMB)
     yield Attack(
         name="long-errors",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hack.lib.programs import IMMEDIATE, LATE, Json, claim, storage_class
-from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.cluster import Cluster
 
@@ -17,6 +17,12 @@ CROWD: Final = "crowd"
 
 # The API server allows 256 KiB of annotations, keys included.
 _LARGE: Final = 250 * 1024
+
+# etcd takes 1.5 MiB. Labels are the one part of a claim without a bound of its own; for each the API server adds half as much again.
+LARGEST: Final = 1_400_000
+_LABELS: Final = {f"{number:06d}-{'k' * 50}": "v" * 63 for number in range(LARGEST * 2 // 3 // 127)}
+_ATTRIBUTE: Final = "x" * LARGEST
+_SMALL: Final = 10_000
 
 Fill = Callable[[int], Iterator[Json]]
 
@@ -56,6 +62,42 @@ def crowd(count: int) -> Iterator[Json]:
         yield body
 
 
+def largest_claims(count: int) -> Iterator[Json]:
+    """Of this driver and for any node that has room, which none has: so they stay."""
+    for number in range(count):
+        body = claim(f"largest-{number}", "now", size="1Pi", annotations={names.STORAGE_PROVISIONER: DRIVER})
+        body["metadata"]["labels"] = _LABELS
+        yield body
+
+
+def largest_volumes(count: int) -> Iterator[Json]:
+    return (volume(f"largest-{number}", DRIVER, attributes={"note": _ATTRIBUTE}) for number in range(count))
+
+
+def volume(name: str, driver: str, *, attributes: Mapping[str, str]) -> Json:
+    """Bound, to a claim that nobody looks for."""
+    claimed = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": f"uid-{name}"}
+    source = {"driver": driver, "volumeHandle": name, "volumeAttributes": dict(attributes)}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "claimRef": claimed,
+        "csi": source,
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "late",
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec, "status": {"phase": "Bound"}}
+
+
+def _full_of_large(count: int) -> Iterator[Json]:
+    """A tenth of the large ones are claims, for in the simulated API server each takes megabytes, and a volume nearly nothing."""
+    few = count // 10
+    yield from largest_claims(few)
+    yield from (claim(f"small-{number}", "theirs") for number in range(_SMALL - few))
+    yield from largest_volumes(count - few)
+    yield from (volume(f"small-{number}", "theirs.example.com", attributes={}) for number in range(_SMALL - count + few))
+
+
 def _padding(number: int) -> str:
     """Different texts, so that gzip does not make one of all."""
     return f"{number:06d} {number * 2654435761 % 2**32:08x} ".ljust(_LARGE // 16, "x") * 15
@@ -68,6 +110,7 @@ FILLS: Final[Mapping[str, Fill]] = {
     "without-class": without_class,
     "selected": selected,
     "crowd": crowd,
+    "largest": _full_of_large,
 }
 
 
@@ -77,8 +120,28 @@ def fill(cluster: Cluster, name: str, count: int) -> None:
     cluster.create(CLASSES, storage_class("late", DRIVER, LATE))
     cluster.create(CLASSES, storage_class("now", DRIVER, IMMEDIATE))
     cluster.create(CLASSES, storage_class("theirs", "theirs.example.com", LATE))
-    for body in FILLS[name](count):
-        cluster.create(CLAIMS, body, namespace=body["metadata"]["namespace"])
+    create(cluster, FILLS[name](count))
+
+
+def create(cluster: Cluster, bodies: Iterable[Json]) -> None:
+    for body in bodies:
+        resource = VOLUMES if body["kind"] == "PersistentVolume" else CLAIMS
+        cluster.create(resource, body, namespace=body["metadata"].get("namespace", ""))
+
+
+def change_largest(cluster: Cluster, mark: str) -> None:
+    """All of them at once."""
+    for resource in (CLAIMS, VOLUMES):
+        for meta in [body["metadata"] for body in cluster.store.all_of(resource)]:
+            if meta["name"].startswith("largest-"):
+                patch = {"metadata": {"annotations": {"mark": mark}}}
+                cluster.patch(resource, meta["name"], patch, content_type=MERGE_PATCH, namespace=meta.get("namespace", ""))
+
+
+def compact(cluster: Cluster, mark: str) -> None:
+    """Whoever goes on from a version of before is told that it is too old."""
+    cluster.create(NAMESPACES, {"metadata": {"name": f"compacted-{mark}"}})
+    cluster.compact()
 
 
 def waiting_claim(name: str) -> Json:

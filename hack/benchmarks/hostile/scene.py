@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import ssl
 import sys
 import time
@@ -37,6 +38,7 @@ class Scene:
     driver: OurDriver
     flags: Sequence[str]
     cage: Cage | None
+    server: Process
     figures: list[Figures] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)
     """How lives ended that were not to end."""
@@ -97,6 +99,13 @@ class Scene:
             said = self.sidecar.output().splitlines()
             self.endings.append(f"killed by signal {-code}" if code < 0 else f"ended with {code}: {said[-1][:200] if said else ''}")
 
+    def compact(self) -> None:
+        """All that is watched must be listed anew."""
+        self.server.signal(signal.SIGUSR1)
+
+    def change_largest(self) -> None:
+        self.server.signal(signal.SIGUSR2)
+
     # --- what a tenant does ---------------------------------------------------------------------------------------------
 
     def create_claim(self, body: Json) -> None:
@@ -131,7 +140,7 @@ def a_scene(work: Path, *, fill: str, count: int, manner: str, faults: Sequence[
     with server, driver, a_cage("hostile", mebibytes=LIMIT) as cage:
         driver.misbehave(*faults)
         until((work / "kubeconfig").exists, f"the API server serves:\n{server.output()}", seconds=120)
-        scene = Scene(work, driver, flags, cage)
+        scene = Scene(work, driver, flags, cage, server)
         try:
             yield scene
         finally:
