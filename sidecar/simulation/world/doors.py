@@ -239,9 +239,6 @@ class NodeJournal:
         signs.update(dict.fromkeys(self._own, now))
         return [*left, *forged]
 
-    def settled(self) -> list[str]:
-        return []
-
     async def close(self) -> None:
         pass
 
