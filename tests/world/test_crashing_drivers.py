@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.csi.losses import Loss, Losses
-from sidecar.simulation.world.bounds import FATAL
+from sidecar.simulation.world.driver_deaths import FATAL
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.plan_hostile import CRASHES
 from sidecar.simulation.world.world import Report, World, play

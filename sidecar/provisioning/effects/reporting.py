@@ -51,7 +51,7 @@ class ClaimReports:
     def tell_leak(self, record: CreationRecord, why: str) -> None:
         """The claim may be gone; events of it stay for a while all the same."""
         ref = ObjectRef("v1", names.CLAIM, record.namespace, record.name, record.uid)
-        text = f"volume {record.request.name} may be left on this node: {why}. `csi-node-sidecar leftovers` lists it"
+        text = f"volume {record.request.name} may be left on this node: {why}. Its line stays in the journal beside the driver's socket"
         self._recorder.record(ref, names.WARNING, names.LEAK_SUSPECTED, text)
 
     def tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
