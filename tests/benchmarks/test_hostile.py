@@ -23,7 +23,6 @@ from hack.benchmarks.hostile.watcher import Figures, Watcher
 from hack.benchmarks.stalls import Stalls
 from hack.lib.programs import Process
 from sidecar.simulation.cluster import Cluster
-from tests.e2e import test_gate_rights, test_rights, test_rights_beside
 
 README = Path(__file__).parents[2] / "hack/benchmarks/hostile/README.md"
 
@@ -106,19 +105,3 @@ def test_the_watcher_sees_slow_answers_memory_and_files(slow_page: int) -> None:
         child.wait()
     figures = watcher.figures
     assert (figures.healthz >= 0.2, figures.files >= 40, figures.peak > 40, figures.unanswered) == (True, True, True, 0)
-
-
-def test_the_readme_counts_the_abuses_of_a_stolen_token() -> None:
-    """By the tables that the tests of rights use."""
-    tables = (
-        test_rights.CREATING,
-        test_rights.CHANGING,
-        test_rights.TAKING,
-        test_gate_rights.FORGED,
-        test_gate_rights.UNSELECTIVE,
-        test_rights_beside.TELLING,
-        test_rights_beside.PUBLISHING,
-    )
-    _, rows = README.read_text().split("| abuse | tried |\n|---|--:|\n")
-    counts = [int(row.strip("| ").split("|")[1]) for row in rows.split("\n\n")[0].splitlines()]
-    assert counts == [len(table) for table in tables]

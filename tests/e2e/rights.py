@@ -186,3 +186,10 @@ def allowed(request: Request, who: Person) -> None:
 
 def in_force(request: Request, who: Person, says: str) -> None:
     until(lambda: any(says in text for text in request.by(who)[2]) and request.by(who)[0] == 422, says, seconds=IN_FORCE)
+
+
+def told(abuse: str) -> int:
+    """How many abuses of that kind the figures of attacks say are tried."""
+    page = (Path(__file__).parents[2] / "hack/benchmarks/hostile/README.md").read_text()
+    (count,) = re.findall(rf"^\| {re.escape(abuse)} \| (\d+) \|$", page, re.MULTILINE)
+    return int(count)

@@ -22,7 +22,7 @@ from sidecar.model.nodes import Node, Taint
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, the, written
 from tests.e2e.conftest import NODES
 from tests.e2e.persons import ACCOUNT
-from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, secured
+from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, secured, told
 
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -228,3 +228,11 @@ def test_the_image_is_that_of_the_flag() -> None:
         "ValidatingAdmissionPolicy", written("components", "gate", "admission.yaml"), f"csi-node-sidecar-guard--{DRIVER}--{NAMESPACE}"
     )
     assert {"name": "image", "expression": f"'{image()}'"} in policy["spec"]["variables"]
+
+
+def test_the_figures_of_attacks_count_these() -> None:
+    tried = {
+        "guards that are none": len(FORGED),
+        "budgets that hold others": len(UNSELECTIVE),
+    }
+    assert {what: told(what) for what in tried} == tried

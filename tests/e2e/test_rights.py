@@ -18,7 +18,7 @@ from sidecar.model import names
 from sidecar.ownership.selected_node_body import closing
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, VOLUMES
-from tests.e2e.rights import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
+from tests.e2e.rights import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
 
 FOREIGN = "ebs.csi.aws.com"
 PV_PROTECTION = "kubernetes.io/pv-protection"
@@ -366,3 +366,12 @@ def test_the_policies_are_understood_to_the_letter(cluster: Secured) -> None:
 
     said = until(judged, f"each {POLICY} is type-checked", seconds=30)
     assert said == {name: {} for name in said or ()}
+
+
+def test_the_figures_of_attacks_count_these() -> None:
+    tried = {
+        "volumes made for another node, driver or source": len(CREATING),
+        "volumes of its own node changed": len(CHANGING),
+        "claims taken, steered, stripped or relabelled": len(TAKING),
+    }
+    assert {what: told(what) for what in tried} == tried
