@@ -39,6 +39,8 @@ class DrainReferee:
         """By full name of a guard pod: its node."""
         self._ungated: dict[str, float] = {}
         """By node: since when nothing holds its drainers, and something should."""
+        self._for_a_reboot: dict[str, float] = {}
+        """By node: until when anybody had to take its cordon for that of a reboot. Its gate was open so long, and is closed afterwards."""
         self._told: set[tuple[str, str, str]] = set()
         self.eyes: dict[str, Eyes] = {}
         self._readers: dict[str, Eyes] = {}
@@ -88,11 +90,11 @@ class DrainReferee:
             return  # nobody could know better
         scene = self._world.truth.look()
         gone = set(self._world.truth.losses(scene, node, gone=lambda other: False))
-        begun = self._dangers.get((node, RETIRE), {})
+        begun, since = self._dangers.get((node, RETIRE), {}), self._for_a_reboot.get(node, 0.0)
         for what in sorted(gone - self._world.truth.snapshots.keys()):
-            at = begun.get(what, now)
+            at = max(begun.get(what, now), since)
             # A gate stands for volumes that were seen, also if nobody looks any more and somebody still needed them only later.
-            seen_from = self._world.truth.first_used.get(what.partition(" ")[0], at)
+            seen_from = max(self._world.truth.first_used.get(what.partition(" ")[0], at), since)
             if now - at > self._lag and eyes.had_a_chance(seen_from, now, seconds=self._stand):
                 self._found(DATA_LOST, node, f"{what} goes with {node}, and nobody gave it up; known for {now - at:.0f} s")
 
@@ -101,6 +103,8 @@ class DrainReferee:
     def _look(self) -> None:
         truth, scene = self._world.truth, self._world.truth.look()
         for name in self._world.nodes:
+            if self._world.may_be_taken_for_a_reboot(name):
+                self._for_a_reboot[name] = self._world.clock()
             self._note(name, RETIRE, truth.losses(scene, name, gone=self._world.is_let_go))
             self._note(name, REBOOT, truth.strandings(scene, name))
         self._note_guards(scene)
