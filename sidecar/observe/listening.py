@@ -1,7 +1,7 @@
 """Accepts the connections of whoever asks for our pages, also while the process has no file to spare.
 
 asyncio's own accepting takes as many at once as wait, and without a file it complains once for each and then stands still for a second.
-Here a few are taken in each turn of the event loop, and some files are held in reserve for the time in which no other can be opened.
+Here a few are taken at a time, and some files are held in reserve for the time in which no other can be opened.
 """
 
 import asyncio
@@ -14,7 +14,10 @@ from typing import Final
 
 log = logging.getLogger("sidecar.observe")
 
-_AT_ONCE: Final = 16
+# So few, and a breath between, that a client in a flood is heard before as many have come after it as end it for want of a request
+# (`connections.Bounds.of_one_address`).
+_AT_ONCE: Final = 4
+_BREATH: Final = 0.005
 _IN_RESERVE: Final = 4
 _PAUSE: Final = 0.02
 _REMIND: Final = 60.0
@@ -56,7 +59,9 @@ class Listening:
 
     def _accept(self) -> None:
         self._refill()
-        for _ in range(_AT_ONCE):
+        tried = 0
+        while tried < _AT_ONCE:
+            tried += 1
             try:
                 accepted, _ = self._socket.accept()
             except (BlockingIOError, InterruptedError):
@@ -66,6 +71,7 @@ class Listening:
             except OSError as error:
                 if error.errno in _NO_FILES and self._reserve:
                     os.close(self._reserve.pop())
+                    tried -= 1  # the reserve ends first
                     continue
                 self._rest(error)
                 return
@@ -73,13 +79,17 @@ class Listening:
             task: asyncio.Task[object] = self._loop.create_task(self._loop.connect_accepted_socket(self._begin, accepted))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
+        self._stop_for(_BREATH)
+
+    def _stop_for(self, seconds: float) -> None:
+        self._loop.remove_reader(self._socket)
+        self._pause = self._loop.call_later(seconds, self._go_on)
 
     def _rest(self, error: OSError) -> None:
         """Make room for the next ones, and wait until it is there: the kernel would report those that wait again and again."""
         for _ in range(_IN_RESERVE):
             self._give_way()
-        self._loop.remove_reader(self._socket)
-        self._pause = self._loop.call_later(_PAUSE, self._go_on)
+        self._stop_for(_PAUSE)
         if self._loop.time() - self._told_at >= _REMIND:
             self._told_at = self._loop.time()
             fields = {"err": error.strerror or str(error)}

@@ -302,6 +302,28 @@ def test_a_crowd_that_says_nothing_keeps_no_probe_out() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("before", [0, 5, 11, 12, 25, 40])
+def test_a_probe_amid_a_flood_of_its_own_address_is_answered(before: int) -> None:
+    """Those behind it are taken only when it has been heard."""
+
+    async def main() -> None:
+        async with port(BOUNDS) as at:
+            with contextlib.ExitStack() as opened:
+
+                def crowd(count: int) -> list[socket.socket]:
+                    """Nothing is awaited, so all of them wait to be accepted."""
+                    return [opened.enter_context(socket.create_connection(("127.0.0.1", at.server.port))) for _ in range(count)]
+
+                crowd(before)
+                probe = crowd(1)[0]
+                probe.sendall(GET)
+                crowd(60)
+                probe.setblocking(False)
+                assert (await asyncio.get_running_loop().sock_recv(probe, 100)).startswith(b"HTTP/1.1 200")
+
+    run(main())
+
+
 def test_a_crowd_of_one_address_ends_connections_of_its_own() -> None:
     async def main() -> None:
         async with port(Bounds(connections=8, of_one_address=4)) as at:
