@@ -19,7 +19,7 @@ from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.wiring import Sidecar, assemble, before_the_driver
+from sidecar.wiring import Sidecar, assemble, before_the_driver, load_rooms
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
     """Returns the exit code."""
+    load_rooms(config)
     life = _Life(config)
     with asyncio.Runner(loop_factory=life.new_loop) as runner:
         return runner.run(life.run(warnings))

@@ -53,6 +53,15 @@ def assemble(opened: Opened) -> "Sidecar":
     return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder())
 
 
+def load_rooms(config: Config) -> None:
+    """Imports what these flags need and others do not, before there is an event loop: it would stand still for as long."""
+    if settings.drains(config):
+        from sidecar.drain import watches  # noqa: F401
+        from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401
+    if config.drain_gate:
+        from sidecar.drain.gate import takeover_io  # noqa: F401
+
+
 @asynccontextmanager
 async def before_the_driver(
     config: Config, kube: KubeApi, instruments: Instruments, last_served: "Callable[[], LastServed]"

@@ -1,6 +1,9 @@
 """Which objects are kept, and which change wakes which key. What the rooms then do is theirs."""
 
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,8 @@ from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.sidecar import Json, ListedKube, running, sidecar_on, until
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def affinity(node: str) -> Json:
@@ -283,3 +288,27 @@ def test_states_of_the_doors_as_health() -> None:
     assert health_of_reflector(reflector.Synced()) == OK()
     assert health_of_reflector(reflector.Denied("why")) == Degraded("why")
     assert health_of_reflector(reflector.Off("why")) == Stopped("off: why")
+
+
+_IMPORTS_INSIDE = """
+import ast, sys
+from pathlib import Path
+from sidecar.config.parse import parse
+from sidecar.wiring import load_rooms
+argv = ["--csi-address=/csi/csi.sock", "--node-deployment", "--drain-report", "--drain-gate", "--drain-gate-image=guard:none"]
+load_rooms(parse(argv, {"NODE_NAME": "n1", "NAMESPACE": "csi"}).config)
+for file in ("wiring.py", "settings.py", "doors.py", "drain/watches.py"):
+    for function in ast.walk(ast.parse(Path("sidecar", file).read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "load_rooms":
+            for line in ast.walk(function):
+                if isinstance(line, ast.ImportFrom):
+                    print(line.module, line.module in sys.modules)
+"""
+
+
+def test_nothing_is_imported_while_the_event_loop_runs() -> None:
+    """It would stand still for as long."""
+    told = subprocess.run([sys.executable, "-c", _IMPORTS_INSIDE], capture_output=True, text=True, check=True, cwd=ROOT)
+    imported = [line.split() for line in told.stdout.splitlines()]
+    assert len(imported) >= 8
+    assert [module for module, loaded in imported if loaded != "True"] == []
