@@ -343,18 +343,85 @@ def silent(drained: Drained) -> Iterator[Drained]:
 
 
 def test_a_neighbour_says_that_the_verdicts_of_a_silent_sidecar_do_not_count(own: Person, silent: Drained) -> None:
+    changed = _withdraw(own, silent)
     stored = silent.node("n2")
-    changed = withdrawn.conditions(stored["status"]["conditions"], DRIVER, withdrawn.SILENT, at=1_700_000_000.0)
-    patch = conditions_patch(changed, node_uid=stored["metadata"]["uid"])
-    assert own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
-    found = {item["type"]: (item["status"], item["reason"]) for item in silent.node("n2")["status"]["conditions"]}
+    found = {item["type"]: (item["status"], item["reason"]) for item in stored["status"]["conditions"]}
     assert {found[item["type"]] for item in changed} == {("Unknown", "AgentUnavailable")} and len(changed) == 2
     node = Node.of(stored)
     marks = on_node.patch(node, withdrawn.summary(node.annotations, DRIVER, withdrawn.SILENT))
     assert own.patch(f"{NODES}/n2", marks) == (200, "")
 
 
+def _renewed(drained: Drained, node: str, *, ago: float) -> None:
+    """By its own sidecar, on that node's clock."""
+    stored = drained.node(node)
+    said = conditions(replace(ready(), driver=DRIVER, at=time.time() - ago), stored["status"]["conditions"])
+    patch = conditions_patch(said, node_uid=stored["metadata"]["uid"])
+    assert drained.sidecars[node].patch(f"{NODES}/{node}/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+
+
+ONLY_WHEN = "only when nobody has renewed its verdicts for 10 minutes"
+
+
+@pytest.mark.parametrize("ago", [0.0, 570.0, -3600.0], ids=["just now", "two heartbeats ago", "by a clock that is ahead"])
+def test_no_neighbour_speaks_for_a_sidecar_that_lives(own: Person, silent: Drained, ago: float) -> None:
+    _renewed(silent, "n2", ago=ago)
+    unprotected, path = dict.fromkeys(PROTECTED), f"{NODES}/n2"
+    for where, change in (
+        ("/status", _said()),
+        ("/status", _said(names.DRAIN_READY, lastHeartbeatTime="2001-01-01T00:00:00Z")),
+        ("/status", _said(lastHeartbeatTime="2099-01-01T00:00:00Z")),
+        ("", _notes({SUMMARY: SILENCE})),
+        ("", _notes(unprotected)),
+        ("/status", _notes(unprotected)),
+    ):
+        code, said = own.patch(f"{path}{where}", change, content_type=STRATEGIC_MERGE_PATCH if where else MERGE_PATCH)
+        assert code == 422 and ONLY_WHEN in said, change
+    half = {"status": _said(lastHeartbeatTime="2099-01-01T00:00:00Z")["status"], **_notes({SUMMARY: SILENCE})}
+    assert own.patch(f"{path}/status", half, content_type=STRATEGIC_MERGE_PATCH)[0] == 422
+
+
+@pytest.mark.parametrize("many", [1, 9, 10, 11, 20])
+def test_no_date_that_a_request_brings_along_makes_a_sidecar_silent(own: Person, silent: Drained, many: int) -> None:
+    _renewed(silent, "n2", ago=0)
+    stored = silent.node("n2")
+    kinds = (names.condition(DRIVER, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY))
+    owned = {"f:conditions": {f'k:{{"type":"{kind}"}}': {"f:lastHeartbeatTime": {}} for kind in kinds}}
+    forged = [{**item, "subresource": "status", "apiVersion": "v1", "fieldsV1": {"f:status": owned}} for item in dated(many)]
+    for entries in ([*stored["metadata"]["managedFields"], *forged], forged):
+        for manager in ("csi-node-sidecar", forged[0]["manager"]):
+            change = {"metadata": {"managedFields": entries}, **_said(lastHeartbeatTime="2099-01-01T00:00:00Z")}
+            code, said = own.patch(f"{NODES}/n2/status?fieldManager={manager}", change, content_type=STRATEGIC_MERGE_PATCH)
+            assert code == 422 and ONLY_WHEN in said
+
+
+def test_of_a_silent_sidecar_the_verdicts_are_withdrawn_first(own: Person, silent: Drained) -> None:
+    """Only for them the API server's own dates say that nobody has renewed them."""
+    _renewed(silent, "n2", ago=660)
+    for change in (_notes({SUMMARY: SILENCE}), _notes(dict.fromkeys(PROTECTED))):
+        code, said = own.patch(f"{NODES}/n2", change)
+        assert code == 422 and "of the verdicts first" in said
+    code, said = own.patch(f"{NODES}/n2/status", _said(), content_type=STRATEGIC_MERGE_PATCH)
+    assert code == 422 and ONLY_WHEN in said, "its heartbeat stayed, so that nobody knows when it was written"
+    _withdraw(own, silent)
+    assert own.patch(f"{NODES}/n2", _notes({SUMMARY: SILENCE})) == (200, "")
+    silent.sidecars["n2"].patch(f"{NODES}/n2", _notes({SUMMARY: summary(everything())}))
+    _renewed(silent, "n2", ago=0)
+    code, said = own.patch(f"{NODES}/n2", _notes({SUMMARY: SILENCE}))
+    assert code == 422 and ONLY_WHEN in said, "it is back"
+
+
+def _withdraw(own: Person, silent: Drained) -> list[Json]:
+    """As a neighbour does; what it wrote."""
+    stored = silent.node("n2")
+    changed = withdrawn.silenced(stored["status"]["conditions"], DRIVER, at=time.time())
+    patch = conditions_patch(changed, node_uid=stored["metadata"]["uid"])
+    assert own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    return changed
+
+
 def test_a_neighbour_takes_the_autoscalers_annotations_of_a_driver_away(own: Person, silent: Drained) -> None:
+    _withdraw(own, silent)
     stored = silent.node("n2")
     node = Node.of(stored)
     marks = on_node.patch(

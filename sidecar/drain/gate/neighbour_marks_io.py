@@ -1,5 +1,6 @@
 """Writes on the Node of a silent sidecar what its neighbour may write there: that its verdicts do not count any more, and, once the node
-is let go, that autoscalers may have it. The admission policy allows this and nothing else (deploy/components/drain/admission.yaml).
+is let go, that autoscalers may have it. The admission policy allows this and nothing else, and not while that sidecar lives
+(deploy/components/drain/admission.yaml).
 
 A refusal is told and keeps nobody waiting: the gate of a node that is let go opens all the same.
 """
@@ -28,19 +29,24 @@ class NeighbourMarks:
         self._wall = wall
 
     async def withdraw(self, stored: Json, *, at_once: bool) -> list[str]:
-        """What failed. Before their time is over verdicts are withdrawn only `at_once`: as nobody will look at this node again."""
+        """What failed. Before their time is over verdicts are withdrawn only `at_once`: as nobody will look at this node again.
+
+        The conditions come first: only once they are withdrawn does the admission policy let through what is about annotations.
+        """
         now, node = self._wall(), Node.of(stored)
         conditions = (stored.get("status") or {}).get("conditions") or ()
         summary_ends = validity.of_summary(node.annotations.get(names.of_driver(self._driver, names.DRAIN_SUMMARY)))
-        is_over = at_once or validity.overdue(conditions, self._driver, now=now)
+        changed = withdrawn.silenced(conditions, self._driver, at=now)
+        if changed and not at_once and not validity.overdue(conditions, self._driver, now=now):
+            return []
         failures = []
-        if is_over and (changed := withdrawn.conditions(conditions, self._driver, withdrawn.SILENT, at=now)):
+        if changed:
             patch = on_node.conditions_patch(changed, node_uid=node.uid)
             failures += await _attempt(
                 self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status"),
                 f"conditions of {node.name}",
             )
-        if is_over or not validity.counts(summary_ends, now=now):
+        if changed or at_once or not validity.counts(summary_ends, now=now):
             marks = on_node.patch(node, withdrawn.summary(node.annotations, self._driver, withdrawn.SILENT))
             if marks is not None:
                 patching = self._kube.patch(NODES, node.name, marks, content_type=MERGE_PATCH)

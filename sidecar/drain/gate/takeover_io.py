@@ -153,7 +153,7 @@ class Neighbours:
             seen.version, seen.since = lease.resource_version, now
         if lease.renewed and lease.holder == identity(lease.node_uid, self._settings.driver):
             seen.their_time = (lease.renewed, seen.since)
-            seen.forget_judgements()
+            seen.came_back()
             self._events.forget(lease.node_uid)
         return seen
 
@@ -273,7 +273,8 @@ class Neighbours:
     async def _end(self, view: NeighbourView, stored: Json, facts: GateFacts, decision: LetGo | Nothing) -> list[str]:
         """Only if the lease can be renewed: the node's own sidecar may have come back while all this was read.
 
-        The marks come before the lease is given back, and with it the right to speak for that sidecar.
+        The marks come before the lease is given back, and with it the right to speak for that sidecar. While they are refused it is kept:
+        the admission policy lets them through once the verdicts are ten minutes old.
         """
         terms = takeover.terms(view, namespace=self._settings.namespace)
         match await self._writer.perform(leases.renewal(terms, view.lease, now=self._wall())):
@@ -285,9 +286,12 @@ class Neighbours:
                     self._events.opened(facts, decision.why)
                 else:
                     self._events.found_open(facts)
-                if isinstance(decision, LetGo) or facts.override:
+                seen = self._seen[view.lease.name]
+                seen.let_go = seen.let_go or isinstance(decision, LetGo) or bool(facts.override)
+                if seen.let_go:
                     refused += await self._marks.unprotect(Node.of(stored))
-                await self._writer.perform(leases.release(held, decision.why))
+                if not refused or seen.gives_up(self._clock()):
+                    await self._writer.perform(leases.release(held, decision.why))
                 return refused
             case _:
                 return []

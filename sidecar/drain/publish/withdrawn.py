@@ -11,7 +11,7 @@ from typing import Final
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.on_node import Marks
-from sidecar.drain.publish.stored import mapping, of_this_node, text
+from sidecar.drain.publish.stored import dated, mapping, of_this_node, text
 from sidecar.drain.vocabulary import MEANING, Reason, Status
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
@@ -29,6 +29,20 @@ def conditions(stored: Iterable[Json], driver: str, said: Verdict, *, at: float)
     changed = (condition for condition in validity.ours(stored, driver) if text(condition, "status") != validity.UNKNOWN)
     now = timestamps.to_text(at)
     return [{"type": condition["type"], **_as_json(said), "lastTransitionTime": now, "lastHeartbeatTime": now} for condition in changed]
+
+
+def silenced(stored: Iterable[Json], driver: str, *, at: float) -> list[Json]:
+    """What the neighbour of a silent sidecar makes of its conditions: of each, as the admission policy asks for that before all else."""
+    now = timestamps.to_text(at)
+    return [
+        {"type": condition["type"], **dated(_as_json(SILENT), condition, at=at), "lastHeartbeatTime": now}
+        for condition in validity.ours(stored, driver)
+        if not is_silenced(condition)
+    ]
+
+
+def is_silenced(condition: Json) -> bool:
+    return (text(condition, "status"), text(condition, "reason")) == (str(SILENT.status), str(SILENT.reason))
 
 
 def summary(annotations: Mapping[str, str], driver: str, said: Verdict) -> Marks:

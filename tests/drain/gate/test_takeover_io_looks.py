@@ -466,6 +466,54 @@ def test_a_sidecar_that_died_while_its_gate_was_open_is_noticed() -> None:
     play(story)
 
 
+def refusing(scene: Scene, *, of: str, until: float) -> None:
+    """As the admission policy does while the verdicts are young; annotations it refuses until the conditions are withdrawn."""
+
+    async def happens(call: Call) -> None:
+        if (call.resource, call.verb) == (NODES, "patch"):
+            silenced = set(await scene.statuses(of)) == {"Unknown/AgentUnavailable"}
+            if scene.now < until if call.subresource == "status" else not silenced:
+                raise Invalid("nobody has renewed its verdicts for 10 minutes")
+
+    scene.happens = happens
+
+
+@pytest.mark.parametrize("status", ["True", "Unknown"])
+@pytest.mark.parametrize("by_hand", [True, False], ids=["found open", "let go"])
+def test_the_lease_is_kept_until_what_is_said_of_the_node_is_let_through(status: str, by_hand: bool) -> None:
+    async def story(scene: Scene) -> None:
+        node = await scene.guarded("n0")
+        await scene.said(node, status)
+        await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([*PROTECTED])})
+        if by_hand:
+            await scene.open_by_hand("n0")
+        refusing(scene, of="n0", until=scene.now + EXPIRED + 6 * LOOK)
+        neighbour = await scene.neighbour()
+        await scene.looks(neighbour, EXPIRED + 4 * LOOK)
+        assert await scene.left() == [0, 0, 1], "the gate opens all the same"
+        await scene.looks(neighbour, 4 * LOOK)
+        assert await scene.left() == [0, 0, 0]
+        assert await scene.statuses("n0") == ["Unknown/AgentUnavailable"] * 2
+        protected = [await scene.note("n0", key) for key in PROTECTED]
+        assert protected == (["true", "true"] if by_hand else ["", ""])
+        assert len(scene.told.events) == 1
+
+    play(story)
+
+
+def test_where_nothing_may_be_said_of_the_node_the_lease_is_given_back_in_the_end() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.said(await scene.guarded("n0"), "True")
+        refusing(scene, of="n0", until=float("inf"))
+        neighbour = await scene.neighbour()
+        await scene.looks(neighbour, EXPIRED + 4 * LOOK)
+        assert await scene.left() == [0, 0, 1]
+        await scene.looks(neighbour, 900.0)
+        assert await scene.left() == [0, 0, 0]
+
+    play(story)
+
+
 @pytest.mark.parametrize("forced", [True, False], ids=["force-drain", "on proof"])
 def test_who_lets_a_node_go_lets_autoscalers_have_it_too(forced: bool) -> None:
     async def story(scene: Scene) -> None:
@@ -515,9 +563,12 @@ def test_a_neighbour_that_may_not_write_there_opens_the_gate_all_the_same() -> N
                 raise Invalid("csi-node-sidecar on node n1 may not change node n0", status=422)
 
         scene.happens = happens
-        failures = await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
-        assert await scene.left() == [0, 0, 0]
-        assert [failure.partition(":")[0] for failure in failures] == [
+        neighbour = await scene.neighbour()
+        failures = await scene.looks(neighbour, EXPIRED + 4 * LOOK)
+        assert await scene.left() == [0, 0, 1], "whoever has its lease may say so later"
+        await scene.looks(neighbour, 900.0)
+        assert await scene.left() == [0, 0, 0], "but not for ever"
+        assert [failure.partition(":")[0] for failure in dict.fromkeys(failures)] == [
             "conditions of n0",
             "summary of n0",
             "autoscalers' annotations of n0",

@@ -1,11 +1,13 @@
 """Verdicts that nobody stands for become Unknown, and what says no more already is left alone."""
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.drain.publish import on_node, report
 from sidecar.drain.publish.events import events
 from sidecar.drain.publish.report import ReportContext
-from sidecar.drain.publish.withdrawn import JUST_STARTED, SILENT, conditions, report_status, summary
+from sidecar.drain.publish.withdrawn import JUST_STARTED, SILENT, conditions, report_status, silenced, summary
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -26,6 +28,18 @@ def test_conditions_that_say_more_are_withdrawn(judged: on_node.Assessment) -> N
     assert conditions(changed, DRIVER, SILENT, at=NOW + 99) == []
     assert conditions([FOREIGN], DRIVER, SILENT, at=NOW) == []
     assert conditions(stored, "other.example.com", SILENT, at=NOW) == []
+
+
+def test_a_silent_sidecar_s_conditions_say_so_even_where_they_were_unknown() -> None:
+    judged = ready()
+    stored = on_node.conditions(replace(judged, drain=UNKNOWN), [])
+    changed = silenced([FOREIGN, *stored], DRIVER, at=NOW + 9)
+    assert [item["type"] for item in changed] == [item["type"] for item in stored]
+    assert {(item["status"], item["reason"]) for item in changed} == {("Unknown", "AgentUnavailable")}
+    pairs = list(zip(stored, changed, strict=True))
+    assert [after["lastTransitionTime"] == before["lastTransitionTime"] for before, after in pairs] == [True, False]
+    assert all(after["lastHeartbeatTime"] > before["lastHeartbeatTime"] for before, after in pairs)
+    assert silenced(changed, DRIVER, at=NOW + 99) == []
 
 
 def test_a_summary_that_says_more_is_withdrawn() -> None:
