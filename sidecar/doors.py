@@ -17,6 +17,7 @@ from sidecar.csi import link
 from sidecar.csi.api import Driver
 from sidecar.csi.driver import DriverConnection
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
+from sidecar.kube.acceptance import Acceptance
 from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
 from sidecar.kube.client import KubeClient, Observer, open_client
 from sidecar.kube.errors import ApiError, NotFound
@@ -123,15 +124,54 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
         on_name=tools.metrics.driver_name,
     )
     large = LargeObjects(tools.metrics.large_object)
+    told = _Credentials(tools, what=what_we_bring(kubeconfig=config.kubeconfig, master=config.master))
+
+    def on_request(verb: str, resource: str, status: int, seconds: float) -> None:
+        tools.metrics.api_request(verb, resource, status, seconds)
+        told.answered(status)
+
     kube = await open_client(
         kubeconfig=config.kubeconfig,
         master=config.master,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         longest_read_delay=_LONG if config.node_deployment_placement == RANKED else SHORTEST,
-        observer=Observer(on_request=tools.metrics.api_request, on_throttled=tools.metrics.api_throttled, on_large=large.note),
+        observer=Observer(on_request=on_request, on_throttled=tools.metrics.api_throttled, on_large=large.note),
     )
     return Opened(config, tools, kube, connection)
+
+
+def what_we_bring(*, kubeconfig: str, master: str) -> str:
+    """To the API server, to say who we are."""
+    if kubeconfig:
+        return "the credentials of the kubeconfig"
+    return "requests without credentials, which is all that --master gives them" if master else "this pod's token"
+
+
+class _Credentials:
+    """Tells health whether the API server accepts them. A restart would not help, as a container is started again with the same token."""
+
+    def __init__(self, tools: Instruments, *, what: str) -> None:
+        self._clock = tools.clock
+        self._what = what
+        self._acceptance = Acceptance()
+        self._scope = tools.health.scope("credentials", gates_ready=True)
+        self._scope.report(OK())
+        self._is_refused = False
+
+    def answered(self, status: int) -> None:
+        accepted = self._acceptance.answered(status, now=self._clock())
+        if accepted is False:
+            why = f"the API server no longer accepts {self._what}: it has answered the last {self._acceptance.refused} requests with 401"
+            remedy = "see that the service account exists; a pod that is deleted and made anew gets a new token"
+            self._scope.report(Degraded(f"{why}; {remedy}"))
+            if not self._is_refused:
+                log.error("The API server no longer accepts our credentials", extra={"fields": {"why": why, "remedy": remedy}})
+        elif accepted:
+            if self._is_refused:
+                log.info("The API server accepts our credentials again")
+            self._scope.report(OK())
+        self._is_refused = self._is_refused if accepted is None else not accepted
 
 
 async def fitted(config: Config, kube: KubeApi) -> Config:

@@ -16,7 +16,7 @@ from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
 from tests.e2e.persons import ACCOUNT
 from tests.e2e.rights import Secured, create, in_force, secured
 
-HURRY = ("--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms")
+HURRY = ("--retry-interval-max=2s", "--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms")
 PUBLISH = ("--enable-capacity", "--capacity-ownerref-level=-1")
 CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 
@@ -63,7 +63,7 @@ def world(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[st
             tmp_path,
             node=name,
             address=driver.socket,
-            kubeconfig=secure.kubeconfig(name, ACCOUNT),
+            kubeconfig=secure.kubeconfig(name, ACCOUNT).rename(tmp_path / f"{name}.kubeconfig"),
             args=(*HURRY, *PUBLISH),
             environ={"NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{name}"},
         )
@@ -127,3 +127,22 @@ def test_a_claim_that_does_not_fit_is_given_back(cluster: Cluster) -> None:
         return [str(item["object"]["metadata"].get("annotations", {}).get(names.SELECTED_NODE)) for item in cluster.history(CLAIMS, since)]
 
     until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back", seconds=30)
+
+
+def test_a_revoked_token_makes_the_sidecar_unready_until_it_has_another(
+    secure: Secured, world: dict[str, Sidecar], cluster: Cluster, tmp_path: Path
+) -> None:
+    """It goes with the pod it is bound to. The watches stay open, so that its caches have nothing to complain of."""
+    plane, sidecar = secure.plane, world["n1"]
+    plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+    cluster.create(CLAIMS, claim("now", "now"))
+    until(lambda: not sidecar.ready(), "the token is not accepted, and that is told", seconds=90)
+    (why,) = sidecar.page("/readyz")[1].splitlines()
+    assert re.search(
+        "^credentials: Degraded: the API server no longer accepts the credentials of the kubeconfig: .* [0-9]+ requests with 401", why
+    )
+    assert sidecar.page("/healthz")[0] == 200
+    assert sidecar.metric("csi_node_sidecar_ready", scope="credentials") == 0
+    secure.kubeconfig("n1", ACCOUNT).rename(tmp_path / "n1.kubeconfig")
+    until(sidecar.ready, "the new token is used", seconds=60)
+    until(lambda: cluster.phase(CLAIMS, "now") == "Bound", "and the volume is made", seconds=30)
