@@ -197,6 +197,29 @@ def test_what_stands_is_not_changed(cluster: Secured, path: str, says: str) -> N
     Abuse(patch(f"{path}/nobodys", {"metadata": {"labels": {"example.com/x": "y"}}}), says).check(cluster, cluster.n1)
 
 
+QUOTAS = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+
+
+@pytest.mark.parametrize(("path", "resource"), [(BUDGETS, "count/poddisruptionbudgets.policy"), (DEPLOYMENTS, "count/deployments.apps")])
+def test_how_many_there_are_a_quota_bounds_and_no_policy(cluster: Secured, path: str, resource: str) -> None:
+    mine = gate(cluster)
+    real = mine.budget if path == BUDGETS else mine.deployment
+    further = copy.deepcopy(real)
+    further["metadata"]["name"] = f"drain-guard-ffffffff-{gate_uid(cluster, 'n1')}"
+    allowed(create(path, further), cluster.n1)
+    there = len(cluster.plane.request("GET", path)["items"])
+    hard = {"hard": {resource: str(there + 1)}}
+    cluster.plane.request("POST", QUOTAS, {"metadata": {"name": "gates"}, "spec": hard})
+    try:
+        until(lambda: "used" in cluster.plane.request("GET", f"{QUOTAS}/gates").get("status", {}), "it is counted", seconds=30)
+        assert cluster.n1.ask("POST", path, real)[0] == 201
+        code, answer = cluster.n1.ask("POST", path, further)
+        assert code == 403 and f"exceeded quota: gates, requested: {resource}=1" in answer["message"]
+    finally:
+        cluster.plane.request("DELETE", f"{QUOTAS}/gates")
+        cluster.plane.request("DELETE", f"{path}/{real['metadata']['name']}")
+
+
 def signed(cluster: Secured, of: str, holder: str) -> Json:
     about, by = (Node.of(cluster.plane.request("GET", f"{NODES}/{name}")) for name in (of, holder))
     held = lease.terms(about.name, about.uid, DRIVER, namespace=NAMESPACE, holder=leases.identity(by.uid, DRIVER))
