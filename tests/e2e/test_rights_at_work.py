@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from hack.lib.programs import IMMEDIATE, LATE, OurDriver, Sidecar, all_of, claim
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
-from tests.e2e.persons import ACCOUNT
+from tests.e2e.persons import ACCOUNT, Person
 from tests.e2e.rights import Secured, create, in_force, secured
 
 HURRY = ("--retry-interval-max=2s", "--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms")
@@ -135,6 +136,10 @@ def test_a_revoked_token_makes_the_sidecar_unready_until_it_has_another(
     """It goes with the pod it is bound to. The watches stay open, so that its caches have nothing to complain of."""
     plane, sidecar = secure.plane, world["n1"]
     plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+    for name in world:  # the API server remembers for a few seconds that it has accepted a token
+        token = json.loads((tmp_path / f"{name}.kubeconfig").read_text())["users"][0]["user"]["token"]
+        person = Person(plane, token)
+        until(lambda person=person: person.ask("GET", CLAIMS)[0] == 401, "the token is refused", seconds=60)  # type: ignore[misc]
     cluster.create(CLAIMS, claim("now", "now"))
     until(lambda: not sidecar.ready(), "the token is not accepted, and that is told", seconds=90)
     (why,) = sidecar.page("/readyz")[1].splitlines()
