@@ -234,7 +234,8 @@ def chosen(installation: Installation, name: str) -> str:
 
 
 def test_e3_the_gate_of_a_dead_sidecar_is_opened_by_a_neighbour_on_proof(drained: Drained, writers: Writers) -> None:
-    """By the right of its role and past the policies. Its lease is shortened by hand, or this would take a quarter of an hour more.
+    """By the right of its role and past the policies. Its lease is shortened by hand and its verdicts are made older, or this would take a
+    quarter of an hour more.
 
     Before anybody drains the node the gate stays shut, whatever a verdict says.
     """
@@ -251,10 +252,16 @@ def test_e3_the_gate_of_a_dead_sidecar_is_opened_by_a_neighbour_on_proof(drained
         drained.kubectl("annotate", "persistentvolumeclaim", *held, where, f"{names.DRAIN_POLICY}=Ignore")
         name, short = drained.lease(node)["metadata"]["name"], {"spec": {"leaseDurationSeconds": 1}}
         drained.kubectl("patch", "lease", name, f"--namespace={NAMESPACE}", "--type=merge", f"--patch={json.dumps(short)}")
-        assert drained.budgets(node)
+        verdicts = [item for item in drained.node(node)["status"]["conditions"] if item["type"].startswith(f"{DRIVER}/")]
+        older = {"status": {"conditions": [{**item, "lastHeartbeatTime": "2026-01-01T00:00:00Z"} for item in verdicts]}}
+        drained.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", f"--patch={json.dumps(older)}")
+        assert len(verdicts) == 2 and drained.budgets(node)
         drained.kubectl("cordon", node)
         opens = "a neighbour opens the gate"
         took = seconds_until(lambda: not (drained.budgets(node) or drained.lease(node)), opens, seconds=OPENED_WITHIN)
+        found = drained.node(node)["status"]["conditions"]
+        said = {(item["status"], item["reason"]) for item in found if item["type"].startswith(f"{DRIVER}/")}
+        assert said == {("Unknown", "AgentUnavailable")}, "the policy lets it through"
         until(lambda: [event for event in let_go(drained, node) if "no sign of life" in event["message"]], "it is told", seconds=MAY_BE)
         until(lambda: not drained.guards(node), "the guard is gone", seconds=MAY_BE)
         assert len(drained.installation.volumes()) == 2, "no volume is touched"
