@@ -23,6 +23,7 @@ LARGEST: Final = 1_400_000
 _LABELS: Final = {f"{number:06d}-{'k' * 50}": "v" * 63 for number in range(LARGEST * 2 // 3 // 127)}
 _ATTRIBUTE: Final = "x" * LARGEST
 _SMALL: Final = 10_000
+_FEW: Final = 10
 
 Fill = Callable[[int], Iterator[Json]]
 
@@ -90,8 +91,8 @@ def volume(name: str, driver: str, *, attributes: Mapping[str, str]) -> Json:
 
 
 def _full_of_large(count: int) -> Iterator[Json]:
-    """A tenth of the large ones are claims, for in the simulated API server each takes megabytes, and a volume nearly nothing."""
-    few = count // 10
+    """Ten of the large ones are claims, for each write of one costs the simulated API server 0.2 s, and of a volume nearly nothing."""
+    few = min(count // 10, _FEW)
     yield from largest_claims(few)
     yield from (claim(f"small-{number}", "theirs") for number in range(_SMALL - few))
     yield from largest_volumes(count - few)
