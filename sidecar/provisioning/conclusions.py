@@ -3,7 +3,7 @@
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
 from sidecar.provisioning.decisions import Clash, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo
-from sidecar.provisioning.progress import NOT_BEGUN, Creating, Progress, Unsaved, created_for
+from sidecar.provisioning.progress import NOT_BEGUN, Progress, Unsaved, asked, created_for, refusals_of
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.provisioning.requests.volume import Unusable
@@ -21,12 +21,12 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
             return NOT_BEGUN, Retry(claim, why)
         # That this call never reached the driver says nothing about an earlier one, which may still be running.
         case NeverSent(why) | MaybeRunning(why):
-            return Creating(claim), Remember(claim, why)
+            return asked(view.progress, claim), Remember(claim, why)
         case Done(created) if view.holder:
             return NOT_BEGUN, Clash(claim, created.volume_id, _clash(view, created))
         case Done(created):
             effect = _judge(view, attempt, created)
-            return Unsaved(claim, effect.body) if isinstance(effect, Store) else NOT_BEGUN, effect
+            return Unsaved.of(claim, effect.body, refusals_of(view.progress)) if isinstance(effect, Store) else NOT_BEGUN, effect
         case NoSpaceHere(why):
             return NOT_BEGUN, Reschedule(claim, view.giving_back(), why)
         case Refused(why, infeasible):

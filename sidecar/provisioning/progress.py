@@ -3,11 +3,13 @@
 All of it is lost when the process ends. What the next process has to know is written to the `journal`.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from hashlib import sha256
 from typing import Final
 
 from sidecar.model.objects import Claim, Json, Volume
@@ -22,6 +24,12 @@ _ENOUGH_FAILURES: Final = 3
 
 # The watch shows within moments what was stored. What came and went between two of its lists it never does.
 MOST_UNSEEN: Final = 1000
+
+
+# In bytes, of all PersistentVolumes together that wait for the API server. A container has 128 MiB, of which an instance takes 50 to 60; a
+# driver may put 256 KiB into each of them, and the outage of an evening collects hundreds. Beyond this the driver is asked for the volume
+# again, which finds it by its name. Of the usual 2 KiB, 8,000 are kept.
+MOST_KEPT: Final = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,10 @@ class Creating:
 
     claim: Claim
     """The claim as it was when the driver was asked. It may be deleted meanwhile; the creation goes on all the same."""
+    handle: bytes = b""
+    """The mark of the handle that the driver has answered with, if its PersistentVolume was not stored and there was no room to keep it."""
+    refusals: int = 0
+    """As in `Unsaved`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +126,25 @@ class Unsaved:
     """The volume exists, and the API server has not accepted its PersistentVolume yet."""
 
     claim: Claim
-    body: Json
+    packed: bytes = field(repr=False)
+    """The PersistentVolume as JSON: so it takes as much memory as it is long."""
+    handle: bytes
     refusals: int = 0
-    """How often the API server has refused this body."""
+    """How often the API server has refused the PersistentVolume."""
+
+    @classmethod
+    def of(cls, claim: Claim, body: Json, refusals: int = 0) -> "Unsaved":
+        packed = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return cls(claim, packed, mark(body["spec"]["csi"]["volumeHandle"]), refusals)
+
+    @property
+    def body(self) -> Json:
+        body: Json = json.loads(self.packed)
+        return body
+
+    def unpacked(self) -> Creating:
+        """Without the PersistentVolume: it is made anew from what the driver answers when it is asked again."""
+        return Creating(self.claim, self.handle, self.refusals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +188,36 @@ def created_for(progress: Progress) -> Claim | None:
             return None
 
 
+def mark(handle: str) -> bytes:
+    """Tells handles apart, and is short however long they are."""
+    return sha256(handle.encode()).digest()
+
+
+def volume_exists(progress: Progress) -> bool:
+    """The driver has answered with a volume, and its PersistentVolume is not stored."""
+    return isinstance(progress, Unsaved) or (isinstance(progress, Creating) and bool(progress.handle))
+
+
+def refusals_of(progress: Progress) -> int:
+    return progress.refusals if isinstance(progress, Creating | Unsaved) else 0
+
+
+def asked(progress: Progress, claim: Claim) -> Creating:
+    """The progress while the driver is asked for the volume, and after it has given no answer."""
+    match progress:
+        case Creating(_, handle, refusals):
+            return Creating(claim, handle, refusals)
+        case HandedBack(before=before):
+            return asked(before, claim)
+        case _:
+            return Creating(claim)
+
+
+def refused(progress: Progress) -> Progress:
+    """The progress after the API server has refused the PersistentVolume."""
+    return replace(progress, refusals=progress.refusals + 1) if isinstance(progress, Creating | Unsaved) else progress
+
+
 def without_bid(progress: Progress) -> Progress:
     """The progress after a bid that failed: the race goes on as it was."""
     if not isinstance(progress, Bidding):
@@ -193,12 +251,12 @@ def _takes_claim(progress: Progress) -> Claim | None:
     return progress.claim if isinstance(progress, Bidding) else created_for(progress)
 
 
-def _handle_of(progress: Progress) -> str:
-    match progress:
-        case Unsaved(body=body):
-            return str(body["spec"]["csi"]["volumeHandle"])
-        case _:
-            return ""
+def _handle_of(progress: Progress) -> bytes:
+    return progress.handle if isinstance(progress, Creating | Unsaved) else b""
+
+
+def _size(progress: Progress | None) -> int:
+    return len(progress.packed) if isinstance(progress, Unsaved) else 0
 
 
 def _deletes(record: CreationRecord, handle: str) -> bool:
@@ -219,15 +277,22 @@ class ProgressTable:
         self._records: dict[str, CreationRecord] = {}
         self._suspects: dict[str, CreationRecord] = {}
         self._unseen: dict[str, str] = {}
+        self._kept = 0
 
     def progress(self, uid: str) -> Progress:
         return self._claims.get(uid, NOT_BEGUN)
 
     def advance(self, uid: str, progress: Progress) -> None:
-        if isinstance(progress, NotBegun):
-            self._claims.pop(uid, None)
-        else:
+        self._kept -= _size(self._claims.pop(uid, None))
+        if isinstance(progress, Unsaved) and self._kept + _size(progress) > MOST_KEPT:
+            progress = progress.unpacked()
+        if not isinstance(progress, NotBegun):
             self._claims[uid] = progress
+            self._kept += _size(progress)
+
+    def kept(self) -> int:
+        """The bytes of the PersistentVolumes that wait for the API server; at most MOST_KEPT."""
+        return self._kept
 
     def findings(self, uid: str) -> Findings:
         return self._findings.get(uid, NOTHING_FOUND)
@@ -245,7 +310,7 @@ class ProgressTable:
             self._in_hand.discard(uid)
 
     def forget(self, uid: str) -> None:
-        self._claims.pop(uid, None)
+        self.advance(uid, NOT_BEGUN)
         self._findings.pop(uid, None)
         self._in_hand.discard(uid)
         self._doubted.discard(uid)
@@ -311,7 +376,8 @@ class ProgressTable:
         hopeless takes none; and what has failed a few times may fail for ever, while others wait for the space."""
         findings = self.findings(uid)
         in_vain = findings.hopeless or findings.failures >= _ENOUGH_FAILURES
-        return not (in_vain or isinstance(self.progress(uid), Stored | Unsaved))
+        progress = self.progress(uid)
+        return not (in_vain or isinstance(progress, Stored) or volume_exists(progress))
 
     def fills_from(self, source: Ref) -> bool:
         """Whether a claim's volume is being filled from this source, or is about to be."""
@@ -341,8 +407,9 @@ class ProgressTable:
 
     def holder(self, handle: str, *, besides: str) -> str:
         """Whose volume with that handle this process is about to store, or has the driver delete."""
+        its_mark = mark(handle)
         for uid, progress in self._claims.items():
-            if uid != besides and _handle_of(progress) == handle:
+            if uid != besides and _handle_of(progress) == its_mark:
                 return f"the volume of claim {uid}"
         others = (record for uid, record in self._records.items() if uid != besides and _deletes(record, handle))
         return next((f"the volume of claim {record.full_name}, which is being deleted" for record in others), "")
@@ -353,7 +420,7 @@ class ProgressTable:
 
     def unsaved(self) -> int:
         """The number of volumes that exist and whose PersistentVolume the API server has not accepted yet."""
-        return sum(isinstance(progress, Unsaved) for progress in self._claims.values())
+        return sum(map(volume_exists, self._claims.values()))
 
     def removal_step(self, volume: Volume) -> RemovalStep:
         """How far the removal of this volume has come. The uid is compared, so a new volume with an old name starts from the beginning."""

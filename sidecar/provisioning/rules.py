@@ -28,7 +28,7 @@ from sidecar.provisioning.decisions import (
     Wait,
 )
 from sidecar.provisioning.needs import SNAPSHOT, Need
-from sidecar.provisioning.progress import HandedBack, Stored, Unsaved, created_for
+from sidecar.provisioning.progress import HandedBack, Stored, Unsaved, created_for, refusals_of, volume_exists
 from sidecar.provisioning.release_rules import release
 from sidecar.provisioning.requests import request as requests
 from sidecar.provisioning.requests import sources
@@ -71,9 +71,9 @@ def _decide(view: ClaimView) -> ClaimDecision:
     progress = view.progress
     if view.record is not None and view.record.deletion is not None:
         return _delete_again(view.here, view.record, view.record.deletion)
+    if claim is not None and view.gone and refusals_of(progress) >= _ENOUGH_REFUSALS and view.record is not None:
+        return CleanUp(view.record, f"the claim is gone, and its PersistentVolume was refused {refusals_of(progress)} times")
     if claim is not None and isinstance(progress, Unsaved):
-        if view.gone and progress.refusals >= _ENOUGH_REFUSALS and view.record is not None:
-            return CleanUp(view.record, f"the claim is gone, and its PersistentVolume was refused {progress.refusals} times")
         return Store(claim, progress.body, "the volume exists and its PersistentVolume is not stored yet")
     if claim is None or _is_elsewhere(view, claim):
         return _after_all(view, claim)
@@ -85,7 +85,9 @@ def _decide(view: ClaimView) -> ClaimDecision:
         # The write may still succeed and send the claim to another node. If this node created a volume now, there could be two.
         return _give_back(view, claim, "whether the claim was given back is not known: it is done again")
     if created_for(progress) is not None and claim.selected_node == view.here.node:
-        return _cleared_up_if_gone(view, _create(view, claim, "an earlier attempt may still be running in the driver"))
+        again = "the volume exists, and its PersistentVolume was not stored and was too much to keep"
+        why = again if volume_exists(progress) else "an earlier attempt may still be running in the driver"
+        return _cleared_up_if_gone(view, _create(view, claim, why))
     return _by_owner(view, claim)
 
 

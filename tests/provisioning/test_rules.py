@@ -89,7 +89,7 @@ def test_N12_a_claim_that_cannot_be_asked_about_is_taken_all_the_same() -> None:
 
 def test_M23_an_unsaved_volume_is_stored_before_anything_else() -> None:
     claim = samples.claim(selected="bar")
-    decision = decide(view(progress=Unsaved(claim, {"metadata": {"name": "pv"}}), claim=claim))
+    decision = decide(view(progress=Unsaved.of(claim, {"metadata": {"name": "pv"}, "spec": {"csi": {"volumeHandle": "id"}}}), claim=claim))
     assert isinstance(decision, Store)
 
 
@@ -104,7 +104,7 @@ def test_a_remembered_claim_that_went_to_another_node_is_let_go() -> None:
 def test_done_is_stored() -> None:
     progress, conclusion = conclude(view(), create(), Done(CreatedVolume("id", 100)))
     assert isinstance(conclusion, Store) and conclusion.body["spec"]["csi"]["volumeHandle"] == "id"
-    assert progress == Unsaved(samples.claim(selected="foo"), conclusion.body)
+    assert progress == Unsaved.of(samples.claim(selected="foo"), conclusion.body)
 
 
 def test_V4_too_small_is_undone() -> None:

@@ -32,7 +32,7 @@ from sidecar.provisioning.creations import confirmation, confirming_io, journal_
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.handle_holders_io import HandleHolders
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
@@ -290,6 +290,11 @@ ROOM_MUTATIONS: Final = (
         "a volume that the cache has yet to show is nobody's",
         _setting(ProgressTable, "stored", lambda self, name, handle: None),
         "provisioning.test_handle_clash:test_one_whose_claim_is_bound_counts_before_the_cache_shows_it",
+    ),
+    RoomMutation(
+        "whatever waits for the API server is kept",
+        _setting(Unsaved, "unpacked", lambda self: self),
+        "provisioning.test_kept_bodies:test_there_is_room_again_when_one_of_them_is_stored_or_forgotten",
     ),
     # Files
     RoomMutation(

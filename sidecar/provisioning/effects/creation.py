@@ -15,7 +15,7 @@ from sidecar.provisioning.effects.handback import HandBack
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.storing import Storer
 from sidecar.provisioning.effects.undoing import Undoer
-from sidecar.provisioning.progress import Creating, Infeasible, created_for
+from sidecar.provisioning.progress import Infeasible, asked, created_for, volume_exists
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.view import ClaimView
 
@@ -60,7 +60,7 @@ class Creator:
 
     async def _ask_and_follow(self, uid: str, view: ClaimView, attempt: Create, secrets: Mapping[str, str]) -> float | None:
         # Said before the driver is asked: if this look is cut off, the next one must know that a volume may exist.
-        self._table.advance(uid, Creating(attempt.claim))
+        self._table.advance(uid, asked(view.progress, attempt.claim))
         if view.record is not None and view.record.inherited and not view.gone:
             # The claim shows that it has never had the volume, so the process before this one has stored nothing.
             self._table.keep_record(replace(view.record, inherited=False))
@@ -75,7 +75,8 @@ class Creator:
             self._reports.tell(attempt.claim, names.NORMAL, names.PROVISIONING, _is_provisioning(attempt.claim) + although)
             outcome = await self._ask_driver(view, attempt, secrets)
             await self._creations.count_losses(uid)
-            if isinstance(outcome, NoSpaceHere | Refused) or (first and isinstance(outcome, NeverSent)):
+            says_none = isinstance(outcome, NoSpaceHere | Refused) and not volume_exists(view.progress)  # else it contradicts itself
+            if says_none or (first and isinstance(outcome, NeverSent)):
                 self._concluded(attempt, outcome)
             if isinstance(outcome, Done):
                 view = replace(view, holder=await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name))

@@ -11,7 +11,7 @@ from sidecar.model.objects import Claim, Json, Volume
 from sidecar.provisioning.decisions import Store
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.undoing import Undoer
-from sidecar.provisioning.progress import UNSTORED, Creating, Stored, Unsaved
+from sidecar.provisioning.progress import UNSTORED, Creating, Stored, refused
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
@@ -53,7 +53,7 @@ class Storer:
             return min(self._reports.later(uid), self._clock() + UNSTORED)
         except ApiError as error:
             if isinstance(error, Forbidden | Invalid | BadRequest):
-                self._refused(uid)
+                self._table.advance(uid, refused(self._table.progress(uid)))
             until = self._reports.failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
             return min(until, self._clock() + UNSTORED)
         self._succeeded(uid, claim, name, body["spec"]["csi"]["volumeHandle"])
@@ -63,11 +63,6 @@ class Storer:
         elif source is not None:
             await self._lookup.release(source)
         return None
-
-    def _refused(self, uid: str) -> None:
-        progress = self._table.progress(uid)
-        if isinstance(progress, Unsaved):
-            self._table.advance(uid, replace(progress, refusals=progress.refusals + 1))
 
     async def _not_ours(self, uid: str, claim: Claim, body: Json) -> str:
         """Why the PersistentVolume that has the name is not the one to store; empty when it is."""

@@ -1,0 +1,184 @@
+"""PersistentVolumes that wait for the API server, of volumes of which the driver has much to say: what is kept of them is bounded."""
+
+import gc
+import heapq
+import tracemalloc
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
+from sidecar.csi.outcome import Code
+from sidecar.kube.api import Resource
+from sidecar.kube.errors import Invalid, Unavailable
+from sidecar.provisioning import progress as progresses
+from sidecar.provisioning.progress import Creating, Unsaved
+from tests.harness import samples
+from tests.harness.provisioning.bench import UID, rpc, run
+from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, room_for
+
+LARGE = 200_000
+AWAY = Unavailable("connection refused")
+
+
+class Talkative(OpenDriver):
+    """Idempotent by name, with a context of so many characters in so many entries."""
+
+    def __init__(self, size: int = LARGE, entries: int = 1) -> None:
+        super().__init__()
+        self.size, self.entries = size, entries
+        self.made: Counter[str] = Counter()
+
+    async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
+        self.asked.append(("create", request))
+        self.made[request.name] = 1
+        each = self.size // self.entries
+        context = {f"{number:06}": request.name.ljust(each, ".") for number in range(self.entries)}
+        return CreatedVolume(f"id-of-{request.name}", request.required_bytes, context=context)
+
+
+class Refusing(KeepingKube):
+    """Takes no PersistentVolume while it has a reason."""
+
+    why: Exception | None = AWAY
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
+        if self.why is not None and resource.plural == "persistentvolumes":
+            raise type(self.why)(str(self.why))  # one that was raised would hold the frames it went through
+        return await super().create(resource, body, namespace=namespace)
+
+
+def waiting(claims: int, driver: Talkative) -> tuple[Room, list[tuple[float, str]]]:
+    room = Room(driver=driver, kube=Refusing(), options={"volume_name_uuid_length": -1})
+    room.see(class_=samples.class_())
+    uids = [f"uid{number:03}" for number in range(claims)]
+    for uid in uids:
+        room.see(claim=samples.claim(selected="foo", meta={"uid": uid, "name": f"claim-{uid}"}))
+    return room, [(room.now, uid) for uid in uids]
+
+
+def live(room: Room, due: list[tuple[float, str]], *, until: float) -> None:
+    """Looks at each claim when it is due."""
+    while due and due[0][0] <= until:
+        at, uid = heapq.heappop(due)
+        room.now = max(at, room.now)
+        again = run(room.room.handle_claim(uid))
+        if again is not None:
+            assert again <= room.now + 16.0, "it is looked at again soon, however often it has failed"
+            heapq.heappush(due, (again, uid))
+    room.now = until
+
+
+def in_memory(room: Room, due: list[tuple[float, str]], *, until: float) -> int:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        live(room, due, until=until)
+        room.driver.asked.clear()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("why", [AWAY, Invalid("422: no such label")], ids=["outage", "refused"])
+def test_all_that_is_kept_together_is_bounded_in_bytes(why: Exception) -> None:
+    room, due = waiting(100, Talkative())
+    room.kube.why = why
+    assert in_memory(room, due, until=101.0) < progresses.MOST_KEPT + 2_000_000
+    assert 70 * LARGE < room.table.kept() <= progresses.MOST_KEPT
+    assert room.table.unsaved() == 100, "each is known to exist, whether its PersistentVolume is kept or not"
+    assert all(not room.table.takes_space(uid) for _, uid in due)
+
+
+def test_a_body_of_many_small_entries_takes_no_more_than_it_is_long() -> None:
+    room, due = waiting(20, Talkative(size=100_000, entries=10_000))
+    assert in_memory(room, due, until=100.0) < 20 * 10_000 * 25
+
+
+def test_all_are_stored_once_the_api_server_takes_them_and_each_was_made_once() -> None:
+    driver = Talkative()
+    room, due = waiting(100, driver)
+    live(room, due, until=200.0)
+    assert len(due) == 100 and driver.count("delete") == 0
+    room.kube.why = None
+    live(room, due, until=220.0)
+    assert due == []
+    stored = {name: body for (plural, name), body in room.kube.objects.items() if plural == "persistentvolumes"}
+    assert stored.keys() == driver.made.keys() and len(stored) == 100
+    assert all(body["spec"]["csi"]["volumeHandle"] == f"id-of-{name}" for name, body in stored.items())
+    assert all(len(body["spec"]["csi"]["volumeAttributes"]["000000"]) == LARGE for body in stored.values())
+    assert room.table.unsaved() == room.table.kept() == 0 and not room.paper.lines
+    assert driver.count("delete") == 0
+
+
+def without_room(monkeypatch: pytest.MonkeyPatch, why: Exception, *, driver: OpenDriver | None = None) -> Room:
+    """A claim whose volume exists, and of whose PersistentVolume nothing is kept."""
+    monkeypatch.setattr(progresses, "MOST_KEPT", 10)
+    room = room_for(driver=driver or Talkative(size=10), kube=Refusing())
+    room.kube.why = why
+    assert room.claim() == 101.0
+    assert room.table.kept() == 0 and isinstance(room.table.progress(UID), Creating)
+    return room
+
+
+def test_the_claim_says_why_it_was_refused_and_the_driver_is_asked_again_for_what_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = without_room(monkeypatch, Invalid("422: no such label"))
+    assert room.said() == "the volume was created, but storing PersistentVolume test-testi failed: 422: no such label"
+    assert room.claim() == 102.0 and room.driver.count("create") == 2
+    assert "422: no such label" in room.said()
+    room.kube.why = None
+    assert room.claim() is None
+    assert room.kube.wrote_volume()["spec"]["csi"]["volumeHandle"] == "id-of-test-testi" and not room.paper.lines
+
+
+def test_refusals_are_counted_all_the_same_and_the_volume_of_a_claim_that_is_gone_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = without_room(monkeypatch, Invalid("422"))
+    room.claim()
+    room.delete_claim()
+    room.claim()
+    assert room.driver.count("delete") == 0
+    assert room.claim() is None
+    assert ("delete", "id-of-test-testi") in room.driver.asked and not room.paper.lines
+
+
+def test_an_answer_that_never_comes_changes_nothing_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = OpenDriver(creates=[CreatedVolume("id", 100), rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("id", 100)])
+    room = without_room(monkeypatch, Invalid("422"), driver=driver)
+    before = room.table.progress(UID)
+    room.claim()
+    assert room.table.progress(UID) == before and room.table.unsaved() == 1
+    room.claim()
+    assert room.table.progress(UID) == progresses.refused(before)
+
+
+@pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION])
+def test_a_driver_that_then_knows_nothing_of_its_volume_is_not_believed(monkeypatch: pytest.MonkeyPatch, code: Code) -> None:
+    driver = OpenDriver(creates=[CreatedVolume("id", 100), rpc(code), CreatedVolume("id", 100)])
+    room = without_room(monkeypatch, AWAY, driver=driver)
+    room.claim()
+    assert room.paper.lines.keys() == {UID}, "when the claim goes, the driver is asked once more"
+
+
+def test_the_handle_of_a_volume_that_is_not_kept_is_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = without_room(monkeypatch, AWAY)
+    assert room.table.holder("id-of-test-testi", besides="another") == f"the volume of claim {UID}"
+    assert room.table.holder("id-of-another", besides="another") == ""
+
+
+def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
+    table = progresses.ProgressTable()
+    context = {"key": "." * (progresses.MOST_KEPT // 2)}
+    body = {"metadata": {"name": "pv"}, "spec": {"csi": {"volumeHandle": "id", "volumeAttributes": context}}}
+    unsaved = Unsaved.of(samples.claim(), body)
+    for uid in ("one", "two", "two"):
+        table.advance(uid, unsaved)
+    assert isinstance(table.progress("one"), Unsaved) and isinstance(table.progress("two"), Creating)
+    assert unsaved.body == body and table.kept() == len(unsaved.packed)
+    table.forget("one")
+    table.advance("two", unsaved)
+    assert isinstance(table.progress("two"), Unsaved)
+    table.advance("two", progresses.Stored())
+    assert table.kept() == 0
