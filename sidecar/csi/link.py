@@ -36,6 +36,9 @@ class Limits:
     patience: float = 10.0
     """For one attempt to connect. The socket of a driver that hangs accepts connections and then stays silent."""
     backoff: Backoff = field(default_factory=lambda: Backoff(start=0.2, cap=2.0))
+    settled: float = 30.0
+    """After being ready for this long the back-off begins anew. A driver whose connections break sooner would be asked for ever without a
+    pause that grows."""
 
 
 # ---- states: what the rest of the program is told -----------------------------------------------------------------------
@@ -176,7 +179,9 @@ class Link:
     state: LinkState
     known: DriverInfo | None = None
     failures: int = 0
-    """Failed attempts since it was last ready."""
+    """Attempts that failed, or led to a connection that broke soon, since it was last ready for a while."""
+    ready_at: float = 0.0
+    """When it became ready."""
 
     @classmethod
     def start(cls, path: str, *, now: float, limits: Limits, topology: bool) -> "tuple[Link, Action]":
@@ -224,15 +229,16 @@ def _failed(link: Link, event: Failed, now: float) -> Step:
             return _give_up(link, _refused(link, event))
 
 
-def _read(link: Link, event: InfoRead, _now: float) -> Step:
+def _read(link: Link, event: InfoRead, now: float) -> Step:
     changed = [] if link.known is None else _changes(link.known, event.info, topology=link.topology)
     if changed:
         return _give_up(link, _changed(link, changed))
-    return replace(link, state=Ready(event.info), known=event.info, failures=0), Serve()
+    return replace(link, state=Ready(event.info), known=event.info, ready_at=now), Serve()
 
 
 def _disconnected(link: Link, event: Disconnected, now: float) -> Step:
-    return _away(link, event.why, now)
+    lasted = now - link.ready_at >= link.limits.settled
+    return _away(replace(link, failures=0) if lasted else link, event.why, now)
 
 
 _RULES: Final[Mapping[tuple[type[LinkState], type[Event]], Callable[[Link, Any, float], Step]]] = {

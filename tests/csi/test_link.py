@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -167,7 +168,7 @@ def test_a_lost_driver_is_waited_for_without_limit() -> None:
     back: list[link.Event] = [link.Connected(), link.Probed(True), link.InfoRead(INFO)]
     for event in back:
         walk, _ = walk.step(event, now=9e9)
-    walk, action = walk.step(link.Disconnected("broke"), now=9e9)
+    walk, action = walk.step(link.Disconnected("broke"), now=9e9 + 30.0)
     assert (walk.state, action) == (link.Lost("broke"), link.Connect(patience=10.0, after=0.2))
 
 
@@ -246,3 +247,35 @@ def test_any_walk_keeps_the_promises(data: st.DataObject) -> None:
         assert isinstance(walk.state, link.Ready) == isinstance(action, link.Serve)
         assert not (isinstance(walk.state, link.Waiting) and walk.known)
         assert not (isinstance(walk.state, link.Lost) and walk.known is None)
+
+
+def connections(*, lasts: float, seconds: float) -> list[float]:
+    """When a driver is connected to whose connections break so many seconds after each has become ready."""
+    walk, now, found = replace(fresh(link.Lost("l")), known=INFO), 100.0, list[float]()
+    while now < 100.0 + seconds:
+        found.append(now)
+        for event in (link.Connected(), link.Probed(True), link.InfoRead(INFO)):
+            walk, _ = walk.step(event, now=now)
+        walk, action = walk.step(link.Disconnected("broke"), now=now + lasts)
+        now += lasts + action.after
+    return found
+
+
+def test_a_driver_whose_connections_break_at_once_is_asked_at_growing_pauses() -> None:
+    times = connections(lasts=0.25, seconds=20.0)
+    pauses = [later - earlier - 0.25 for earlier, later in pairwise(times)]
+    assert pauses[:5] == pytest.approx([0.2, 0.4, 0.8, 1.6, 2.0])
+    assert len(times) <= 12
+
+
+@pytest.mark.parametrize("lasts", [30.0, 86_400.0])
+def test_a_driver_that_was_ready_for_a_while_is_looked_for_at_once(lasts: float) -> None:
+    times = connections(lasts=lasts, seconds=5 * lasts)
+    assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([lasts + 0.2] * (len(times) - 1))
+
+
+def test_the_first_loss_of_a_driver_that_started_well_is_followed_at_once_however_soon_it_comes() -> None:
+    walk = fresh()
+    for event in (link.Connected(), link.Probed(True), link.InfoRead(INFO)):
+        walk, _ = walk.step(event, now=101.0)
+    assert walk.step(link.Disconnected("broke"), now=101.5)[1] == link.Connect(patience=10.0, after=0.2)
