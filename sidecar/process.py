@@ -5,7 +5,10 @@ import gc
 import logging
 import os
 import signal
+import threading
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -26,6 +29,8 @@ log = logging.getLogger(__name__)
 _HEARTBEAT: Final = 1.0
 # Without a heartbeat for so long the event loop is stuck; liveness fails, since only a restart can help.
 _STALE_HEARTBEAT: Final = 30.0
+# For what was asked of disks when all else is done. Whoever may be asked to wait for longer has waited already.
+_LAST_MOMENTS: Final = 2.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -34,7 +39,9 @@ def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
     load_rooms(config)
     life = _Life(config)
     with asyncio.Runner(loop_factory=life.new_loop) as runner:
-        return runner.run(life.run(warnings))
+        code = runner.run(life.run(warnings))
+        life.leave_if_a_disk_hangs(code)
+        return code
 
 
 def ignore_signals() -> None:
@@ -51,11 +58,29 @@ class _Life:
         self._tools = Instruments()
         self._stop = asyncio.Event()
         self._sidecar: Sidecar | None = None
+        self._threads = ThreadPoolExecutor(thread_name_prefix="files")
         self._driver_scope = self._tools.health.scope("driver", gates_ready=True)
         self._work_scope = self._tools.health.scope("work", gates_ready=True)
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        return stalls.new_loop(self._tools.metrics.stalls)
+        loop = stalls.new_loop(self._tools.metrics.stalls)
+        loop.set_default_executor(self._threads)
+        return loop
+
+    def leave_if_a_disk_hangs(self, code: int) -> None:
+        """Python and its event loop wait without limit for threads that are at work. One that waits for a disk may never end, and then
+        only a kill would end the process, which has nothing left to do. What the thread had begun to write, the next process checks line
+        by line."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + _LAST_MOMENTS
+        waited_for = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.current_thread()]
+        for thread in waited_for:
+            thread.join(max(0.0, until - time.monotonic()))
+        if stuck := sorted(thread.name for thread in waited_for if thread.is_alive()):
+            fields = {"threads": ",".join(stuck), "waited": f"{_LAST_MOMENTS:g}s"}
+            log.warning("Stopping although a disk has not answered; what was being written may be cut short", extra={"fields": fields})
+            logging.shutdown()
+            os._exit(code)
 
     async def run(self, warnings: tuple[str, ...]) -> int:
         self._listen_to_signals()
