@@ -138,7 +138,11 @@ def _excluded(view: CapacityView) -> str:
         return f"StorageClass {view.class_name!r} does not exist for this driver"
     if not eligible(view.class_, for_immediate=view.publisher.for_immediate):
         return f"StorageClass {view.class_name!r} binds immediately, and --capacity-for-immediate-binding is off"
-    return UNPLACED if is_unplaced(view.segment, has_topology=view.has_topology) else ""
+    if is_unplaced(view.segment, has_topology=view.has_topology):
+        return UNPLACED
+    if view.has_topology and (flaw := view.segment.flaw()):
+        return f"the driver reports a topology for this node that no object can name, so nothing is published: {flaw}"
+    return ""
 
 
 def is_unplaced(segment: Segment, *, has_topology: bool) -> bool:

@@ -325,6 +325,9 @@ def remarks(old: DriverInfo | None, new: DriverInfo, *, topology: bool) -> list[
         found.append(Remark("The driver's name is not one the CSI specification allows", {"driver": new.name}))
     if topology and TOPOLOGY in new.plugin and not new.segment:
         found.append(Remark("The driver advertises topology but reports none for this node", {"driver": new.name}))
+    if topology and TOPOLOGY in new.plugin and (flaw := new.segment.flaw()):
+        text = "The driver reports a topology for this node that no object can name: nothing is published and no volumes are made here"
+        found.append(Remark(text, {"driver": new.name, "err": flaw}))
     if old is not None:
         found += _capability_remarks(old, new)
     return found

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.model.label_syntax import flaw_of_label
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
@@ -23,6 +25,10 @@ class Segment:
 
     def __str__(self) -> str:
         return ",".join(f"{key}={value}" for key, value in self.pairs) or "(none)"
+
+    def flaw(self) -> str:
+        """Why the API server takes it into no affinity and no selector; empty: it does."""
+        return next((why for key, value in self.pairs if (why := flaw_of_label(key, value))), "")
 
     def within(self, other: "Segment") -> bool:
         """Every pair of this one is also a pair of the other."""

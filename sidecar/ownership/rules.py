@@ -189,6 +189,8 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
         return NotForUs("no node is selected and --node-deployment-immediate-binding=false leaves that to others")
     if view.with_topology and not view.segment:
         return _left_out(view, f"the driver of node {view.node} reports no topology, so a volume of it could not be tied to that node")
+    if view.with_topology and (flaw := view.segment.flaw()):
+        return _left_out(view, f"the driver of node {view.node} reports a topology that no PersistentVolume can name: {flaw}")
     if class_.allowed and view.with_topology and not allows(class_.allowed, view.segment):
         return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
     if not view.source_here:

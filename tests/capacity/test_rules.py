@@ -218,6 +218,13 @@ def test_topology_that_is_advertised_and_not_reported_publishes_nothing_and_says
     assert isinstance(former, Withdraw) and former.why == decision.why
 
 
+def test_a_topology_that_no_object_can_name_publishes_nothing_and_says_so() -> None:
+    """Each write would be refused."""
+    decision = decide(view(segment=Segment.of({"rack": "r" * 300}), has_topology=True))
+    assert isinstance(decision, Rest) and decision.until is None
+    assert "that no object can name, so nothing is published: 'rack' has the value" in decision.why
+
+
 def test_a_driver_without_topology_is_asked_without_a_segment() -> None:
     decision = decide(view(segment=Segment()))
     assert isinstance(decision, Measure) and decision.query.segment is None

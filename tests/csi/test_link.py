@@ -220,6 +220,14 @@ def test_topology_without_segments_is_remarked_upon_only_where_topology_is_wante
     assert link.remarks(None, bare, topology=False) == []
 
 
+@pytest.mark.parametrize("labels", [{"rack": "r" * 300}, {"rack": "a"} | {"row of racks": "1"}])
+def test_a_topology_that_no_object_can_name_is_said_at_the_start(labels: dict[str, str]) -> None:
+    strange = replace(INFO, segment=Segment.of(labels))
+    (remark,) = link.remarks(None, strange, topology=True)
+    assert "no object can name" in remark.message and remark.fields == {"driver": "test-driver", "err": strange.segment.flaw()}
+    assert link.remarks(None, strange, topology=False) == []
+
+
 def test_changed_capabilities_are_remarked_upon() -> None:
     new = replace(INFO, plugin=frozenset({TOPOLOGY}), controller=frozenset({GET_CAPACITY}))
     (remark,) = link.remarks(INFO, new, topology=True)

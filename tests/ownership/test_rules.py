@@ -156,6 +156,12 @@ def test_a_node_whose_driver_reports_no_topology_leaves_the_claim_to_the_others(
     decision = decide(view(segment=Segment()))
     assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at)
     assert "reports no topology" in decision.why
+
+
+def test_a_node_whose_topology_no_object_can_name_leaves_the_claim_to_the_others() -> None:
+    decision = decide(view(segment=Segment.of({"rack": "no 1"})))
+    assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at)
+    assert "reports a topology that no PersistentVolume can name: 'rack' has the value 'no 1'" in decision.why
     without = decide(view(segment=Segment(), with_topology=False))
     assert isinstance(without, Wait) and not math.isinf(without.race.bid_at)
 

@@ -11,6 +11,7 @@ from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
 from sidecar.model.names import SELECTED_NODE
+from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.reserved_space import Promise
 from sidecar.ownership.roster import Roster
@@ -212,6 +213,15 @@ def test_V4_a_volume_that_is_too_small_is_deleted_again() -> None:
     assert ("delete", "small") in bench.driver.asked
     assert bench.kube.wrote("create") == []
     assert "deleted again" in bench.told.events[-1][3]
+
+
+def test_a_volume_in_a_place_that_no_object_can_name_is_deleted_again() -> None:
+    place = Segment.of({samples.KEY: samples.NODE, "rack": "r" * 300})
+    bench = late(driver=ScriptedDriver(creates=[CreatedVolume("strange", 100, topologies=(place,))]))
+    assert bench.claim() == 101.0
+    assert ("delete", "strange") in bench.driver.asked and bench.kube.wrote("create") == []
+    text = bench.told.events[-1][3]
+    assert "no PersistentVolume can name: 'rack' has the value 'rrr" in text and text.endswith("it was deleted again")
 
 
 def test_V4_a_volume_that_is_too_small_because_it_is_another_claims_is_left_alone() -> None:

@@ -170,6 +170,8 @@ def _topology(here: Here, class_: Class) -> tuple[Segment, ...] | Unfit:
         return ()
     if not here.segment:
         return Unfit(f"CSI driver {here.driver.name} supports topology but reported none for node {here.node} in NodeGetInfo")
+    if flaw := here.segment.flaw():
+        return Unfit(f"CSI driver {here.driver.name} reported a topology for node {here.node} that no PersistentVolume can name: {flaw}")
     if not class_.allowed:
         return (here.segment,)
     if not allows(class_.allowed, here.segment):

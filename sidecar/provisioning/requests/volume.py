@@ -45,6 +45,10 @@ def build(
             f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment})",
             elsewhere=True,
         )
+    if flaw := _unwritable(here, created):
+        return Unusable(
+            f"CSI driver {here.driver.name} created volume {created.volume_id[:100]!r} in a place that no PersistentVolume can name: {flaw}"
+        )
     spec: Json = {
         "accessModes": list(claim.access_modes),
         "capacity": {"storage": format_bytes(created.capacity_bytes or request.required_bytes)},
@@ -80,6 +84,10 @@ def _oversized(created: CreatedVolume) -> str:
         if size > LONGEST_CONTEXT:
             return f"{size} characters of {what}, more than the {LONGEST_CONTEXT} that are taken"
     return ""
+
+
+def _unwritable(here: Here, created: CreatedVolume) -> str:
+    return next((flaw for place in created.topologies if (flaw := place.flaw())), "") if here.with_topology else ""
 
 
 def _secret_notes(refs: SecretRefs) -> dict[str, str]:

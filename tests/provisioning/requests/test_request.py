@@ -148,6 +148,10 @@ def test_R33_a_topology_driver_without_topology_on_this_node() -> None:
     assert "reported none for node foo" in unfit(driver=samples.info(segment={}))
 
 
+def test_a_topology_of_the_node_that_no_object_can_name_is_told_before_anything_is_made() -> None:
+    assert "node foo that no PersistentVolume can name: 'rack' has" in unfit(driver=samples.info(segment={"rack": "no 1"}))
+
+
 def test_S6_a_driver_without_topology_gets_no_requirements() -> None:
     built = request(driver=samples.info(topology=False))
     assert built.requisite == built.preferred == ()

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.local.here import Here
 from sidecar.model.objects import Volume
@@ -90,8 +92,8 @@ def test_an_answer_larger_than_any_object_can_be_is_not_stored() -> None:
     assert isinstance(many, Unusable) and "1001 topologies" in many.why
     long = outcome(CreatedVolume("id", 100, {"a": "b" * LONGEST_CONTEXT}))
     assert isinstance(long, Unusable) and "volume_context" in long.why and len(long.why) < 300
-    wide = tuple(Segment.of({samples.KEY: samples.NODE, "rack": "r" * (LONGEST_CONTEXT // 100)}) for _ in range(101))
-    assert built(CreatedVolume("id", 100, topologies=wide[:50]))["spec"]["nodeAffinity"]
+    wide = (Segment.of({samples.KEY: samples.NODE} | {f"rack{n}": "r" * 63 for n in range(10)}),) * 500
+    assert built(CreatedVolume("id", 100, topologies=wide[:300]))["spec"]["nodeAffinity"]
     large = outcome(CreatedVolume("id", 100, topologies=wide))
     assert isinstance(large, Unusable) and "topologies" in large.why and len(large.why) < 300
 
@@ -114,6 +116,36 @@ def test_V7_affinity_has_a_term_per_topology_and_an_expression_per_key() -> None
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["2"]}]},
     ]
     assert "nodeAffinity" not in built()["spec"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "flaw"),
+    [
+        ("zone", "a" * 300, "which has more than 63 characters"),
+        ("zone", "rack 1", "which no label may have"),
+        ("zone", "-a", "which no label may have"),
+        ("zone", "ä", "which no label may have"),
+        ("rack of this", "1", "is no key of a label"),
+        ("z" * 300, "1", "is no key of a label"),
+        ("Example.com/zone", "1", "is no key of a label"),
+        ("a/b/c", "1", "is no key of a label"),
+        ("", "1", "is no key of a label"),
+    ],
+)
+def test_a_place_that_no_affinity_can_name_is_undone_wherever_it_stands(key: str, value: str, flaw: str) -> None:
+    """The API server refuses such an object for ever."""
+    for topologies in ([{"rack": "2", key: value}], [{"rack": "2"}, {key: value}]):
+        created = CreatedVolume("id", 100, topologies=tuple(map(Segment.of, topologies)))
+        found = outcome(created)
+        assert isinstance(found, Unusable) and flaw in found.why and not found.elsewhere
+        assert len(found.why) < 500
+        assert isinstance(outcome(created, here=samples.here(samples.info(topology=False))), dict), "then no place is written"
+
+
+@pytest.mark.parametrize(("key", "value"), [("a", ""), ("A_b.c-1", "1.b_C-2"), ("k" * 63, "v" * 63), ("a.example.com/" + "k" * 63, "0")])
+def test_what_a_label_may_be_a_place_may_be(key: str, value: str) -> None:
+    created = CreatedVolume("id", 100, topologies=(Segment.of({key: value}),))
+    assert built(created)["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
 
 
 def test_V8_empty_topologies_say_nothing() -> None:

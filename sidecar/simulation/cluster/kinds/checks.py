@@ -91,11 +91,14 @@ def labels(values: Mapping[str, str] | None, field: str) -> Causes:
     for key, value in (values or {}).items():
         if why := qualified_name(key):
             found.append(wrong(field, key, why))
-        if len(value) > _LONGEST_LABEL:
-            found.append(wrong(field, value, f"must be no more than {_LONGEST_LABEL} bytes"))
-        elif not re.fullmatch(_VALUE, value):
-            found.append(wrong(field, value, _VALUE_RULE))
+        found += _label_value(value, field)
     return found
+
+
+def _label_value(value: str, field: str) -> Causes:
+    if len(value) > _LONGEST_LABEL:
+        return [wrong(field, value, f"must be no more than {_LONGEST_LABEL} bytes")]
+    return [] if re.fullmatch(_VALUE, value) else [wrong(field, value, _VALUE_RULE)]
 
 
 def qualified_name(text: str) -> str:
@@ -122,6 +125,8 @@ def node_selector_terms(terms: Sequence[Json], field: str) -> Causes:
         for position, item in enumerate(term.get("matchExpressions") or ()):
             place = f"{field}[{number}].matchExpressions[{position}]"
             found += _expression(item, place, ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+            for index, value in enumerate(item.get("values") or ()):
+                found += _label_value(value, f"{place}.values[{index}]")
     return found
 
 
