@@ -251,10 +251,18 @@ def test_a_list_is_bounded_in_entries_and_handles(path: Path, monkeypatch: pytes
     assert isinstance(error, BadAnswer) and "next_token" in str(error) and len(str(error)) < 200 and tokens == [""]
     error, _ = listing(path, page("x" * 100_000))
     assert isinstance(error, BadAnswer) and len(str(error)) < 200
-    monkeypatch.setattr("sidecar.csi.driver.MOST_TEXT", 4000)
-    error, tokens = listing(path, page("a" * 2000, token="2"), page("b" * 2000, token="3"), page("c", token="4"))
-    assert isinstance(error, BadAnswer) and "more than 4000 characters" in str(error) and tokens == ["", "2", "3"]
+
+
+def test_a_list_is_bounded_in_the_memory_that_it_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lists are held at a time: what was said last, and what is being said."""
+    monkeypatch.setattr("sidecar.csi.driver.MOST_MEMORY", 4500)
+    error, tokens = listing(path, page("a" * 2000, token="2"), page("b" * 2000, token="3"), page("c" * 200, token="4"))
+    assert isinstance(error, BadAnswer) and "more than 4500 bytes" in str(error) and tokens == ["", "2", "3"]
     assert len(listing(path, page("a" * 2000, token="2"), page("a" * 2000, token="3"), page("b" * 2000))[0]) == 2
+    error, tokens = listing(path, page("中" * 1000, token="2"), page("文" * 1500, token="3"), page("c", token="4"))
+    assert isinstance(error, BadAnswer) and tokens == ["", "2"], "a letter may take more than a byte"
+    error, _ = listing(path, page(*(f"{number:02}" for number in range(40))))
+    assert isinstance(error, BadAnswer), "and a handle more than its letters"
 
 
 def test_only_a_list_may_be_large(path: Path) -> None:

@@ -284,6 +284,11 @@ ROOM_MUTATIONS: Final = (
         "lists are read as long as they go on", _lists_never_end, "csi.test_driver:test_a_list_that_comes_to_no_end_is_the_drivers_fault"
     ),
     RoomMutation(
+        "lists are read however much memory they take",
+        _lists_never_end,
+        "csi.test_driver:test_a_list_is_bounded_in_the_memory_that_it_takes",
+    ),
+    RoomMutation(
         "lists are read however much is in them", _lists_never_end, "csi.test_driver:test_a_list_is_bounded_in_entries_and_handles"
     ),
     RoomMutation(
