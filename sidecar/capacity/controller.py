@@ -56,8 +56,8 @@ class CapacityPublisher:
         self._settling: dict[str, float] = {}
         self._busy: dict[str, float] = {}
         """When each class was last looked at, or its object last written."""
-        self._failing: dict[str, tuple[float, str]] = {}
-        """Since when (on the wall clock) and why the driver does not answer for a class."""
+        self._failing: dict[str, tuple[float, float, str]] = {}
+        """Since when (on the wall clock, and on the one that does not jump) and why the driver does not answer for a class."""
         self._leaving: dict[str, float] = {}
         """By uid: when an object that was deleted, and is still there, is deleted again."""
         self.attempts: Attempts[str] = Attempts()
@@ -91,6 +91,7 @@ class CapacityPublisher:
             standing=self._standing(),
             wall=self._tools.wall(),
             failing_since=failing[0] if failing else None,
+            failing_for=self._tools.clock() - failing[1] if failing else 0.0,
         )
 
     async def handle_in_turn(self, class_name: str) -> float | None:
@@ -130,10 +131,10 @@ class CapacityPublisher:
 
     def _judge(self, class_name: str, answer: CapacityAnswer | Unmeasured) -> None:
         """Logs once that the driver does not answer, again when the reason changes, and once that it does again."""
-        since, before = self._failing.get(class_name, (self._tools.wall(), ""))
+        since, began, before = self._failing.get(class_name, (self._tools.wall(), self._tools.clock(), ""))
         match answer:
             case Unmeasured(why):
-                self._failing[class_name] = (since, why)
+                self._failing[class_name] = (since, began, why)
                 if why != before:
                     log.warning(
                         "The driver does not say how much space is free; the published figure stays",

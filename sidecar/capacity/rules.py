@@ -173,25 +173,26 @@ def _unanswered(view: CapacityView, right: CapacityRecord | None, why: str) -> D
     """
     if right is None or right.capacity is None:
         return Retry(why)
-    since = _since(right, view)
+    since, lasted = _since(right, view)
     limit = view.publisher.stale_after
-    if limit > 0 and view.wall - since >= limit and not _goes(view, right):
+    if limit > 0 and lasted >= limit and not _goes(view, right):
         return Withdraw(right, f"not renewed since {_stamp(since)}, which is longer than --capacity-stale-after={limit:g}s: {why}")
-    if not right.stale_since and view.wall - since >= view.publisher.poll_interval:
+    if not right.stale_since and lasted >= view.publisher.poll_interval:
         body = _body(view, right, Figure(right.capacity, right.maximum, ""))
         body["metadata"]["annotations"] = {**right.annotations, names.STALE_SINCE: _stamp(since)}
         return Update(right, body, f"the figure is marked as stale: {why}")
     return Retry(why)
 
 
-def _since(right: CapacityRecord, view: CapacityView) -> float:
-    """Since when the figure is old. An earlier process may have marked it; an unreadable mark, or one in the future, counts as none."""
+def _since(right: CapacityRecord, view: CapacityView) -> tuple[float, float]:
+    """Since when the figure is old, and for how long. An earlier process may have marked it; an unreadable mark, or one in the future,
+    counts as none. Only what an earlier process saw is reckoned by the wall clock, which may jump."""
     seen = view.wall if view.failing_since is None else view.failing_since
     try:
         marked = datetime.strptime(right.stale_since, _STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        return seen
-    return min(marked, seen)
+        return seen, view.failing_for
+    return min(marked, seen), view.failing_for + max(0.0, seen - marked)
 
 
 def _stamp(at: float) -> str:

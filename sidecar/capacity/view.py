@@ -47,5 +47,7 @@ class CapacityView:
     wall: float = 0.0
     failing_since: float | None = None
     """On the wall clock: the first of the driver's failures in a row; None if it answered last time."""
+    failing_for: float = 0.0
+    """Seconds since then, by a clock that does not jump."""
     has_topology: bool = False
     """The driver says that its volumes are not to be reached from everywhere."""

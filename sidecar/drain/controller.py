@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.duty import Duty, Picture
-from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty
+from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty, Views
 from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.standing_io import StandingKeeper
 from sidecar.drain.facts.absence_io import Absence
@@ -98,8 +98,9 @@ class DrainRoom:
         self._duties: tuple[Duty, ...] = (StandDownDuty(slot, refusals), self._gate, marks)
         if settings.judges:
             reports, lookups = ReportWriter(kube, settings, clock=clock), Lookups(kube, settings, watched, clock=clock)
+            views = Views(settings, clock=clock, wall=wall)
             self._duties = (
-                DeadlineDuty(settings, own_node, events, wall=wall),
+                DeadlineDuty(settings, own_node, events, views=views),
                 JudgementDuty(
                     settings,
                     lookups,
@@ -112,7 +113,7 @@ class DrainRoom:
                     wall=wall,
                 ),
                 RetractionDuty(reports, refusals),
-                EvacuationDuty(settings, slot, refusals, wall=wall),
+                EvacuationDuty(settings, slot, refusals, views=views),
                 self._gate,
                 marks,
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),

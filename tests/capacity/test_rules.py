@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,7 +158,8 @@ MARKED = {"csi-node-sidecar.io/stale-since": "2025-12-31T23:55:00Z"}
 
 
 def failing(since: float, *records: CapacityRecord, **changes: Any) -> Decision:
-    return decide(view(*records, answer=Unmeasured("no"), **{"wall": NOW, "failing_since": NOW - since, "publisher": STALE, **changes}))
+    told = {"wall": NOW, "failing_since": NOW - since, "failing_for": since, "publisher": STALE}
+    return decide(view(*records, answer=Unmeasured("no"), **{**told, **changes}))
 
 
 def test_a_figure_that_was_not_renewed_for_long_is_withdrawn_where_that_is_wanted() -> None:
@@ -174,6 +176,16 @@ def test_a_mark_of_an_earlier_process_counts_and_one_from_the_future_does_not() 
     ahead = {"csi-node-sidecar.io/stale-since": "2027-01-01T00:00:00Z"}
     assert isinstance(failing(299.0, record(annotations=ahead)), Retry)
     assert isinstance(failing(300.0, record(annotations=ahead)), Withdraw)
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_neither_hastens_the_withdrawal_nor_puts_it_off(jump: float) -> None:
+    """From the first failure on it is counted by a clock that does not jump."""
+    assert isinstance(failing(59.0, record(), wall=NOW + jump), Retry)
+    assert isinstance(failing(60.0, record(), wall=NOW + jump), Update)
+    own_mark = record(annotations={"csi-node-sidecar.io/stale-since": "2025-12-31T23:55:01Z"})
+    assert isinstance(failing(298.0, own_mark, wall=NOW + jump, failing_since=NOW - 299.0), Retry)
+    assert isinstance(failing(300.0, own_mark, wall=NOW + jump, failing_since=NOW - 299.0), Withdraw)
 
 
 def test_short_failures_are_not_worth_a_write() -> None:

@@ -844,6 +844,27 @@ def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
     play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
 
 
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_jumps_lets_no_node_go_early_nor_keeps_it_for_ever(jump: float) -> None:
+    """Neither in the life of a process nor between two."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        bench.nodes["n0"].clock_offset = jump
+        await wait(bench, 500)
+        assert len(await all_of(bench, BUDGETS)) == 1
+        bench.nodes["n0"].clock_offset = 0.0
+        bench.nodes["n0"].kill()
+        await wait(bench, 640 if jump < 0 else 120)
+        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
+        assert await times(bench, "EvacuationOverridden") == 1
+
+    play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
+
+
 def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
     async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")

@@ -13,7 +13,9 @@ from sidecar.drain.evacuation import rules, slots
 from sidecar.drain.evacuation.closing import asked
 from sidecar.drain.evacuation.rules import AskForSlot, EvacuationView, Expire, Override, Undo, Wait
 from sidecar.drain.evacuation.slots_io import SlotController
+from sidecar.drain.evacuation.steady_clock import SteadyClock
 from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.publish.on_node import wanted
 from sidecar.drain.publish.own_node_io import OwnNode
@@ -55,25 +57,61 @@ class EvacuationEvents:
             )
 
 
+class Views:
+    """Makes the view that the rule decides on, with both clocks."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._wall = wall
+        self._steady = SteadyClock()
+
+    def view(self, picture: Picture) -> EvacuationView:
+        signals, judged, settings, wall = picture.signals, picture.assessment, self._settings, self._wall()
+        ended = signals.state is State.OVERRIDDEN
+        steady = self._steady.now(signals.started_at, allowed=settings.allowed, overridden=ended, wall=wall, clock=self._clock())
+        return EvacuationView(
+            now=wall,
+            signals=signals,
+            asked=asked(signals, policy=settings.policy, standing=picture.standing),
+            drain=judged.drain if judged else _UNSEEN,
+            retire=judged.retire if judged else _UNSEEN,
+            allowed=settings.allowed,
+            expiry=settings.expiry,
+            steady=steady,
+        )
+
+    def noted_deadline(self, signals: Signals) -> float | None:
+        """As people reckon it, from what is noted: always the same."""
+        return signals.started_at + self._settings.allowed if signals.started_at is not None and self._settings.allowed > 0 else None
+
+    def next_look(self, signals: Signals, view: EvacuationView) -> float | None:
+        """When the deadline will be over, on the wall clock as it is now."""
+        if signals.started_at is None or self._settings.allowed <= 0:
+            return None
+        return view.now + rules.remaining(signals.started_at, allowed=self._settings.allowed, clocks=view.clocks)
+
+
 class DeadlineDuty:
     """Ends an evacuation in time, before anything is asked that might fail or take its time."""
 
-    def __init__(self, settings: Settings, own_node: OwnNode, events: EvacuationEvents, *, wall: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, own_node: OwnNode, events: EvacuationEvents, *, views: Views) -> None:
         self._settings = settings
         self._own_node = own_node
         self._events = events
-        self._wall = wall
+        self._views = views
 
     async def perform(self, picture: Picture) -> Outcome:
-        view = _view(picture, self._settings, now=self._wall())
+        view = self._views.view(picture)
         decision, lets_go = rules.decide(view), rules.lets_go(view)
         # Let go by people, or by an end that is noted, or that was decided and could not be noted.
         overridden = lets_go or bool(picture.signals.override)
         self._events.override_told &= lets_go
         if isinstance(decision, Expire | Override):
             picture = await self._end(picture, decision)
-        signals = rules.believed(_view(picture, self._settings, now=self._wall()))
-        until = _deadline(signals, self._settings) if signals.state is not None else None
+        view = self._views.view(picture)
+        signals = rules.believed(view)
+        until = self._views.next_look(signals, view) if signals.state is not None else None
         return Outcome(replace(picture, signals=signals, overridden=overridden), until=until)
 
     async def _end(self, picture: Picture, decision: Expire | Override) -> Picture:
@@ -88,22 +126,23 @@ class DeadlineDuty:
 class EvacuationDuty:
     """Takes the next step of the evacuation, and takes or gives back its slot. `MarksDuty` notes on the node what is decided here."""
 
-    def __init__(self, settings: Settings, slot: SlotController, refusals: Refusals, *, wall: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, slot: SlotController, refusals: Refusals, *, views: Views) -> None:
         self._settings = settings
         self._slot = slot
         self._refusals = refusals
-        self._wall = wall
+        self._views = views
 
     async def perform(self, picture: Picture) -> Outcome:
         assert picture.assessment is not None
-        signals, view = picture.signals, _view(picture, self._settings, now=self._wall())
+        signals, view = picture.signals, self._views.view(picture)
         decision, slot, wants_slot = rules.decide(view), None, rules.wants_slot(view)
         needed = wants_slot and isinstance(decision, AskForSlot)
         if needed or self._slot.maybe_held:
             slot = await self._refusals.attempt(_SLOT, self._step(picture.node, wanted=wants_slot))
             if needed and slot is not None:
                 decision = rules.decide(replace(view, slot=slot))
-        evacuation = EvacuationStatus(str(signals.state), signals.started_at, _deadline(signals, self._settings)) if signals.state else None
+        due = self._views.noted_deadline(signals)
+        evacuation = EvacuationStatus(str(signals.state), signals.started_at, due) if signals.state else None
         told = rules.told(picture.assessment, intent=signals.announced, state=signals.state, slot=slot)
         notes = replace(picture.notes, slot=_slot_status(slot), evacuation=evacuation)
         until = decision.until if isinstance(decision, Rest | Wait) else None
@@ -129,23 +168,6 @@ class StandDownDuty:
         if self._slot.maybe_held:
             await self._refusals.attempt(_SLOT, self._slot.step(picture.node, wanted=False))
         return Outcome(replace(picture, evacuation=Undo(why) if picture.signals.marked else Rest(why)))
-
-
-def _view(picture: Picture, settings: Settings, *, now: float) -> EvacuationView:
-    judged = picture.assessment
-    return EvacuationView(
-        now=now,
-        signals=picture.signals,
-        asked=asked(picture.signals, policy=settings.policy, standing=picture.standing),
-        drain=judged.drain if judged else _UNSEEN,
-        retire=judged.retire if judged else _UNSEEN,
-        allowed=settings.allowed,
-        expiry=settings.expiry,
-    )
-
-
-def _deadline(signals: Signals, settings: Settings) -> float | None:
-    return signals.started_at + settings.allowed if signals.started_at is not None and settings.allowed > 0 else None
 
 
 def _slot_status(slot: slots.Decision | None) -> SlotStatus | None:

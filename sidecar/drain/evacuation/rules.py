@@ -47,6 +47,12 @@ class EvacuationView:
     allowed: float = 0.0
     """How many seconds it may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT
+    steady: float | None = None
+    """The same by a clock that does not jump, as `steady_clock` has it; None: there is none."""
+
+    @property
+    def clocks(self) -> tuple[float, ...]:
+        return (self.now,) if self.steady is None else (self.now, self.steady)
 
     @property
     def verdict(self) -> Verdict:
@@ -133,14 +139,15 @@ def decide(view: EvacuationView) -> Decision:
         return Undo(f"{why} any more") if signals.marked else Rest(why)
     if signals.started_at is None:
         return _begin(view)
-    left = remaining(signals.started_at, allowed=view.allowed, clocks=(view.now,))
+    left = remaining(signals.started_at, allowed=view.allowed, clocks=view.clocks)
     return _end(view, left) or _next_step(view, None if left == float("inf") else view.now + left)
 
 
 def remaining(started_at: float, *, allowed: float, clocks: Iterable[float]) -> float:
     """Seconds until the deadline, negative after it; infinity where there is none.
 
-    Whoever reckons for another node hands in that node's clock too if it is known: of two clocks the one that leaves more time counts.
+    Whoever reckons for its own node hands in a clock that does not jump too, for another node that node's clock if it is known: of two
+    clocks the one that leaves more time counts.
     """
     return started_at + allowed - min(clocks) if allowed > 0 else float("inf")
 

@@ -74,6 +74,16 @@ def late(state: str = "InProgress", **changes: Any) -> EvacuationView:
     return view(marks(state, stamp(600)), **{"allowed": 600.0} | changes)
 
 
+@pytest.mark.parametrize("expiry", list(Expiry))
+def test_of_two_clocks_the_one_that_leaves_more_time_counts(expiry: Expiry) -> None:
+    """The wall clock may jump, the other one not."""
+    assert isinstance(decide(late(expiry=expiry)), Expire | Override)
+    assert decide(late(expiry=expiry, steady=NOW - 1)) == Rest(BLOCKED.message, NOW + 1)
+    assert isinstance(decide(late(expiry=expiry, steady=NOW)), Expire | Override)
+    assert isinstance(decide(late(expiry=expiry, steady=NOW + 3600)), Expire | Override)
+    assert not lets_go(late(expiry=expiry, steady=NOW - 1))
+
+
 def test_nothing_is_done_on_a_node_that_nobody_asks_about() -> None:
     quiet = read(node(), DRIVER, now=NOW)
     assert decide(view(quiet, asked="")) == Rest("nobody asks for the node to be emptied")
