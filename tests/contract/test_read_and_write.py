@@ -7,8 +7,17 @@ import pytest
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CONFIG_MAPS, NAMESPACES, PODS, VOLUMES, KubeApi
 from sidecar.kube.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from sidecar.model import names
+from sidecar.model.label_syntax import flaw_of_label
 from sidecar.model.objects import Claim
 from tests.contract.objects import capacity, claim, config_map, storage_class, volume
+
+_63 = "a" * 63
+PLACES = [
+    ("node", "n1", True), ("node", "", True), ("A_b.c-1", "1.b_C-2", True), (_63, _63, True), (f"a.example.com/{_63}", "0", True),
+    ("a" * 253 + "/a", "0", True), ("a" * 254 + "/a", "0", False), ("", "0", False), ("a/", "0", False), ("/a", "0", False),
+    ("a/b/c", "0", False), ("a b", "0", False), ("-a", "0", False), (f"a{_63}", "0", False), ("Example.com/a", "0", False),
+    ("node", f"a{_63}", False), ("node", "a b", False), ("node", "-a", False), ("node", "ä", False), ("node", "a\n", False),
+]  # fmt: skip
 
 
 async def test_create_returns_the_object_as_stored(api: KubeApi, namespace: str) -> None:
@@ -153,6 +162,20 @@ async def test_where_a_volume_lives_cannot_be_changed(api: KubeApi, namespace: s
             await api.replace(VOLUMES, made | {"spec": made["spec"] | change}, name=made["metadata"]["name"])
     kept = await api.replace(VOLUMES, made | {"spec": made["spec"] | {"persistentVolumeReclaimPolicy": "Retain"}}, name=f"pv-{namespace}")
     assert kept["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+
+
+@pytest.mark.parametrize(("key", "value", "taken"), PLACES)
+async def test_where_a_volume_lives_is_named_as_labels_are(api: KubeApi, namespace: str, key: str, value: str, taken: bool) -> None:
+    """So says `label_syntax` too, by which volumes are undone that no PersistentVolume could name."""
+    assert (flaw_of_label(key, value) == "") is taken
+    body = volume(f"pv-{namespace}")
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]
+    body["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    if taken:
+        assert (await api.create(VOLUMES, body))["spec"]["nodeAffinity"] == body["spec"]["nodeAffinity"]
+    else:
+        with pytest.raises(Invalid):
+            await api.create(VOLUMES, body)
 
 
 async def test_the_status_of_a_volume_is_written_apart(api: KubeApi, namespace: str) -> None:
