@@ -1,7 +1,7 @@
 """The simulated API server with what tenants wrote, as a process: `python -m hack.benchmarks.hostile.api_server FOLDER FILL COUNT`.
 
 It writes `FOLDER/kubeconfig` when it serves, and which Secrets are read. With the fill `bomb` its lists of claims are small gzip bodies
-that unfold to 300 MB. At SIGUSR1 its history is compacted and all watches end, at SIGUSR2 the largest objects change.
+that unfold to 300 MB; with `refusing` it has claims that are selected, and takes no PersistentVolume. At SIGUSR1 its history is compacted and all watches end, at SIGUSR2 the largest objects change.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import itertools
+import json
 import random
 import signal
 import sys
@@ -23,6 +24,7 @@ from sidecar.simulation.cluster import Cluster
 from sidecar.simulation.cluster.serve import Certificate, Served, self_signed
 
 BOMB: Final = "bomb"
+REFUSING: Final = "refusing"
 SECRETS_READ: Final = "secrets-read"
 """The name of the file."""
 _UNFOLDED: Final = 300_000_000
@@ -53,10 +55,22 @@ class _Bomb(_Noting):
         return await super()._answer(request)
 
 
+class _Refusing(_Noting):
+    """It takes no PersistentVolume."""
+
+    _body = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422, "message": "refused"})
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method == "POST" and request.path.endswith("/persistentvolumes"):
+            return web.Response(body=self._body, status=422, content_type="application/json")
+        return await super()._answer(request)
+
+
 async def serve(folder: Path, what: str, count: int) -> None:
     cluster = Cluster(clock=time.time, rng=random.random)
-    fill(cluster, "nothing" if what == BOMB else what, count)
-    served = (_Bomb if what == BOMB else _Noting)(cluster, certificate=self_signed(folder), notes=folder / SECRETS_READ)
+    fill(cluster, {BOMB: "nothing", REFUSING: "selected"}.get(what, what), count)
+    kind = {BOMB: _Bomb, REFUSING: _Refusing}.get(what, _Noting)
+    served = kind(cluster, certificate=self_signed(folder), notes=folder / SECRETS_READ)
     served.demand_token()
     await served.start(0)
     marks = map(str, itertools.count())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hack.benchmarks.hostile import acts
-from hack.benchmarks.hostile.api_server import BOMB
+from hack.benchmarks.hostile.api_server import BOMB, REFUSING
 from hack.benchmarks.hostile.bounds import USUAL, Bounds
 from hack.benchmarks.hostile.driver import POLITE
 from hack.lib.programs import Json
@@ -122,6 +122,15 @@ def _by_drivers() -> Iterator[Attack]:
         count=300,
         act=acts.count_elsewhere,
         figure="PersistentVolumes",
+    )
+    yield Attack(
+        name="refused-volumes",
+        what="256 volumes with contexts of 200 KB, whose PersistentVolumes the API server refuses",
+        manner="long-contexts",
+        fill=REFUSING,
+        count=256,
+        flags=("--kube-api-qps=100", "--kube-api-burst=100"),
+        act=acts.stay(30.0),
     )
     yield Attack(
         name="same-handle",

@@ -20,6 +20,7 @@ from sidecar.simulation.driver.serve import serving
 
 POLITE: Final = "polite"
 _ABOVE_THE_LIMIT: Final = 5_000_000
+_LONG: Final = 200_000
 _PAGE: Final = 1_000
 
 
@@ -29,6 +30,14 @@ class _BigAnswers(LocalDriver):
     def create(self, request: CreateRequest, *, limit_bytes: int = 0) -> CreatedVolume:
         made = super().create(request, limit_bytes=limit_bytes)
         return replace(made, context={**made.context, "note": "x" * _ABOVE_THE_LIMIT})
+
+
+class _LongContexts(LocalDriver):
+    """As long as they are taken."""
+
+    def create(self, request: CreateRequest, *, limit_bytes: int = 0) -> CreatedVolume:
+        made = super().create(request, limit_bytes=limit_bytes)
+        return replace(made, context={**made.context, "note": request.name.ljust(_LONG, "x")})
 
 
 class _NewTopologies(LocalDriver):
@@ -58,6 +67,7 @@ class _EndlessLists(LocalDriver):
 MANNERS: Final[Mapping[str, type[LocalDriver]]] = {
     POLITE: LocalDriver,
     "big-answers": _BigAnswers,
+    "long-contexts": _LongContexts,
     "new-topologies": _NewTopologies,
     "same-handle": _SameHandle,
     "endless-lists": _EndlessLists,
