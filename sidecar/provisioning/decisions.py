@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sidecar.csi.api import CapacityQuery, CreateRequest
 from sidecar.model.objects import Claim, Class, Json
+from sidecar.model.packed import Packed
 from sidecar.ownership.rules import Race
 from sidecar.ownership.selected_node_body import GiveBack, Take
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
@@ -152,7 +153,7 @@ class Store:
     """The volume exists: write its PersistentVolume."""
 
     claim: Claim
-    body: Json = field(repr=False)
+    body: Packed = field(repr=False)
     why: str
 
 

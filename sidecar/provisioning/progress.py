@@ -3,16 +3,16 @@
 All of it is lost when the process ends. What the next process has to know is written to the `journal`.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
-from sidecar.model.objects import Claim, Json, Volume
+from sidecar.model.objects import Claim, Volume
+from sidecar.model.packed import Packed
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.needs import Ref
@@ -126,21 +126,15 @@ class Unsaved:
     """The volume exists, and the API server has not accepted its PersistentVolume yet."""
 
     claim: Claim
-    packed: bytes = field(repr=False)
-    """The PersistentVolume as JSON: so it takes as much memory as it is long."""
+    body: Packed = field(repr=False)
     handle: bytes
     refusals: int = 0
     """How often the API server has refused the PersistentVolume."""
 
     @classmethod
-    def of(cls, claim: Claim, body: Json, refusals: int = 0) -> "Unsaved":
-        packed = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    def of(cls, claim: Claim, body: Mapping[str, Any], refusals: int = 0) -> "Unsaved":
+        packed = body if isinstance(body, Packed) else Packed(body)
         return cls(claim, packed, mark(body["spec"]["csi"]["volumeHandle"]), refusals)
-
-    @property
-    def body(self) -> Json:
-        body: Json = json.loads(self.packed)
-        return body
 
     def unpacked(self) -> Creating:
         """Without the PersistentVolume: it is made anew from what the driver answers when it is asked again."""
@@ -256,7 +250,7 @@ def _handle_of(progress: Progress) -> bytes:
 
 
 def _size(progress: Progress | None) -> int:
-    return len(progress.packed) if isinstance(progress, Unsaved) else 0
+    return len(progress.body.text) if isinstance(progress, Unsaved) else 0
 
 
 def _deletes(record: CreationRecord, handle: str) -> bool:

@@ -75,7 +75,7 @@ class ScriptedKube:
         return Page([obj for (plural, _name), obj in self.objects.items() if plural == resource.plural], "1", "")
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
-        self._ask("create", resource, str(body["metadata"].get("name") or ""), body)
+        self._ask("create", resource, str(body["metadata"].get("name") or ""), dict(body))
         return dict(body)
 
     async def replace(

@@ -2,6 +2,7 @@
 
 import gc
 import heapq
+import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import Invalid, Unavailable
+from sidecar.kube.wire import encode
+from sidecar.model.packed import Packed
 from sidecar.provisioning import progress as progresses
 from sidecar.provisioning.progress import Creating, Unsaved
 from tests.harness import samples
@@ -176,9 +179,16 @@ def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
     for uid in ("one", "two", "two"):
         table.advance(uid, unsaved)
     assert isinstance(table.progress("one"), Unsaved) and isinstance(table.progress("two"), Creating)
-    assert unsaved.body == body and table.kept() == len(unsaved.packed)
+    assert unsaved.body.unpacked() == body and table.kept() == len(unsaved.body.text)
     table.forget("one")
     table.advance("two", unsaved)
     assert isinstance(table.progress("two"), Unsaved)
     table.advance("two", progresses.Stored())
     assert table.kept() == 0
+
+
+def test_what_is_sent_is_what_is_kept_and_no_copy_of_it() -> None:
+    """A hundred may wait for the API server at once."""
+    body = Packed({"metadata": {"name": "pv-ä"}, "spec": {"csi": {"volumeHandle": "id"}}})
+    assert encode(body) is body.text and Unsaved.of(samples.claim(), body).body is body
+    assert dict(body) == json.loads(body.text) and len(body) == 2 and body["metadata"]["name"] == "pv-ä"

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from sidecar.model.objects import Claim
+from sidecar.model.packed import Packed
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.needs import SNAPSHOT, Ref
 from sidecar.provisioning.progress import (
@@ -39,7 +40,7 @@ EVERY: list[Progress] = [
     Bidding(CLAIM, None),
     Bidding(CLAIM, RACE),
     Creating(CLAIM),
-    Unsaved(CLAIM, b"{}", mark("id"), refusals=2),
+    Unsaved(CLAIM, Packed({}), mark("id"), refusals=2),
     Creating(CLAIM, mark("id"), refusals=2),
     HandedBack("7", NOT_BEGUN),
     HandedBack("7", Racing(RACE)),
@@ -63,7 +64,7 @@ def holding(progress: Progress) -> ProgressTable:
         (Bidding(CLAIM, None), False, 0, 0, True, CLAIM),
         (Bidding(CLAIM, RACE), True, 0, 0, True, CLAIM),
         (Creating(CLAIM), True, 1, 0, True, CLAIM),
-        (Unsaved(CLAIM, b"{}", mark("id")), True, 0, 1, False, CLAIM),
+        (Unsaved(CLAIM, Packed({}), mark("id")), True, 0, 1, False, CLAIM),
         (Creating(CLAIM, mark("id")), True, 0, 1, False, CLAIM),
         (HandedBack("7", NOT_BEGUN), False, 0, 0, True, None),
         (HandedBack("7", Racing(RACE)), True, 0, 0, True, None),

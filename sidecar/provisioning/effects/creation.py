@@ -70,6 +70,7 @@ class Creator:
             self._table.advance(uid, view.progress)
             return self._reports.failed(uid, attempt.claim, f"the creation is not begun, because it cannot be recorded: {why}")
         outcome: Outcome | None = None
+        was_sent, has_place = True, False
         try:
             although = f" ({attempt.why})" if view.standing.closed else ""
             self._reports.tell(attempt.claim, names.NORMAL, names.PROVISIONING, _is_provisioning(attempt.claim) + although)
@@ -82,12 +83,15 @@ class Creator:
                 view = replace(view, holder=await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name))
             self._judge_promise(uid, outcome)
             progress, conclusion = conclude(view, attempt, outcome)
+            was_sent, has_place = not isinstance(outcome, NeverSent), isinstance(outcome, Done)
+            outcome = None  # how long ever the API server takes, only the conclusion is held
             self._reports.note(uid, attempt.claim, conclusion)
             self._table.advance(uid, progress)
+            del progress
             return await self._follow(uid, attempt, conclusion)
         finally:
-            if not isinstance(outcome, NeverSent):
-                self._space.changed(attempt.claim.class_name, placed=isinstance(outcome, Done) and view.here.with_topology)
+            if was_sent:
+                self._space.changed(attempt.claim.class_name, placed=has_place and view.here.with_topology)
 
     async def _begin(self, attempt: Create) -> str:
         """Writes the creation down, because from here on a volume may exist whatever becomes of this process. Returns why it cannot be."""

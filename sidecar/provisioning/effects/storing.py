@@ -37,14 +37,15 @@ class Storer:
 
     async def store(self, uid: str, decision: Store) -> float | None:
         """The volume exists, so this is tried again until its object is stored, whatever the API server answers."""
-        claim, body, name = decision.claim, decision.body, decision.body["metadata"]["name"]
+        claim, body = decision.claim, decision.body
+        name, handle = body["metadata"]["name"], body["spec"]["csi"]["volumeHandle"]
         record = self._table.record(uid)
         if record is not None and record.deletion is not None:
             return self._clock()  # learnt while the driver was asked: the volume may be one that is being deleted
         try:
             await self._kube.create(VOLUMES, body)
         except AlreadyExists:
-            if problem := await self._not_ours(uid, claim, body):
+            if problem := await self._not_ours(uid, claim, body.unpacked()):
                 return self._reports.failed(uid, claim, problem)
         except Unavailable as error:
             log.warning(
@@ -56,7 +57,7 @@ class Storer:
                 self._table.advance(uid, refused(self._table.progress(uid)))
             until = self._reports.failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
             return min(until, self._clock() + UNSTORED)
-        self._succeeded(uid, claim, name, body["spec"]["csi"]["volumeHandle"])
+        self._succeeded(uid, claim, name, handle)
         source = sources.to_release(claim)
         if source is not None and self._table.fills_from(source):
             self._snapshot_protected()  # another claim still needs the finalizer; if that one is given up, the sweep takes it off
