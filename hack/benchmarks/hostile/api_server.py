@@ -1,7 +1,8 @@
 """The simulated API server with what tenants wrote, as a process: `python -m hack.benchmarks.hostile.api_server FOLDER FILL COUNT`.
 
 It writes `FOLDER/kubeconfig` when it serves, and which Secrets are read. With the fill `bomb` its lists of claims are small gzip bodies
-that unfold to 300 MB; with `refusing` it has claims that are selected, and takes no PersistentVolume. At SIGUSR1 its history is compacted and all watches end, at SIGUSR2 the largest objects change.
+that unfold to 300 MB; with `refusing` it has claims that are selected, and takes no PersistentVolume. At SIGUSR1 its history is compacted
+and all watches end, at SIGUSR2 the largest objects change.
 """
 
 from __future__ import annotations
