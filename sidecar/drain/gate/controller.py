@@ -1,6 +1,6 @@
 """Creates and deletes this node's gate, and keeps its lease (`gate/lease`) for as long as it stands; when: `gate/rules`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -39,13 +39,16 @@ class GateController:
         self._deployment: Json | None = None
         self._read_at: float | None = None
         self._node_uid = ""
+        self._guarded = False
+        """A guard pod was on the node in the last look."""
         self.may_stand = True
         """True at first: an earlier process, with other flags, may have built a gate."""
         writer = LeaseWriter(kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self.lease = OwnLease(writer, clock=clock, wall=wall)
 
-    async def step(self, picture: Picture, pods: Iterable[Pod]) -> rules.Decision:
+    async def step(self, picture: Picture, pods: Collection[Pod]) -> rules.Decision:
         """Build, repair or open the gate, whichever is due. Raises ApiError if that failed."""
+        self._distrust(picture, pods)
         node, read_at = picture.node, self._read_at
         try:
             await self._read(node)
@@ -105,6 +108,13 @@ class GateController:
             guarded=any(rules.guards_among(pods, node.uid, settings.driver, settings.namespace)),
             assumed=settings.gate_assumes if picture.signals.assumable else Intent.RETIRE,
         )
+
+    def _distrust(self, picture: Picture, pods: Iterable[Pod]) -> None:
+        """A guard pod that vanishes is often the first that is seen of a gate's end, by people's hands or by a tool that prunes."""
+        guarded = self._view(picture, pods).guarded
+        if self._guarded and not guarded:
+            self._read_at = None
+        self._guarded = guarded
 
     async def _read(self, node: Node) -> None:
         now = self._clock()

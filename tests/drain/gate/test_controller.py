@@ -32,6 +32,11 @@ class GuardedNode:
         name, status = names.guard(self.node.uid, DRIVER), {"status": {"replicas": 1, "readyReplicas": guards}}
         await self.scene.you.patch(DEPLOYMENTS, name, status, content_type=MERGE_PATCH, namespace=NAMESPACE, subresource="status")
 
+    def guard_pod(self, *, meta: Json | None = None, status: Json | None = None) -> Pod:
+        labels = {names.GUARDED_NODE: self.node.uid, names.GUARDED_FOR: DRIVER}
+        its = {"name": "guard", "namespace": NAMESPACE, "labels": labels, **(meta or {})}
+        return Pod.of({"metadata": its, "spec": {"nodeName": "n0"}, "status": {"phase": "Running", **(status or {})}})
+
     async def taint(self, key: str) -> None:
         taints = {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
         await self.scene.you.patch(NODES, self.node.name, taints, content_type=MERGE_PATCH)
@@ -68,13 +73,31 @@ def test_a_guard_that_cannot_come_back_gets_another_template_once() -> None:
 def test_a_guard_that_a_drainer_may_wait_for_is_not_torn_away(pod: dict[str, Json], stays: bool) -> None:
     async def story(scene: Scene) -> None:
         guarded = GuardedNode(scene, await scene.guarded("n0"))
-        labels = {names.GUARDED_NODE: guarded.node.uid, names.GUARDED_FOR: DRIVER}
-        meta = {"name": "guard", "namespace": NAMESPACE, "labels": labels, **pod.get("meta", {})}
-        guarded.pods = [Pod.of({"metadata": meta, "spec": {"nodeName": "n0"}, "status": {"phase": "Running", **pod.get("status", {})}})]
+        guarded.pods = [guarded.guard_pod(**pod)]
         await guarded.ready(1)
         await guarded.taint("dedicated")
         await guarded.ready(0)
         assert await guarded.look(0) is (Rest if stays else Clear)
+
+    play(story)
+
+
+def test_a_guard_that_vanishes_has_the_gate_read_anew_at_once() -> None:
+    """Somebody deleted its Deployment: until it is made again nobody who drains the node is held."""
+
+    async def story(scene: Scene) -> None:
+        guarded = GuardedNode(scene, await scene.guarded("n0"))
+        guarded.pods = [guarded.guard_pod()]
+        assert await guarded.look(0) is Rest
+        name = names.guard(guarded.node.uid, DRIVER)
+        await scene.you.delete(DEPLOYMENTS, name, namespace=NAMESPACE)
+        guarded.pods = []
+        assert await guarded.look(1) is Build
+        assert len(await scene.all(DEPLOYMENTS)) == 1
+        assert await guarded.look(1) is Rest
+        # The guard's pod is yet to come: that is no reason to read at each look.
+        await scene.you.delete(DEPLOYMENTS, name, namespace=NAMESPACE)
+        assert [await guarded.look(1) for _ in range(2)] == [Rest, Rest]
 
     play(story)
 
