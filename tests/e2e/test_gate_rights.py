@@ -21,7 +21,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, the, written
 from tests.e2e.conftest import NODES
-from tests.e2e.persons import ACCOUNT
+from tests.e2e.persons import ACCOUNT, person_on
 from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, secured, told
 
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
@@ -240,6 +240,24 @@ def test_E3_a_neighbour_opens_the_gate_of_another_node_when_it_has_its_lease(clu
     for path in (BUDGETS, DEPLOYMENTS):
         request = delete(f"{path}/{name}")
         until(lambda request=request: request.by(cluster.n1)[0] == 200, "the new holder is seen")  # type: ignore[misc]
+
+
+def test_a_token_of_an_earlier_node_is_told_what_to_do(cluster: Secured) -> None:
+    """A token keeps the uid that the Node had when it was given out: a Node that is made anew has no gate until the pod has another one."""
+    plane, path = cluster.plane, f"{NODES}/n3"
+    plane.add_node("n3")
+    try:
+        earlier = person_on(plane, "n3")
+        plane.request("DELETE", path)
+        plane.add_node("n3")
+        new = gate(cluster, "n3")
+        for where, obj in ((BUDGETS, new.budget), (DEPLOYMENTS, new.deployment), (LEASES, signed(cluster, "n3", "n3"))):
+            code, said, _ = create(where, obj).by(earlier)
+            assert code == 422
+            assert "is for an earlier Node n3" in said and "delete the pod of the sidecar" in said, said
+            allowed(create(where, obj), person_on(plane, "n3"))
+    finally:
+        plane.request("DELETE", path)
 
 
 def gate_uid(cluster: Secured, node: str) -> str:
