@@ -40,7 +40,9 @@ _PACE: Final = 1.0
 _ATTEMPTS: Final = 3
 _QUICK: Final = 1.0
 CONDITIONS: Final = "the node's conditions"
-_MISSING: Final = "NodeDrainReports are not served: install the CustomResourceDefinition of deploy/components/drain"
+_INSTALL: Final = "install the CustomResourceDefinition of deploy/components/drain"
+_MISSING: Final = f"NodeDrainReports are not served: {_INSTALL}"
+_NO_STATUS: Final = f"NodeDrainReports are served, but have no status of their own: {_INSTALL}"
 
 
 class ReportWriter:
@@ -171,12 +173,17 @@ class ReportWriter:
         elif report.owner_differs(old, new):
             version = _version(await self._kube.patch(DRAIN_REPORTS, name, report.owner_patch(new), content_type=MERGE_PATCH))
         patch = report.status_patch(new, resource_version=version)
-        return await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+        try:
+            return await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+        except NotFound as error:
+            if old is None:
+                raise NotFound(_NO_STATUS, status=404) from error
+            raise
 
     async def _create(self, new: Json) -> Json:
-        """The one that is there is as good."""
+        """The one that is there is as good. It says nothing yet: where the type has no status of its own nobody could take that back."""
         try:
-            return await self._kube.create(DRAIN_REPORTS, new)
+            return await self._kube.create(DRAIN_REPORTS, {key: value for key, value in new.items() if key != "status"})
         except AlreadyExists:
             return await self._kube.get(DRAIN_REPORTS, new["metadata"]["name"])
         except NotFound as error:

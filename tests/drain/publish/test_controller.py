@@ -189,3 +189,26 @@ def test_who_else_writes_to_the_node_at_that_moment_delays_no_verdict() -> None:
         assert len(types) == 3
 
     asyncio.run(story())
+
+
+def test_where_the_type_has_no_status_of_its_own_no_verdict_is_left_in_a_report() -> None:
+    """It could be neither renewed nor taken back there; and whoever installed that type is told what to do."""
+    sent: list[Any] = []
+
+    class Api(InProcessApi):
+        async def create(self, resource: Any, body: Any, **where: Any) -> Any:
+            sent.append(body)
+            return await super().create(resource, body, **where)
+
+    async def before(call: Any) -> None:
+        if call.subresource == "status":
+            raise NotFound("not found", status=404)
+
+    scribe = ReportWriter(
+        Api(new_cluster(clock=lambda: NOW), before=before), Settings(samples.NODE, samples.DRIVER, "ns", "1"), clock=lambda: 0.0
+    )
+    asyncio.run(scribe.recall(samples.node()))
+    for _ in range(2):
+        with pytest.raises(NotFound, match="have no status of their own: install the CustomResourceDefinition"):
+            asyncio.run(scribe.write_report(assess(samples.idle()), NORMAL_LIFE, now=NOW))
+    assert sent and not any("status" in body for body in sent)
