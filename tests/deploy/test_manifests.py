@@ -174,3 +174,14 @@ def test_every_driver_name_is_the_same() -> None:
 def test_the_example_asks_for_a_class_of_the_base() -> None:
     templates = the("StatefulSet", written("examples", "statefulset", "statefulset.yaml"))["spec"]["volumeClaimTemplates"]
     assert [item["spec"]["storageClassName"] for item in templates] == ["local-late"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_is_applied_again_and_again_is_unchanged(folder: Path) -> None:
+    """In lists that are taken as a whole, a default that the API server adds is a difference at each `kubectl apply`, for ever."""
+    for item in rendered(folder):
+        for rule in item["spec"]["matchConstraints"]["resourceRules"] if item["kind"] == "ValidatingAdmissionPolicy" else ():
+            assert rule.get("scope") == "*", item["metadata"]["name"]
+        for volume in item["spec"]["template"]["spec"].get("volumes", ()) if item["kind"] == "DaemonSet" else ():
+            for source in volume.get("projected", {}).get("sources", ()):
+                assert all(told["fieldRef"].get("apiVersion") == "v1" for told in source.get("downwardAPI", {}).get("items", ()))
