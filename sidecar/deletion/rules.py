@@ -28,6 +28,8 @@ class NotAsked(Enum):
 
 NOT_ASKED: Final = NotAsked.NOT_ASKED
 
+_LONG_AGO: Final = "it was begun by a process that is gone for long, and PersistentVolume {} may have come and gone since"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -59,6 +61,8 @@ class Undone:
     """The driver has just created the volume, and the claim cannot use it; or its deletion was begun, and is to end."""
 
     on_file: OnFile | None = None
+    unproven: tuple[str, str] | None = None
+    """As in `Orphaned`: the claim's uid and the volume's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Orphaned:
     inherited: bool
     """The creation was begun by a process that is gone. That process may have stored the PersistentVolume, and nobody here knows."""
     on_file: OnFile | None = None
+    unproven: bool = False
+    """That process is gone for so long that something else may have run here, and people may have kept the volume since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +125,8 @@ def may_delete(view: DeletionView) -> Need | Delete | Keep:
         case Released(volume):
             # The volume itself is read last: listing all of them may take seconds, in which somebody may decide to keep it.
             return _used(view, besides=volume.name) or _changed(view, volume) or Delete()
-        case Undone(on_file):
-            return _used(view) or _named_elsewhere(view, on_file) or Delete()
+        case Undone(on_file, unproven):
+            return _perhaps_kept(view, unproven) or _used(view) or _named_elsewhere(view, on_file) or Delete()
         case Orphaned() as orphan:
             return _wanted(view, orphan) or _used(view) or _named_elsewhere(view, orphan.on_file) or Delete()
 
@@ -151,6 +157,17 @@ def _is_own(volume: Volume, on_file: OnFile) -> bool:
     return volume.name == on_file.volume_name and volume.claim is not None and volume.claim.uid == on_file.claim_uid
 
 
+def _perhaps_kept(view: DeletionView, unproven: tuple[str, str] | None) -> Need | Keep | None:
+    """A deletion that was begun long ago: the volume may have been made anew since, and kept. Only the claim could show that it was not."""
+    if unproven is None:
+        return None
+    if view.claim is NOT_ASKED:
+        return Need(Fact.CLAIM)
+    uid, name = unproven
+    gone = view.claim is None or view.claim.uid != uid or view.claim.volume_name == name
+    return Keep(_LONG_AGO.format(name), suspected=True) if gone else None
+
+
 def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:
     if view.volume is NOT_ASKED:
         return Need(Fact.VOLUME)
@@ -175,6 +192,8 @@ def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:
     if claim is None or claim.uid != orphan.claim_uid:
         # The claim is gone, so it can no longer show that it never had the volume. If the class keeps volumes, an administrator may have
         # removed the PersistentVolume and kept the data.
+        if orphan.inherited and orphan.unproven:
+            return Keep(_LONG_AGO.format(orphan.volume_name), suspected=True)
         if orphan.inherited and orphan.reclaim_policy != "Delete":
             return Keep(f"its class keeps volumes, and PersistentVolume {orphan.volume_name} may have come and gone", suspected=True)
         return None

@@ -25,6 +25,7 @@ from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world import doors
+from sidecar.simulation.world.bounds import DESTROYED
 from sidecar.simulation.world.doors import NodeKube
 from sidecar.simulation.world.driver_deaths import FATAL
 from sidecar.simulation.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
@@ -167,6 +168,10 @@ def _driver_is_killed_again(patch: Patch) -> None:
     patch.setattr(Losses, "remember", lambda self, call, count, now: Loss(count, now))
 
 
+def _old_lines_are_believed(patch: Patch) -> None:
+    patch.setattr(doors, "SILENCE", float("inf"))
+
+
 def _finding(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
@@ -187,5 +192,6 @@ MUTATIONS = (
     Mutation("another driver's capacity objects are taken for ours", _another_driver_s_are_ours, _finding(TRESPASS)),
     Mutation("what is known of a class is kept for ever", _gone_classes_are_kept, _finding(KEPT)),
     Mutation("a call that killed its driver is made again at once", _driver_is_killed_again, _finding(FATAL)),
+    Mutation("a line that was left long ago is believed", _old_lines_are_believed, _finding(DESTROYED)),
     Mutation("failures are retried without back-off", _no_back_off, _finding(PRESSING)),
 )

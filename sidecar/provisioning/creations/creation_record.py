@@ -42,6 +42,9 @@ class CreationRecord:
     """Why a volume may be left behind that nobody deletes without a person's word; empty: it is being seen to."""
     reclaim_policy: str = "Delete"
     """The reclaim policy of the class at that time. A line of an older version has none and counts as Delete."""
+    unproven: bool = False
+    """So much time passed between the last sign of life of the process that began it and the next process that something else may have run
+    here, stored its PersistentVolume, and somebody may have kept the data."""
     deletion: BegunDeletion | None = None
     """The volume that may be deleted at any moment from now on, so nobody may be given it. An older version neither writes nor reads it."""
     inherited: bool = False
@@ -74,6 +77,7 @@ def to_line(record: CreationRecord) -> bytes:
         "denials": record.denials,
         "losses": record.losses,
         "suspect": record.suspect,
+        "unproven": record.unproven,
         "reclaim": record.reclaim_policy,
         "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
         "request": {
@@ -106,6 +110,7 @@ def from_line(line: bytes) -> CreationRecord:
             denials=int(about["denials"]),
             losses=int(about.get("losses", 0)),
             suspect=str(about.get("suspect", "")),
+            unproven=bool(about.get("unproven", False)),
             reclaim_policy=str(about.get("reclaim", "Delete")),
             deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
             request=CreateRequest(

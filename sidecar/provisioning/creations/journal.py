@@ -26,7 +26,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -34,7 +34,7 @@ from typing import Any, Final, Protocol
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, begin_line, end_line
-from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, lock
+from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, alive, lock
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class FileJournal:
         """
         room = MOST_OPEN - self._size_of_open
         if self._looking is None:
-            look = partial(self._leftovers.find, besides=self._path.stem, room=room)
+            look = partial(self._look, room)
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, look)
         if not await self._in_time(self._looking):
             return []
@@ -184,7 +184,8 @@ class FileJournal:
             found: dict[str, CreationRecord] = {}
             for item in left:
                 locks.enter_context(item.file)
-                found |= {uid: begun for uid, begun in item.content.begun.items() if (item.path, uid) not in self._handed}
+                new = {uid: begun for uid, begun in item.content.begun.items() if (item.path, uid) not in self._handed}
+                found |= {uid: replace(begun, unproven=True) if item.silent else begun for uid, begun in new.items()}
             self._handed = {(item.path, uid) for item in left for uid in item.content.begun}
             # If this process has begun a creation for the same claim, its own line stays.
             lines = [self._open.setdefault(uid, begin_line(begun)) for uid, begun in found.items()]
@@ -196,6 +197,13 @@ class FileJournal:
                 self._clear(item, recorded=recorded)
         self._told &= {*others.unreadable, *(item.path for item in left)}
         return list(found.values())
+
+    def _look(self, room: int) -> Found:
+        """Runs in the thread. While ends cannot be written, what is open in the file proves nothing."""
+        if self._file >= 0 and not self._broken:
+            with suppress(OSError):
+                alive(self._file)
+        return self._leftovers.find(besides=self._path.stem, room=room)
 
     async def close(self) -> None:
         """Writes what waits, and removes the file if no creation is open. Never raises."""

@@ -5,6 +5,7 @@ with what is damaged, so that somebody can look at it.
 import fcntl
 import os
 import re
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,11 @@ NEW: Final = ".new"
 MOST_OPEN: Final = 4 * 2**20
 # Bytes. What a process writes is never larger than what may be open and what is appended before it is written anew, 5 MiB.
 LARGEST_FILE: Final = 2 * MOST_OPEN
+# Seconds. A pod that is replaced, or a node that reboots, is back sooner. In a longer time another provisioner may have run here, or people
+# may have kept a volume and deleted its objects.
+_SILENCE: Final = 300.0
+# Seconds by which clocks are set back without anything being wrong.
+_CLOCK_SLACK: Final = 60.0
 # Each holds a file open until it is taken over; what is more waits for the next time.
 _MOST_FILES: Final = 32
 # The first ones and the latest are kept.
@@ -34,6 +40,8 @@ class Leftover:
     file: BinaryIO
     """Closing the file releases its lock."""
     content: Content
+    silent: bool
+    """For so long nothing of its process was seen that something else may have run here meanwhile."""
 
 
 @dataclass(slots=True)
@@ -108,7 +116,12 @@ def _open(path: Path) -> Leftover:
         # A process that died while it replaced its file left a `.new` file. The old file still holds everything, so this is not read.
         content = Content() if path.suffix == NEW else _read(file)
         stack.pop_all()
-        return Leftover(path, file, content)
+        return Leftover(path, file, content, not -_CLOCK_SLACK < time.time() - os.fstat(file.fileno()).st_mtime < _SILENCE)
+
+
+def alive(file: int) -> None:
+    """A sign of life, to be repeated more often than `_SILENCE`: the time of the file's last change."""
+    os.utime(file)
 
 
 def _read(file: BinaryIO) -> Content:

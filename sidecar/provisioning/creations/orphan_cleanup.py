@@ -111,7 +111,15 @@ class OrphanCleanup:
 
 
 def _orphaned(here: Here, record: CreationRecord) -> Orphaned:
-    return Orphaned(here.node, record.uid, record.request.name, record.reclaim_policy, inherited=record.inherited, on_file=on_file(record))
+    return Orphaned(
+        here.node,
+        record.uid,
+        record.request.name,
+        record.reclaim_policy,
+        inherited=record.inherited,
+        on_file=on_file(record),
+        unproven=record.unproven,
+    )
 
 
 def _known(secrets: Mapping[str, str]) -> Callable[[], Awaitable[Mapping[str, str]]]:

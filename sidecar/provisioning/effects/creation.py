@@ -63,7 +63,7 @@ class Creator:
         self._table.advance(uid, asked(view.progress, attempt.claim))
         if view.record is not None and view.record.inherited and not view.gone:
             # The claim shows that it has never had the volume, so the process before this one has stored nothing.
-            self._table.keep_record(replace(view.record, inherited=False))
+            self._table.keep_record(replace(view.record, inherited=False, unproven=False))
         # An earlier attempt that is recorded stays so, because a volume that exists was made as it asked for.
         first = self._table.record(uid) is None
         if first and (why := await self._begin(attempt)):

@@ -15,6 +15,7 @@ from sidecar.provisioning.decisions import DeleteAgain
 from sidecar.provisioning.deletion_io import Deletion, Secrets
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.effects.suspecting import Suspecting
 from sidecar.provisioning.progress import NOT_BEGUN, ProgressTable
 
 log = logging.getLogger(__name__)
@@ -78,22 +79,25 @@ class Deleter:
         self._reports = shared.reports
         self._deletion = deletion
         self._confirming = shared.confirming
-        self._metrics = shared.tools.metrics
+        self._suspect = Suspecting(shared).suspect
 
     async def delete_again(self, uid: str, decision: DeleteAgain) -> float | None:
         """Afterwards a creation may begin anew, for the driver has nothing of the old one in hand."""
         record, deletion = decision.record, decision.deletion
         if why := self._confirming.foreign(record):
-            log.warning("A begun deletion is left alone", extra={"fields": {"claim": record.full_name, "uid": uid, "why": why}})
-            self._metrics.leak_suspected()
-            return self._over(uid)
-        view = DeletionView(reason=Undone(on_file(record)), handle=deletion.handle, any_node=deletion.any_node)
+            return await self._suspect(uid, record, why)
+        unproven = (uid, record.request.name) if record.unproven else None
+        view = DeletionView(reason=Undone(on_file(record), unproven), handle=deletion.handle, any_node=deletion.any_node)
+        claim = record.namespace, record.name
         try:
-            kept = await self._deletion.delete(uid, view, secrets=lambda: self._secrets(record), before=deletion)
+            kept = await self._deletion.delete(uid, view, secrets=lambda: self._secrets(record), before=deletion, claim=claim)
         except (DriverError, ApiError) as error:
             await self._creations.count_losses(uid)
             return self._not_over(uid, decision, str(error))
         if kept is not None and kept.suspected:
+            if record.unproven and not self._waits_here(uid):
+                self._confirming.over(uid)
+                return await self._suspect(uid, record, kept.why)
             # It may be another volume than the one whose deletion was begun: that one may still go, so nobody is given it.
             return self._not_over(uid, decision, kept.why)
         fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name, "handle": deletion.handle}
@@ -116,9 +120,13 @@ class Deleter:
         self._confirming.tell(confirmed)
         return await self._lookup.secret_if_any(confirmed.secret, about=record.full_name)
 
+    def _waits_here(self, uid: str) -> bool:
+        claim = self._caches.claims.get(uid)
+        return claim is not None and claim.selected_node == self._here().node
+
     def _not_over(self, uid: str, decision: DeleteAgain, problem: str) -> float:
         claim, why = self._caches.claims.get(uid), f"{decision.why}: {problem}"
-        if claim is not None and claim.selected_node == self._here().node:
+        if claim is not None and self._waits_here(uid):
             return self._reports.failed(uid, claim, why)
         log.warning("A begun deletion is not over", extra={"fields": {"claim": decision.record.full_name, "uid": uid, "err": why}})
         return self._reports.later(uid)

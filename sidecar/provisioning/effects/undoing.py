@@ -12,6 +12,7 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.orphan_cleanup import AskAgain, OrphanCleanup, Settled
 from sidecar.provisioning.effects.deleting import RecordedDeletion
 from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.effects.suspecting import Suspecting
 from sidecar.provisioning.progress import NOT_BEGUN, Creating
 from sidecar.provisioning.requests.secrets import SecretRef
 
@@ -22,7 +23,7 @@ class Undoer:
     """`undo` deletes a volume that the driver has just made, `clean_up` one that may have been made at any time before."""
 
     def __init__(self, shared: Shared, *, deletion: RecordedDeletion) -> None:
-        self._metrics = shared.tools.metrics
+        self.suspect = Suspecting(shared).suspect
         self._clock = shared.tools.clock
         self._here = shared.here
         self._caches = shared.caches
@@ -66,10 +67,10 @@ class Undoer:
         await self._creations.count_losses(uid)
         self._space.changed(record.class_name, placed=self._here().with_topology)
         match found:
-            case Settled(why, suspected):
-                log.log(logging.WARNING if suspected else logging.INFO, "A creation is settled", extra={"fields": fields | {"why": why}})
-                if suspected:
-                    self._metrics.leak_suspected()
+            case Settled(why, suspected=True):
+                return await self.suspect(uid, self._table.record(uid) or record, why)
+            case Settled(why):
+                log.info("A creation is settled", extra={"fields": fields | {"why": why}})
                 self._creations.end(uid)
                 self._table.forget(uid)
                 self._reports.attempts.forget(uid)
@@ -79,17 +80,6 @@ class Undoer:
                 if denied and (kept := self._table.record(uid)) is not None:
                     self._table.keep_record(replace(kept, denials=kept.denials + 1))
                 return self._reports.later(uid)
-
-    async def suspect(self, uid: str, record: CreationRecord, why: str) -> float | None:
-        """It is left to people, and told: to those of the claim, in the log, and as a metric that has an alert."""
-        fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name, "why": why}
-        log.warning("A volume may be left behind, and is left to people", extra={"fields": fields})
-        self._metrics.leak_suspected()
-        self._reports.tell_leak(record, why)
-        await self._creations.suspect(record, why)
-        self._table.forget(uid)
-        self._reports.attempts.forget(uid)
-        return self._clock() if uid in self._caches.claims else None
 
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
         return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")

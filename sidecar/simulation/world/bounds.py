@@ -3,7 +3,7 @@
 What worlds cannot show, because their doors are not made of bytes: how large a body, a page, an event or a journal may be.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from sidecar.kube.api import VOLUMES
@@ -18,6 +18,7 @@ KEPT: Final = "kept"
 BELIEVED: Final = "a driver was believed"
 PRIED: Final = "a Secret was read that no class names"
 COUNTED: Final = "somebody's word is a series"
+DESTROYED: Final = "data that somebody kept was deleted"
 
 _LARGEST_CLAIM: Final = 16 * 2**10
 _MOST_PLACES: Final = 1000
@@ -80,3 +81,9 @@ def volumes_of_a_size(volumes: list[Json], found: Found) -> None:
         terms = ((item["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
         if len(terms) > _MOST_PLACES:
             found(BELIEVED, f"PersistentVolume {item['metadata']['name']} lies in {len(terms)} places")
+
+
+def kept_data_is_there(nodes: Iterable[Node], retained: Collection[str], found: Found) -> None:
+    there = {volume.id for node in nodes for volume in node.driver.volumes()}
+    for handle in sorted({*retained} - there):
+        found(DESTROYED, f"volume {handle} is gone")

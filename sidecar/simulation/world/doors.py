@@ -7,7 +7,8 @@ go on with a call that nobody waits for. A request that has not left by then nev
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
@@ -24,6 +25,9 @@ from sidecar.simulation.world.request_log import RequestLog
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
+
+SILENCE: Final = 300.0
+"""As the real journal has it."""
 
 REQUEST_TIMEOUT = 30.0
 """As the real client has it."""
@@ -190,6 +194,8 @@ class Folder:
         self.begun: dict[str, CreationRecord] = {}
         self.forged: list[CreationRecord] = []
         """In a file that somebody else has left there."""
+        self.signs: dict[str, float] = {}
+        """By creation: when its process was last seen."""
         self.full = False
         self.last_served = ""
         """The name of the driver, as a sidecar has written it down."""
@@ -209,6 +215,7 @@ class NodeJournal:
         self._own.add(begun.uid)
         if not self._folder.full:
             self._folder.begun[begun.uid] = begun
+            self._folder.signs[begun.uid] = asyncio.get_running_loop().time()
         self._life.cross(f"after {what}")
         return "the disk is full" if self._folder.full else ""
 
@@ -218,11 +225,18 @@ class NodeJournal:
 
     async def take_over(self) -> list[CreationRecord]:
         self._life.check()
-        left = [begun for uid, begun in self._folder.begun.items() if uid not in self._own]
+        now, signs = asyncio.get_running_loop().time(), self._folder.signs
+        left = [
+            replace(begun, unproven=begun.unproven or now - signs.get(uid, now) > SILENCE)
+            for uid, begun in self._folder.begun.items()
+            if uid not in self._own
+        ]
         forged, self._folder.forged = self._folder.forged, []
         for record in forged:
             self._folder.begun.setdefault(record.uid, record)
         self._own |= {begun.uid for begun in (*left, *forged)}
+        self._folder.begun |= {begun.uid: begun for begun in left}
+        signs.update(dict.fromkeys(self._own, now))
         return [*left, *forged]
 
     async def close(self) -> None:

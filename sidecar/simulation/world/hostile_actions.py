@@ -1,9 +1,10 @@
 """Carries out what `plan_hostile` draws."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sidecar.csi.api import CreateRequest
-from sidecar.kube.api import CLAIMS, CLASSES, VOLUMES
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, PODS, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import LATE, Json
@@ -77,6 +78,37 @@ async def volume_deleted(world: "World", item: "PlannedEvent") -> None:
     for volume in (await world.api.list_page(VOLUMES, limit=0)).items:
         if (volume["spec"].get("claimRef") or {}).get("name") == item.whom:
             await world.api.delete(VOLUMES, volume["metadata"]["name"])
+
+
+async def retained(world: "World", item: "PlannedEvent") -> None:
+    """The sidecar dies right after it has stored a volume, before it has written that down; and while it is away, somebody keeps the data
+    of the volume and deletes its objects."""
+    node = world.nodes[item.whom]
+    volumes = (await world.api.list_page(VOLUMES, limit=0)).items
+    ours = {volume.id: volume for volume in node.driver.volumes()}
+    bound = [volume for volume in volumes if volume["spec"]["csi"]["volumeHandle"] in ours and volume["status"].get("phase") == "Bound"]
+    node.lay_down()
+    if not bound:
+        return
+    chosen = bound[int(item.number) % len(bound)]
+    made, claim = ours[chosen["spec"]["csi"]["volumeHandle"]], chosen["spec"]["claimRef"]
+    request = CreateRequest(made.name, made.bytes, made.capabilities, made.parameters, requisite=(node.driver.info.segment,))
+    node.folder.begun[claim["uid"]] = CreationRecord(claim["uid"], NAMESPACE, claim["name"], chosen["spec"]["storageClassName"], request)
+    node.folder.signs[claim["uid"]] = world.clock()
+    world.retained.add(made.id)
+    world.give_up(claim["name"])
+    name, spec = chosen["metadata"]["name"], {"persistentVolumeReclaimPolicy": "Retain"}
+    await world.api.patch(VOLUMES, name, {"spec": spec}, content_type=MERGE_PATCH)
+    for resource in (PODS, CLAIMS):
+        with suppress(NotFound):
+            await world.api.delete(resource, claim["name"], namespace=NAMESPACE, grace_period_seconds=0)
+    with suppress(NotFound):
+        await world.api.delete(VOLUMES, name)
+        await world.api.patch(VOLUMES, name, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+
+
+async def gets_up(world: "World", item: "PlannedEvent") -> None:
+    world.nodes[item.whom].get_up()
 
 
 def _name(name: str, kind: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +67,8 @@ async def judge(world: "World") -> None:
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
         invariant(after, world.found)
-    no_leak(after, world.found)
+    no_leak(after, world.retained, world.found)
+    bounds.kept_data_is_there(after.nodes, world.retained, world.found)
     for node in after.nodes:
         nothing_kept(node, world.found)
         all_well(node, world.found)
@@ -178,13 +179,13 @@ def _wanted(node: Node, class_: Json) -> tuple[int, int]:
     return answer.available, answer.maximum or 0
 
 
-def no_leak(after: Aftermath, found: Found) -> None:
+def no_leak(after: Aftermath, retained: Collection[str], found: Found) -> None:
     """Every volume of a driver has its PersistentVolume, or people are told of it."""
     stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
     for node in after.nodes:
         suspected = {begun.request.name for begun in node.folder.begun.values() if begun.suspect}
         for volume in node.driver.volumes():
-            if volume.id not in stored and volume.name not in suspected:
+            if volume.id not in stored and volume.id not in retained and volume.name not in suspected:
                 found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
 
 

@@ -20,6 +20,7 @@ from sidecar.simulation.world.plan_hostile import (
     forged_lines,
     hostile_drivers,
     hostile_tenants,
+    kept_data,
 )
 
 LATE_CLASSES: Final = ("late", "late-too")
@@ -324,5 +325,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "forged lines": forged_lines,
     "direct deletions": direct_deletions,
     "crashing drivers": crashing_drivers,
+    "kept data": kept_data,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

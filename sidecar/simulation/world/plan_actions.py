@@ -216,6 +216,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "class guarded": hostile_actions.class_guarded,
     "forged line": hostile_actions.forged_line,
     "volume deleted": hostile_actions.volume_deleted,
+    "retained": hostile_actions.retained,
+    "gets up": hostile_actions.gets_up,
 }
 
 

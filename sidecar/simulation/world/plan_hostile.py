@@ -71,6 +71,12 @@ def crashing_drivers(dice: random.Random, draft: "Draft") -> None:
     draft.add(at + dice.choice((40.0, 300.0)), "manner", node)
 
 
+def kept_data(dice: random.Random, draft: "Draft") -> None:
+    node, at = dice.choice(draft.nodes), dice.uniform(20.0, _TROUBLED)
+    draft.add(at, "retained", node, float(dice.randint(0, 9)))
+    draft.add(at + dice.uniform(310.0, 900.0), "gets up", node)
+
+
 def clock_jumps(dice: random.Random, draft: "Draft") -> None:
     for at in _moments(dice, 5):
         draft.add(at, "clock jumps", dice.choice(draft.nodes), dice.choice(JUMPS))

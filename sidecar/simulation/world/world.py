@@ -106,6 +106,8 @@ class World:
         self.foreign = foreign_objects.Foreign(self.api, self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
+        self.retained: set[str] = set()
+        """Handles of volumes whose data somebody has kept."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
 
     async def play(self) -> Report:

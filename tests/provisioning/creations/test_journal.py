@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import stat
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -78,6 +79,11 @@ def files(folder: Path) -> list[str]:
 
 def leftover(folder: Path, suffix: str = ".journal") -> Path:
     return folder / f".csi-node-sidecar.a_driver.0123456789abcdef{suffix}"
+
+
+def only(folder: Path) -> Path:
+    (name,) = files(folder)
+    return folder / name
 
 
 def open_files() -> int:
@@ -869,3 +875,33 @@ def test_a_folder_that_is_deleted_meanwhile_is_told_and_caught_up_with(tmp_path:
     run(folder, doing, states=states)
     assert states[1:] == [""]
     assert {item.uid for item in left(folder)} == {"uid-1", "uid-2", "uid-3"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unproven"), [(10.0, False), (250.0, False), (400.0, True), (9e6, True), (-30.0, False), (-1000.0, True)]
+)
+def test_what_was_left_long_ago_or_in_a_time_to_come_proves_nothing(tmp_path: Path, seconds: float, unproven: bool) -> None:
+    """By the time of the file's last change, which its process renews as long as it lives."""
+    run(tmp_path, lambda journal: begin(journal, FIRST))
+    at = time.time() - seconds
+    os.utime(only(tmp_path), (at, at))
+    assert left(tmp_path) == [replace(FIRST, unproven=unproven)]
+    assert [item.unproven for item in left(tmp_path)] == [unproven], "also for the process after the next"
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_process_that_lives_and_can_write_says_so(tmp_path: Path, broken: bool) -> None:
+    async def live(journal: FileJournal) -> None:
+        await journal.begin(FIRST)
+        os.utime(only(tmp_path), (0.0, 0.0))
+        journal._broken = "the disk is full" if broken else ""
+        await journal.take_over()
+
+    run(tmp_path, live)
+    assert (time.time() - only(tmp_path).stat().st_mtime < 60.0) == (not broken)
+
+
+def test_a_suspect_stays_one_over_restarts(tmp_path: Path) -> None:
+    suspect = replace(FIRST, suspect="somebody may want it", losses=3)
+    run(tmp_path, lambda journal: begin(journal, suspect))
+    assert left(tmp_path) == left(tmp_path) == [suspect]
