@@ -81,11 +81,19 @@ class Orphaned:
     """That process is gone for so long that something else may have run here, and people may have kept the volume since."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A person wants it gone, of which this program cannot tell whether somebody wants it kept."""
+
+    claim_uid: str
+    volume_name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionView:
     """Why a volume is to be deleted, and what is known about it so far."""
 
-    reason: Released | Undone | Orphaned
+    reason: Released | Undone | Orphaned | Asked
     handle: str = ""
     """The driver's name for the volume; empty if it is not known yet."""
     any_node: bool = False
@@ -127,6 +135,8 @@ def may_delete(view: DeletionView) -> Need | Delete | Keep:
             return _used(view, besides=volume.name) or _changed(view, volume) or Delete()
         case Undone(on_file, unproven):
             return _perhaps_kept(view, unproven) or _used(view) or _named_elsewhere(view, on_file) or Delete()
+        case Asked() as asked:
+            return _has_a_user(view, asked) or Delete()
         case Orphaned() as orphan:
             return _wanted(view, orphan) or _used(view) or _named_elsewhere(view, orphan.on_file) or Delete()
 
@@ -166,6 +176,24 @@ def _perhaps_kept(view: DeletionView, unproven: tuple[str, str] | None) -> Need 
     uid, name = unproven
     gone = view.claim is None or view.claim.uid != uid or view.claim.volume_name == name
     return Keep(_LONG_AGO.format(name), suspected=True) if gone else None
+
+
+def _has_a_user(view: DeletionView, asked: Asked) -> Need | Keep | None:
+    """Keeps what any object leads to, on whatever node: a person who errs cannot be asked again."""
+    if view.volume is NOT_ASKED:
+        return Need(Fact.VOLUME)
+    if view.volume is not None:
+        return Keep(f"PersistentVolume {asked.volume_name} exists")
+    if view.claim is NOT_ASKED:
+        return Need(Fact.CLAIM)
+    if view.claim is not None and view.claim.uid == asked.claim_uid:
+        return Keep(f"its claim {view.claim.full_name} exists")
+    if not view.handle:
+        return Need(Fact.HANDLE)
+    if view.users is NOT_ASKED:
+        return Need(Fact.USERS)
+    user = next((found.volume.name for found in view.users), None)
+    return None if user is None else Keep(f"PersistentVolume {user} has the same handle")
 
 
 def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:

@@ -319,6 +319,10 @@ class ProgressTable:
         self._records.pop(record.uid, None)
         self._suspects[record.uid] = record
 
+    def drop_suspect(self, uid: str) -> bool:
+        """Returns whether there was one."""
+        return self._suspects.pop(uid, None) is not None
+
     def suspects(self) -> int:
         return len(self._suspects)
 

@@ -34,7 +34,7 @@ from typing import Any, Final, Protocol
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, begin_line, end_line
-from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, alive, lock
+from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, alive, lock, prefix_of
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,10 @@ class Journal(Protocol):
         """The creations that dead processes have left open. May be called again: a process that was still running may have ended since."""
         ...
 
+    def settled(self) -> list[str]:
+        """For which claims `take_over` has found, since this was last asked, that a person has seen to what was left."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -92,6 +96,9 @@ class NoJournal:
         pass
 
     async def take_over(self) -> list[CreationRecord]:
+        return []
+
+    def settled(self) -> list[str]:
         return []
 
     async def close(self) -> None:
@@ -119,7 +126,7 @@ class FileJournal:
         on_damage: Callable[[str, int], None] = lambda kind, count: None,
     ) -> None:
         self._folder = folder
-        self._prefix = prefix = f".csi-node-sidecar.{driver.replace('/', '_')}."
+        self._prefix = prefix = prefix_of(driver)
         self._path = folder / f"{prefix}{os.urandom(8).hex()}{SUFFIX}"
         self._leftovers = Leftovers(folder, prefix)
         self._on_state = on_state
@@ -142,6 +149,7 @@ class FileJournal:
         """The folder is one that can be written. Where it never was, that is how this node is set up, and work goes on without."""
         self._handed: set[tuple[Path, str]] = set()
         """Creations that were taken over already, from files that could not be removed: they must not be handed out twice."""
+        self._settled: set[str] = set()
         self._full = False
         """The last failed write found no room on the disk."""
         self._told: set[Path] = set()
@@ -184,6 +192,7 @@ class FileJournal:
             found: dict[str, CreationRecord] = {}
             for item in left:
                 locks.enter_context(item.file)
+                self._settled |= item.content.settled
                 new = {uid: begun for uid, begun in item.content.begun.items() if (item.path, uid) not in self._handed}
                 found |= {uid: replace(begun, unproven=True) if item.silent else begun for uid, begun in new.items()}
             self._handed = {(item.path, uid) for item in left for uid in item.content.begun}
@@ -204,6 +213,10 @@ class FileJournal:
             with suppress(OSError):
                 alive(self._file)
         return self._leftovers.find(besides=self._path.stem, room=room)
+
+    def settled(self) -> list[str]:
+        found, self._settled = sorted(self._settled), set()
+        return found
 
     async def close(self) -> None:
         """Writes what waits, and removes the file if no creation is open. Never raises."""

@@ -19,6 +19,7 @@ from sidecar.provisioning.creations.record_checks import oddity
 
 # Bytes. The parameters of a class have at most 256 KiB, and those of a VolumeAttributesClass as many.
 LONGEST_LINE: Final = 2**20
+_PERSON: Final = "a person"
 _SEAL: Final = re.compile(rb',"sum":"([0-9a-f]{8})"\}$')
 
 
@@ -42,6 +43,7 @@ class Damage(Enum):
 @dataclass(frozen=True, slots=True)
 class Ended:
     uid: str
+    by_a_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Content:
 
     begun: dict[str, CreationRecord] = field(default_factory=dict)
     """By uid, what was begun and not ended."""
+    settled: set[str] = field(default_factory=set)
+    """By uid, what a person has seen to."""
     size: int = 0
     """The bytes of their lines."""
     damage: dict[Damage, int] = field(default_factory=dict)
@@ -79,15 +83,20 @@ def end_line(uid: str) -> bytes:
     return _sealed(json.dumps({"end": uid}).encode())
 
 
+def settled_line(uid: str) -> bytes:
+    """A person has seen to it. It is in a file of its own, which the process that has the begin takes over."""
+    return _sealed(json.dumps({"end": uid, "by": _PERSON}).encode())
+
+
 def read_line(line: bytes) -> tuple[CreationRecord | Ended | Damaged, bool]:
     """What it says, and whether it has a checksum."""
     seal = _SEAL.search(line.rstrip(b"\n"))
     if seal is not None and _sum(line[: seal.start()] + b"}") != seal[1]:
         return Damaged(Damage.ALTERED, "its checksum does not fit"), True
     try:
-        ended = json.loads(line).get("end")
-        if ended is not None:
-            return Ended(str(ended)), seal is not None
+        about = json.loads(line)
+        if (ended := about.get("end")) is not None:
+            return Ended(str(ended), about.get("by") == _PERSON), seal is not None
         record = from_line(line)
         odd = oddity(record)
         return (Damaged(Damage.GARBLED, odd) if odd else record), seal is not None
@@ -115,7 +124,9 @@ def read_lines(file: BinaryIO, *, largest: int, most_open: int) -> Content:
                 if line.endswith(b"\n"):
                     content.note(kind, f"line {number}: {why}")
                 continue
-            case Ended(uid):
+            case Ended(uid, by_a_person):
+                if by_a_person:
+                    content.settled.add(uid)
                 content.begun.pop(uid, None)
                 content.size -= sizes.pop(uid, 0)
             case CreationRecord() as begun:

@@ -6,13 +6,14 @@ import fcntl
 import os
 import re
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from sidecar.engine import files_io
-from sidecar.provisioning.creations.journal_lines import Content, read_lines, too_large
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.journal_lines import Content, read_lines, settled_line, too_large
 
 SUFFIX: Final = ".journal"
 NEW: Final = ".new"
@@ -98,6 +99,32 @@ class Leftovers:
             place = next((place for place in places if not _is_there(place, folder)), places[-1])
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=folder)
             return place
+
+
+def prefix_of(driver: str) -> str:
+    """How the names of a driver's journals begin."""
+    return f".csi-node-sidecar.{driver.replace('/', '_')}."
+
+
+def read_all(folder: Path, driver: str) -> dict[str, CreationRecord]:
+    """By claim, what is open in all journals, also in those of processes that run; without locks, so it may be a moment old. Raises OSError
+    if the folder cannot be read."""
+    name = re.compile(re.escape(prefix_of(driver)) + r"[0-9a-f]{16}\.journal")
+    begun, settled = dict[str, CreationRecord](), set[str]()
+    with files_io.opened(folder) as at:
+        for path in sorted(path.name for path in folder.iterdir() if name.fullmatch(path.name)):
+            with suppress(FileNotFoundError), os.fdopen(files_io.open_regular(path, folder=at), "rb") as file:
+                content = _read(file)
+                begun |= content.begun
+                settled |= content.settled
+    return {uid: record for uid, record in begun.items() if uid not in settled}
+
+
+def settle(folder: Path, driver: str, uid: str) -> None:
+    """Writes down that a person has seen to it. Whoever has its line finds it within a minute. Raises OSError."""
+    stem = f"{prefix_of(driver)}{os.urandom(8).hex()}"
+    with files_io.opened(folder) as at:
+        os.close(files_io.replace(f"{stem}{SUFFIX}", settled_line(uid) + b"\n", fresh=f"{stem}{NEW}", folder=at))
 
 
 def lock(file: int) -> None:

@@ -59,6 +59,9 @@ class CreationLog:
             found.remove(record)
             if self._table.record(record.uid) is None:
                 self._table.keep_suspect(replace(record, inherited=True, from_file=True))
+        for uid in self.journal.settled():
+            if self._table.drop_suspect(uid):
+                self.journal.end(uid)
         for record in found:
             begun = self._table.record(record.uid)
             if begun is None:

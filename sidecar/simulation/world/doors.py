@@ -239,6 +239,9 @@ class NodeJournal:
         signs.update(dict.fromkeys(self._own, now))
         return [*left, *forged]
 
+    def settled(self) -> list[str]:
+        return []
+
     async def close(self) -> None:
         pass
 

@@ -25,6 +25,9 @@ class JournalInMemory:
     async def take_over(self) -> list[CreationRecord]:
         return list(self.lines.values())
 
+    def settled(self) -> list[str]:
+        return []
+
     async def close(self) -> None:
         pass
 

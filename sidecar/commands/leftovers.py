@@ -1,0 +1,186 @@
+"""The command `leftovers --driver NAME [--delete VOLUME]`: lists the volumes of this node that may be left behind, with the reasons.
+
+It deletes one of them when a person says so. It runs on the node, in the sidecar's container (`kubectl exec`), for there are the journals
+and the socket of the driver. It reads the journals beside the running sidecar, which leaves suspects alone. What it has deleted it writes
+down in a file there, and the sidecar strikes it out.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sidecar import settings
+from sidecar.commands.line import CommandParser
+from sidecar.commands.printing import show
+from sidecar.config.config import Config
+from sidecar.config.errors import UsageError
+from sidecar.config.parse import Parsed, parse
+from sidecar.csi.api import Driver
+from sidecar.deletion.rules import Asked, DeletionView, Keep
+from sidecar.doors import Instruments, Opened, open_doors
+from sidecar.errors import Fatal, SidecarError
+from sidecar.kube.api import KubeApi
+from sidecar.local.here import Here
+from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.provisioning.creations import leftovers_io
+from sidecar.provisioning.creations.confirming_io import Confirming
+from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.lookups import Lookups
+
+USAGE: Final = (
+    "usage: csi-node-sidecar leftovers --driver DRIVER [--delete VOLUME] [--yes] [--dry-run]"
+    " [flags of run, such as --csi-address, --journal-dir]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    driver: str
+    delete: str
+    yes: bool
+
+
+def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str], bool | None] | None = None) -> int:
+    """Returns the exit code: 0 done, 1 something could not be read or deleted, or nobody agreed, 2 the line cannot be read."""
+    parser = CommandParser(USAGE)
+    parser.add_argument("--driver", default="")
+    parser.add_argument("--delete", default="")
+    parser.add_switch("yes")
+    line = parser.read(words)
+    if line is None:
+        show(USAGE)
+        return 0
+    order = Order(line.own.driver, line.own.delete, line.own.yes)
+    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": environ.get("NODE_NAME") or "-"})
+    if not order.driver or line.positional or not isinstance(parsed, Parsed):
+        raise UsageError([USAGE])
+    setup("text", parsed.config.verbosity)
+    if not parsed.config.verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(logging.ERROR)
+    try:
+        return _carry_out(order, parsed.config, ask or _ask)
+    except (SidecarError, OSError) as error:
+        return _complain(f"{error}; nothing was deleted")
+
+
+def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:
+    folder = folder_of(config)
+    begun = leftovers_io.read_all(folder, order.driver)
+    suspects = [record for record in begun.values() if record.suspect]
+    if not order.delete:
+        show(table(suspects, folder, len(begun) - len(suspects)))
+        return 0
+    chosen = [record for record in suspects if order.delete in (record.request.name, _handle(record))]
+    if len(chosen) != 1:
+        return _complain(f"{order.delete!r} is none of the suspected leftovers in {folder}; without --delete they are listed")
+    return asyncio.run(_delete(order, config, chosen[0], ask))
+
+
+def folder_of(config: Config) -> Path:
+    return Path(config.journal_dir) if config.journal_dir else Path(config.csi_address.removeprefix("unix://")).parent
+
+
+def table(suspects: Sequence[CreationRecord], folder: Path, others: int) -> str:
+    """For people."""
+    beside = f"; {others} more creations are under way, which the sidecar sees to" if others else ""
+    if not suspects:
+        return f"No volume of this node is suspected to be left behind, by the journals in {folder}{beside}."
+    rows = [
+        f"{record.request.name}\n"
+        f"  claim     {record.full_name} (uid {record.uid}), which is gone or has no use for it\n"
+        f"  class     {record.class_name}, reclaim policy {record.reclaim_policy or 'unknown'}\n"
+        f"  size      {record.request.required_bytes} bytes at least\n"
+        f"  handle    {_handle(record) or 'known to the driver alone'}\n"
+        f"  why       {record.suspect}"
+        for record in sorted(suspects, key=lambda record: record.request.name)
+    ]
+    return "\n".join([*rows, f"{len(rows)} volumes may be left behind{beside}. Delete one with --delete VOLUME if nobody wants its data."])
+
+
+async def _delete(order: Order, config: Config, record: CreationRecord, ask: Callable[[str], bool | None]) -> int:
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    link = asyncio.create_task(doors.connection.run())
+    try:
+        info = await _first_ready(doors, link)
+        if info != order.driver:
+            return _complain(f"the driver at {config.csi_address} is {info}, not {order.driver}; nothing was deleted")
+        here = Here(config.node_name, doors.connection.driver.info, settings.options(config), "")
+        return await delete(record, here, doors.kube, doors.connection.driver, order=order, config=config, ask=ask)
+    finally:
+        link.cancel()
+        await asyncio.gather(link, return_exceptions=True)
+        await doors.close()
+
+
+async def _first_ready(doors: Opened, link: "asyncio.Task[None]") -> str:
+    ready = asyncio.create_task(doors.connection.first_ready())
+    await asyncio.wait({ready, link}, return_when=asyncio.FIRST_COMPLETED)
+    if not ready.done():
+        ready.cancel()
+        await link  # which says why
+        raise Fatal("the connection to the driver has ended")
+    return (await ready).name
+
+
+async def delete(
+    record: CreationRecord,
+    here: Here,
+    kube: KubeApi,
+    driver: Driver,
+    *,
+    order: Order,
+    config: Config,
+    ask: Callable[[str], bool | None],
+) -> int:
+    """Finds the volume, by asking the driver for it once more, unless its handle is known; and deletes it if nothing names it."""
+    deletion = Deletion(here=lambda: here, kube=kube, driver=driver)
+    name, claim = record.request.name, (record.namespace, record.name)
+    view = DeletionView(reason=Asked(record.uid, name), handle=_handle(record))
+    verdict = await deletion.judge(view, name=name, claim=claim)
+    if isinstance(verdict, Keep):
+        return _complain(f"{name} is not deleted: {verdict.why}")
+    if not order.yes and not config.dry_run:
+        question = f"Delete volume {name} of claim {record.full_name} with its data, on node {here.node}? {record.suspect}"
+        if (agreed := ask(question)) is None:
+            return _complain("there is nobody to ask: say --yes; nothing was deleted")
+        if not agreed:
+            return _complain("nothing was deleted")
+    if config.dry_run:
+        show(f"would delete volume {name}")
+        return 0
+    confirming = Confirming(here=lambda: here, kube=kube, on_damage=lambda kind, count: None)
+    confirmed = await confirming.ask(record)
+    secrets = await Lookups(kube).secret_if_any(confirmed.secret, about=record.full_name)
+    handle = _handle(record) or (await driver.create_volume(record.request, secrets=secrets)).volume_id
+
+    async def known() -> Mapping[str, str]:
+        return secrets
+
+    view = DeletionView(reason=Asked(record.uid, name), handle=handle)
+    if kept := await deletion.delete(view, secrets=known, name=name, claim=claim):
+        return _complain(f"volume {handle} is not deleted: {kept.why}")
+    leftovers_io.settle(folder_of(config), order.driver, record.uid)
+    show(f"deleted volume {name}, which the driver calls {handle}")
+    return 0
+
+
+def _handle(record: CreationRecord) -> str:
+    return record.deletion.handle if record.deletion else ""
+
+
+def _ask(question: str) -> bool | None:
+    """None: there is nobody to ask."""
+    if not sys.stdin.isatty():
+        return None
+    show(f"{question}\nType yes to go on: ", end="")
+    return sys.stdin.readline().strip() == "yes"
+
+
+def _complain(text: str) -> int:
+    print(f"csi-node-sidecar: {text}", file=sys.stderr)
+    return 1

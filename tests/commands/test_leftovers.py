@@ -1,0 +1,161 @@
+"""What may be left behind is listed with why, and deleted only if a person says so and nothing names it."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.commands.leftovers import Order, delete, run
+from sidecar.config.config import Config
+from sidecar.config.errors import UsageError
+from sidecar.config.parse import Parsed, parse
+from sidecar.csi.api import CreatedVolume, CreateRequest
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.provisioning.creations import leftovers_io
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.provisioning.creations.journal import FileJournal
+from sidecar.provisioning.effects.creation_log import CreationLog
+from sidecar.provisioning.progress import ProgressTable
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
+
+REQUEST = CreateRequest("pvc-u1", 100, ())
+SUSPECT = CreationRecord("u1", "ns", "data", "fast", REQUEST, suspect="somebody may want it")
+OPEN = replace(SUSPECT, uid="u2", name="other", request=replace(REQUEST, name="pvc-u2"), suspect="")
+
+
+def written(folder: Path, *records: CreationRecord) -> FileJournal:
+    """A journal whose process runs."""
+
+    async def write() -> FileJournal:
+        journal = FileJournal(folder, samples.DRIVER, on_state=print)
+        for record in records:
+            await journal.begin(record)
+        return journal
+
+    return asyncio.run(write())
+
+
+def command(folder: Path, *words: str, ask: Any = lambda question: None) -> int:
+    return run(["--driver", samples.DRIVER, f"--journal-dir={folder}", *words], {"NODE_NAME": samples.NODE}, ask=ask)
+
+
+def config(folder: Path, *words: str) -> Config:
+    parsed = parse(["--node-deployment", f"--journal-dir={folder}", *words], {"NODE_NAME": samples.NODE})
+    assert isinstance(parsed, Parsed)
+    return parsed.config
+
+
+def deleted(
+    folder: Path,
+    record: CreationRecord = SUSPECT,
+    *words: str,
+    answer: bool | None = True,
+    yes: bool = False,
+    objects: Any = None,
+    **doors: Any,
+) -> tuple[int, ScriptedDriver]:
+    driver = ScriptedDriver(**doors)
+    work = delete(
+        record,
+        samples.here(),
+        ScriptedKube(objects or {}),  # type: ignore[arg-type]
+        driver,
+        order=Order(samples.DRIVER, record.request.name, yes),
+        config=config(folder, *words),
+        ask=lambda question: answer,
+    )
+    return asyncio.run(work), driver
+
+
+def test_it_lists_the_suspects_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, SUSPECT, OPEN)
+    assert command(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "pvc-u1" in said and "ns/data" in said and "somebody may want it" in said
+    assert "pvc-u2" not in said and "1 more creations are under way" in said
+
+
+def test_it_says_that_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path) == 0
+    assert "No volume of this node is suspected" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path / "missing") == 1
+    assert "nothing was deleted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["pvc-u2", "pvc-nobody"])
+def test_it_deletes_no_volume_that_is_not_suspected(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, SUSPECT, OPEN)
+    assert command(tmp_path, "--delete", name, "--yes") == 1
+    assert "none of the suspected leftovers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--delete", "pvc-u1"], ["--driver", "d", "more"]])
+def test_a_line_without_a_driver_cannot_be_read(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        run(words, {})
+
+
+def test_what_a_person_agrees_to_is_found_deleted_and_struck_out(tmp_path: Path) -> None:
+    journal = written(tmp_path, SUSPECT)
+    code, driver = deleted(tmp_path)
+    assert (code, [verb for verb, _ in driver.asked], driver.asked[-1][1]) == (0, ["create", "delete"], "test-volume-id")
+    assert leftovers_io.read_all(tmp_path, samples.DRIVER) == {}
+    table = ProgressTable()
+    table.keep_suspect(SUSPECT)
+    asyncio.run(CreationLog(table=table, journal=journal, losses=tools().losses).take_over())
+    assert table.suspects() == 0 and journal._open == {}
+
+
+def test_a_known_handle_is_deleted_without_looking_for_it(tmp_path: Path) -> None:
+    code, driver = deleted(tmp_path, replace(SUSPECT, deletion=BegunDeletion("vol-7")), yes=True, answer=None)
+    assert (code, driver.asked) == (0, [("delete", "vol-7")])
+
+
+@pytest.mark.parametrize("answer", [False, None])
+def test_nothing_is_deleted_where_nobody_agrees(tmp_path: Path, answer: bool | None) -> None:
+    code, driver = deleted(tmp_path, answer=answer)
+    assert (code, driver.asked) == (1, [])
+
+
+def test_a_dry_run_calls_nobody(tmp_path: Path) -> None:
+    code, driver = deleted(tmp_path, SUSPECT, "--dry-run")
+    assert (code, driver.asked) == (0, [])
+
+
+def term(node: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}
+
+
+def named(handle: str, name: str, node: str) -> dict[tuple[str, str], Any]:
+    spec = {"csi": {"driver": samples.DRIVER, "volumeHandle": handle}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term(node)]}}}
+    return {("persistentvolumes", name): samples.volume_json(meta={"name": name}, spec=spec)}
+
+
+CLAIM = samples.claim_json(meta={"name": "data", "namespace": "ns", "uid": "u1"})
+
+
+@pytest.mark.parametrize(
+    ("objects", "asked"),
+    [
+        pytest.param(named("test-volume-id", "theirs", "bar"), ["create"], id="a-PersistentVolume-of-another-node-has-the-handle"),
+        pytest.param(named("test-volume-id", "theirs", samples.NODE), ["create"], id="one-of-this-node"),
+        pytest.param(named("whatever", "pvc-u1", samples.NODE), [], id="its-own-PersistentVolume"),
+        pytest.param({("persistentvolumeclaims", "data"): CLAIM}, [], id="its-claim"),
+    ],
+)
+def test_what_anything_leads_to_is_refused_also_with_yes(tmp_path: Path, objects: Any, asked: list[str]) -> None:
+    code, driver = deleted(tmp_path, yes=True, objects=objects)
+    assert (code, [verb for verb, _ in driver.asked]) == (1, asked)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_deletion_that_fails_strikes_out_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DriverError):
+        deleted(tmp_path, yes=True, deletes=[DriverError(Code.INTERNAL, "busy")], creates=[CreatedVolume("v", 1)])
+    assert not list(tmp_path.iterdir())
