@@ -50,6 +50,7 @@ _PATIENCE: Final = 10.0
 # What a folder answers in which no file of ours can be, however long one waits: it is not there, not ours or read-only by intention.
 _NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
 
+_UNREAD: Final = "what earlier processes have left could not be read yet"
 _WAITS: Final = "Creations cannot be recorded, so none is begun until they can: make room, or repair the file system"
 _GOES_ON: Final = (
     "Creations are not recorded: one that is under way when this process ends, and whose claim is deleted, may leak its volume."
@@ -144,7 +145,9 @@ class FileJournal:
         self._hangs = False
         """The disk has not answered in time. What it was asked may still be done, and until then nothing else can be."""
         self._looking: asyncio.Future[Found] | None = None
-        """What dead processes have left is not known yet, so nothing may be begun: it may be a deletion that can still happen."""
+        self._unread = False
+        """A look for what dead processes have left was not over in time. Until it is, nothing may be begun: they may have begun a deletion,
+        which can still happen."""
         self._is_needed = False
         """The folder is one that can be written. Where it never was, that is how this node is set up, and work goes on without."""
         self._handed: set[tuple[Path, str]] = set()
@@ -161,8 +164,12 @@ class FileJournal:
         line = begin_line(begun)
         if begun.uid not in self._open and (len(line) > LONGEST_LINE or self._size_of_open + len(line) > MOST_OPEN):
             return "more is under way than can be recorded"  # nor could the next process read it
-        if self._hangs or self._looking is not None:
-            return self._broken  # and no line waits for a disk of which nobody knows when it answers
+        if self._hangs or self._unread:
+            if begun.uid in self._open:
+                self._open[begun.uid] = line
+                self._batch.lines.append(line)
+                self._flush_within(_ENDS_WAIT)
+            return self._broken or _UNREAD  # and no line waits for a disk of which nobody knows when it answers
         self._open[begun.uid] = line
         await self._write(line)
         return self._broken if self._is_needed else ""
@@ -182,8 +189,10 @@ class FileJournal:
             look = partial(self._look, room)
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, look)
         if not await self._in_time(self._looking):
+            self._unread = True
             return []
         others, self._looking = self._looking.result(), None
+        self._unread = False
         late, self._hangs = self._hangs, False
         for path, why in others.unreadable.items():
             self._tell_damage(path, {Damage.UNREADABLE: 1}, why)

@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.provisioning.creations import journal as journals
+from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
@@ -42,11 +43,15 @@ def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Set it, and what was asked of the disk is done."""
     monkeypatch.setattr(journals, "_PATIENCE", 0.05)
     free = threading.Event()
-    flush, read = os.fsync, os.open
+    flush, append, read = os.fsync, os.fdatasync, os.open
 
     def slow_flush(handle: int) -> None:
         free.wait(LONG)
         flush(handle)
+
+    def slow_append(handle: int) -> None:
+        free.wait(LONG)
+        append(handle)
 
     def slow_open(*args: object, **more: object) -> int:
         if threading.current_thread().name.startswith("journal"):
@@ -54,6 +59,7 @@ def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return read(*args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "fsync", slow_flush)
+    monkeypatch.setattr(os, "fdatasync", slow_append)
     monkeypatch.setattr(os, "open", slow_open)
     yield free
     free.set()
@@ -136,3 +142,44 @@ def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Pa
             await journal.close()
 
     run(tmp_path, doing)
+
+
+def test_what_is_begun_during_a_look_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each minute somebody looks for what other processes have left, which takes a moment."""
+    looking, go_on = threading.Event(), threading.Event()
+
+    def find(*_: object, **__: object) -> Found:
+        looking.set()
+        go_on.wait(LONG)
+        return Found()
+
+    monkeypatch.setattr(Leftovers, "find", find)
+
+    async def doing(journal: FileJournal) -> None:
+        look = asyncio.create_task(journal.take_over())
+        await asyncio.to_thread(looking.wait, LONG)
+        begun = asyncio.create_task(journal.begin(FIRST))
+        await asyncio.sleep(0.01)
+        go_on.set()
+        assert (await begun, await look) == ("", [])
+
+    run(tmp_path, doing)
+    assert [record.uid for record in leftovers_io.read_all(tmp_path, "driver").values()] == [FIRST.uid]
+
+
+def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Path, hang: threading.Event):
+    suspect, states = replace(FIRST, suspect="somebody may want it"), list[str]()
+
+    async def doing(journal: FileJournal) -> None:
+        hang.set()
+        assert await journal.begin(FIRST) == ""
+        hang.clear()
+        assert await journal.begin(SECOND) != ""
+        journal.end(SECOND.uid)
+        assert await journal.begin(suspect) == states[-1]
+        hang.set()
+        await works_again(journal, states)
+        await journal.close()
+
+    run(tmp_path, doing, states=states)
+    assert [record.suspect for record in leftovers_io.read_all(tmp_path, "driver").values()] == [suspect.suspect]
