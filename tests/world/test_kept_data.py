@@ -5,7 +5,9 @@ import pytest
 from sidecar.provisioning.creations.creation_record import BegunDeletion
 from sidecar.simulation.world import doors, hostile_actions
 from sidecar.simulation.world.bounds import DESTROYED
+from sidecar.simulation.world.network import Weather
 from sidecar.simulation.world.plan import Plan, PlannedEvent
+from sidecar.simulation.world.plan_hostile import OTHER_UID
 from sidecar.simulation.world.world import Report, World, play
 
 
@@ -55,3 +57,25 @@ def test_believing_such_a_line_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(doors, "SILENCE", float("inf"))
     report, _ = away_for(400.0)
     assert DESTROYED in report.kinds
+
+
+def test_a_suspect_that_finds_no_room_on_the_disk_is_written_down_later() -> None:
+    events = (
+        PlannedEvent(2.0, "claim", "data", 1, "late"),
+        PlannedEvent(21.0, "forged line", "n0", detail=OTHER_UID),
+        PlannedEvent(54.0, "disk full", "n0"),
+        PlannedEvent(66.0, "disk free", "n0"),
+    )
+    worlds: list[World] = []
+    report = play(Plan(1, ("n0",), events=events), before=worlds.append)
+    assert report.ok, report
+    assert [begun.suspect != "" for begun in worlds[0].nodes["n0"].folder.begun.values()] == [True]
+    assert [volume.name for volume in worlds[0].nodes["n0"].driver.volumes()], "the forged line names a volume that is in use"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_volume_that_is_on_its_way_to_the_server_once_more_is_kept_by_nobody(seed: int) -> None:
+    """It would come back and say Delete, as when it was sent, with its claim gone. That is the API server's word, and is followed."""
+    events = (PlannedEvent(2.0, "claim", "data", 1, "late"), PlannedEvent(45.0, "retained", "n0"), PlannedEvent(400.0, "gets up", "n0"))
+    report = play(Plan(seed, ("n0",), weather=Weather(straying=0.7), events=events))
+    assert report.ok, report

@@ -160,13 +160,18 @@ class NodeKube:
         self._life.cross(f"before {what}")
         await self._set_out(what)
         on_the_wire = asyncio.create_task(self._land(what, ask))
-        on_the_wire.add_done_callback(_look_at)
+        self._network.sent[what] += 1
+        on_the_wire.add_done_callback(lambda done: self._arrived(what, done))
         # A request under way is not called back, neither when its sender dies nor when it stops waiting.
         await asyncio.wait({on_the_wire}, timeout=REQUEST_TIMEOUT)
         self._life.cross(f"after {what}")
         if not on_the_wire.done():
             raise Unavailable(f"{what}: no answer in time")
         return on_the_wire.result()
+
+    def _arrived(self, what: str, done: "asyncio.Task[Any]") -> None:
+        self._network.sent[what] -= 1
+        _look_at(done)
 
     async def _land(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self._network.write_delay())
@@ -202,29 +207,46 @@ class Folder:
 
 
 class NodeJournal:
-    """The journal of one process in that folder. A write takes no time, but the process may die before or after it."""
+    """The journal of one process in that folder. A write takes no time, but the process may die before or after it. What finds no room on
+    the disk is written with the next line, or within a minute."""
 
     def __init__(self, folder: Folder, life: Life) -> None:
         self._folder = folder
         self._life = life
         self._own: set[str] = set()
+        self._waits: dict[str, CreationRecord | None] = {}
+        """By creation: what is to be written; None: that it has ended."""
 
     async def begin(self, begun: CreationRecord) -> str:
         what = f"writing down the creation of {begun.request.name}"
         self._life.cross(f"before {what}")
         self._own.add(begun.uid)
-        if not self._folder.full:
-            self._folder.begun[begun.uid] = begun
-            self._folder.signs[begun.uid] = asyncio.get_running_loop().time()
+        self._write(begun.uid, begun)
         self._life.cross(f"after {what}")
         return "the disk is full" if self._folder.full else ""
 
     def end(self, uid: str) -> None:
         self._life.check()
-        self._folder.begun.pop(uid, None)
+        self._write(uid, None)
+
+    def _write(self, uid: str, record: CreationRecord | None) -> None:
+        self._waits[uid] = record
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._folder.full:
+            return
+        for uid, record in self._waits.items():
+            if record is None:
+                self._folder.begun.pop(uid, None)
+            else:
+                self._folder.begun[uid] = record
+                self._folder.signs[uid] = asyncio.get_running_loop().time()
+        self._waits.clear()
 
     async def take_over(self) -> list[CreationRecord]:
         self._life.check()
+        self._catch_up()
         now, signs = asyncio.get_running_loop().time(), self._folder.signs
         left = [
             replace(begun, unproven=begun.unproven or now - signs.get(uid, now) > SILENCE)
@@ -236,7 +258,8 @@ class NodeJournal:
             self._folder.begun.setdefault(record.uid, record)
         self._own |= {begun.uid for begun in (*left, *forged)}
         self._folder.begun |= {begun.uid: begun for begun in left}
-        signs.update(dict.fromkeys(self._own, now))
+        if not self._folder.full:
+            signs.update(dict.fromkeys(self._own, now))
         return [*left, *forged]
 
     def settled(self) -> list[str]:

@@ -82,11 +82,20 @@ async def volume_deleted(world: "World", item: "PlannedEvent") -> None:
 
 async def retained(world: "World", item: "PlannedEvent") -> None:
     """The sidecar dies right after it has stored a volume, before it has written that down; and while it is away, somebody keeps the data
-    of the volume and deletes its objects."""
+    of the volume and deletes its objects.
+
+    Not where the PersistentVolume is on its way a second time: it would come back and say Delete, as nobody but its user could contradict.
+    """
     node = world.nodes[item.whom]
     volumes = (await world.api.list_page(VOLUMES, limit=0)).items
     ours = {volume.id: volume for volume in node.driver.volumes()}
-    bound = [volume for volume in volumes if volume["spec"]["csi"]["volumeHandle"] in ours and volume["status"].get("phase") == "Bound"]
+    bound = [
+        volume
+        for volume in volumes
+        if volume["spec"]["csi"]["volumeHandle"] in ours
+        and volume["status"].get("phase") == "Bound"
+        and not world.network.sent[f"create {VOLUMES} {volume['metadata']['name']}"]
+    ]
     node.lay_down()
     if not bound:
         return

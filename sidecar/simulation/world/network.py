@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,6 +103,8 @@ class Network:
     def __init__(self, rng: random.Random, weather: Weather) -> None:
         self.weather = weather
         self.rng = rng
+        self.sent: Counter[str] = Counter()
+        """The writes that are on their way to the server."""
         self._down: set[str] = set()
         self._forbidden: dict[str, str] = {}
         self._lags: dict[str, float] = {}
