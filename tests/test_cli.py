@@ -75,6 +75,9 @@ def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str
         (["explan", "pvc", "a/b", "-o", "json"], "'explan'; did you mean explain?"),
         (["unistall", "--driver=d"], "'unistall'; did you mean uninstall?"),
         (["serve"], "'serve'; known are run, explain,"),
+        (["delete"], "'delete'; known are run, explain,"),
+        (["leftover"], "'leftover'; did you mean leftovers?"),
+        (["ver"], "'ver'; did you mean version?"),
     ],
 )
 def test_an_unknown_command_is_named_and_the_closest_one(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,5 +12,5 @@ def closest(word: str, known: Iterable[str]) -> str:
     import difflib  # imported here, so that a program that runs does not have it in memory
 
     spellings = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), spellings, n=1, cutoff=0.4)
+    found = difflib.get_close_matches(word.lower(), spellings, n=1, cutoff=0.6)
     return spellings[found[0]] if found else ""
