@@ -203,7 +203,10 @@ class FileJournal:
                 locks.enter_context(item.file)
                 self._settled |= item.content.settled
                 new = {uid: begun for uid, begun in item.content.begun.items() if (item.path, uid) not in self._handed}
-                found |= {uid: replace(begun, unproven=True) if item.silent else begun for uid, begun in new.items()}
+                for uid, begun in new.items():
+                    # Of two files that tell of one creation, either may be the one that has missed something.
+                    unproven = item.silent or begun.unproven or (uid in found and found[uid].unproven)
+                    found[uid] = replace(begun, unproven=unproven)
             self._handed = {(item.path, uid) for item in left for uid in item.content.begun}
             # If this process has begun a creation for the same claim, its own line stays.
             lines = [self._open.setdefault(uid, begin_line(begun)) for uid, begun in found.items()]

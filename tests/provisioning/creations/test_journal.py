@@ -889,6 +889,16 @@ def test_what_was_left_long_ago_or_in_a_time_to_come_proves_nothing(tmp_path: Pa
     assert [item.unproven for item in left(tmp_path)] == [unproven], "also for the process after the next"
 
 
+@pytest.mark.parametrize("silent", [0, 1])
+def test_of_two_files_that_tell_of_one_creation_the_silent_one_counts(tmp_path: Path, silent: int) -> None:
+    for number, digits in enumerate(("0" * 16, "f" * 16)):
+        path = tmp_path / f".csi-node-sidecar.a_driver.{digits}.journal"
+        path.write_bytes(begin_line(FIRST) + b"\n")
+        at = time.time() - (400.0 if number == silent else 0.0)
+        os.utime(path, (at, at))
+    assert left(tmp_path) == [replace(FIRST, unproven=True)]
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_process_that_lives_and_can_write_says_so(tmp_path: Path, broken: bool) -> None:
     async def live(journal: FileJournal) -> None:
