@@ -100,9 +100,8 @@ class Opened:
         metrics = self.tools.metrics
         for kind in Damage:
             metrics.journal_damage(kind.value, 0)  # a series that begins at nothing shows the first damage as an increase
-        folder = Path(self.config.journal_dir) if self.config.journal_dir else Path(self.config.csi_address).parent
         return FileJournal(
-            folder,
+            journal_folder(self.config),
             self.connection.driver.info.name,
             on_state=lambda why: scope.report(Degraded(why) if why else OK()),
             on_damage=metrics.journal_damage,
@@ -111,6 +110,10 @@ class Opened:
     async def close(self) -> None:
         await self.connection.close()
         await self.kube.aclose()
+
+
+def journal_folder(config: Config) -> Path:
+    return Path(config.journal_dir) if config.journal_dir else Path(config.csi_address).parent
 
 
 async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[link.LinkState], None]) -> Opened:

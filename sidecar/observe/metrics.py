@@ -252,7 +252,7 @@ class Metrics:
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")
-        self._suspected = self._counter("suspected_leaks_total", "Volumes that may be left on this node and cannot be found.")
+        self._suspected = self._counter("suspected_leaks_total", "Volumes that may be left behind on this node, and are left to people.")
         self._driver_faults = self._counter("driver_faults_total", "Answers of the driver that break what CSI demands.", "kind")
         self._journal_damage = self._counter("journal_damage_total", "What was found wrong with the journals of dead processes.", "kind")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")

@@ -17,7 +17,7 @@ from sidecar.commands.explain.question import Question
 from sidecar.config.config import Config
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
 from sidecar.csi.outcome import measure
-from sidecar.doors import Instruments, Opened, fitted, open_doors
+from sidecar.doors import Instruments, Opened, fitted, journal_folder, open_doors
 from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, find
 from sidecar.local.here import Here
@@ -27,6 +27,7 @@ from sidecar.model.topology import Segment
 from sidecar.observe.decisions import shown
 from sidecar.observe.sanitize import plain, to_json
 from sidecar.ownership.rules import Race
+from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.decisions import Bid, ClaimDecision, Fetch, Measure, Wait
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM, Absent
@@ -100,6 +101,8 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     facts.add("selected node", claim.selected_node or "none")
     name = info.name if info else question.driver
     facts.add("driver", f"{name} {info.version}, asked on {config.csi_address}" if info else _unreachable(config, question))
+    if name and (suspect := _left_behind(config, name, claim.uid)):
+        facts.add("left behind", suspect)
     if not name or claim.provisioner != name:
         _conclude(facts, "Ignore", _why_not_ours(claim, name))
         return
@@ -113,6 +116,14 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
         facts.add("race", "as if this node's delay were over; only the running program knows which delay it has drawn")
     said = shown(decision)
     _conclude(facts, said.decision, said.why, {key: value for key, value in said.fields.items() if key in ("request", "query")})
+
+
+def _left_behind(config: Config, driver: str, uid: str) -> str:
+    """What the journals of this machine say; nothing where there are none."""
+    with contextlib.suppress(OSError):
+        record = leftovers_io.read_all(journal_folder(config), driver).get(uid)
+        return record.leftover if record is not None and record.suspect else ""
+    return ""
 
 
 async def _view(kube: KubeApi, here: Here, *, claim: Claim, facts: Facts) -> ClaimView:

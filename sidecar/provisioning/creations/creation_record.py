@@ -60,6 +60,11 @@ class CreationRecord:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def leftover(self) -> str:
+        """What is said of a suspect wherever it is told: in the event, the log, `explain` and `leftovers`."""
+        return f"volume {self.request.name} may be left behind on this node: {self.suspect}"
+
+    @property
     def call(self) -> Call:
         """The call of the driver that is to be made for it next."""
         return deletion(self.deletion.handle) if self.deletion else creation(self.request.name)

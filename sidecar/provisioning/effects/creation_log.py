@@ -41,9 +41,8 @@ class CreationLog:
         self._table.keep_record(record)
         await self.journal.begin(record)
 
-    async def suspect(self, record: CreationRecord, why: str) -> None:
+    async def suspect(self, suspect: CreationRecord) -> None:
         """It is not seen to any more, and stays written down for people."""
-        suspect = replace(record, suspect=why)
         self._table.keep_suspect(suspect)
         await self.journal.begin(suspect)
 

@@ -1,6 +1,7 @@
 """Tells what has become of a claim: to its user as events, to metrics and log, and to the back-off."""
 
 import logging
+from typing import Final
 
 from sidecar.engine.backoff import Attempts
 from sidecar.kube.errors import ApiError
@@ -16,6 +17,9 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 ROOM = "provisioning"
+
+_LISTED: Final = "`csi-node-sidecar leftovers` lists it, and deletes it if a person says so"
+_NOT_LISTED: Final = "so many are on record already that this one is not"
 
 
 class ClaimReports:
@@ -48,11 +52,14 @@ class ClaimReports:
     def note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
 
-    def tell_leak(self, record: CreationRecord, why: str) -> None:
-        """The claim may be gone; events of it stay for a while all the same."""
-        ref = ObjectRef("v1", names.CLAIM, record.namespace, record.name, record.uid)
-        text = f"volume {record.request.name} may be left on this node: {why}. Its line stays in the journal beside the driver's socket"
-        self._recorder.record(ref, names.WARNING, names.LEAK_SUSPECTED, text)
+    def tell_leak(self, suspect: CreationRecord, *, kept: bool) -> None:
+        """To those of the claim, in the log, and as a metric that has an alert. The claim may be gone; its events stay for a while all the
+        same. `kept`: it is on record."""
+        fields = {"claim": suspect.full_name, "uid": suspect.uid, "volume": suspect.request.name, "why": suspect.suspect}
+        log.warning(f"{suspect.leftover}; {_LISTED if kept else _NOT_LISTED}", extra={"fields": fields})
+        self._metrics.leak_suspected()
+        ref = ObjectRef("v1", names.CLAIM, suspect.namespace, suspect.name, suspect.uid)
+        self._recorder.record(ref, names.WARNING, names.LEAK_SUSPECTED, f"{suspect.leftover}; {_LISTED if kept else _NOT_LISTED}")
 
     def tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
         ref = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version)
