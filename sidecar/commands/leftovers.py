@@ -1,30 +1,33 @@
 """The command `leftovers --driver NAME [--delete VOLUME]`: lists the volumes of this node that may be left behind, with the reasons.
 
 It deletes one of them when a person says so. It runs on the node, in the sidecar's container (`kubectl exec`), for there are the journals
-and the socket of the driver. It reads the journals beside the running sidecar, which leaves suspects alone. What it has deleted it writes
-down in a file there, and the sidecar strikes it out.
+and the socket of the driver. It may run beside the sidecar, which neither asks the driver for a suspect nor deletes it: it takes
+no lock. What it has deleted it writes down in a file of its own there, and the sidecar strikes it out.
 """
 
 import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from sidecar import settings
-from sidecar.commands.line import CommandParser
+from sidecar.commands.explain.answer import FORMS, TABLE, WIDE, structured
+from sidecar.commands.line import CommandParser, reads
 from sidecar.commands.printing import show
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
+from sidecar.config.kinds import one_of
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import Driver
 from sidecar.deletion.rules import Asked, DeletionView, Keep
-from sidecar.doors import Instruments, Opened, open_doors
+from sidecar.doors import Instruments, Opened, journal_folder, open_doors
 from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import KubeApi
 from sidecar.local.here import Here
+from sidecar.model.objects import Json
 from sidecar.observe.logs import OUR_ROOT, setup
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.confirming_io import Confirming
@@ -33,9 +36,13 @@ from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
 
 USAGE: Final = (
-    "usage: csi-node-sidecar leftovers --driver DRIVER [--delete VOLUME] [--yes] [--dry-run]"
-    " [flags of run, such as --csi-address, --journal-dir]"
+    "usage: csi-node-sidecar leftovers --driver DRIVER [-o table|json|yaml]\n"
+    "     | leftovers --driver DRIVER --delete VOLUME [--yes] [--dry-run]\n"
+    "each with flags of run such as --csi-address and --journal-dir. VOLUME is the listed name, or a listed handle.\n"
+    "Exit codes: 0 listed or deleted, 1 it could not be, or must not be, or nobody agreed, 2 the line cannot be read."
 )
+
+_FORMS: Final = tuple(form for form in FORMS if form != WIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Order:
     driver: str
     delete: str
     yes: bool
+    form: str = TABLE
 
 
 def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str], bool | None] | None = None) -> int:
@@ -50,12 +58,13 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     parser = CommandParser(USAGE)
     parser.add_argument("--driver", default="")
     parser.add_argument("--delete", default="")
+    parser.add_argument("-o", "--output", default=TABLE, type=reads(one_of("a form of output", *_FORMS)))
     parser.add_switch("yes")
     line = parser.read(words)
     if line is None:
         show(USAGE)
         return 0
-    order = Order(line.own.driver, line.own.delete, line.own.yes)
+    order = Order(line.own.driver, line.own.delete, line.own.yes, FORMS[line.own.output])
     parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": environ.get("NODE_NAME") or "-"})
     if not order.driver or line.positional or not isinstance(parsed, Parsed):
         raise UsageError([USAGE])
@@ -69,20 +78,17 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
 
 
 def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:
-    folder = folder_of(config)
+    folder = journal_folder(config)
     begun = leftovers_io.read_all(folder, order.driver)
-    suspects = [record for record in begun.values() if record.suspect]
+    suspects = sorted((record for record in begun.values() if record.suspect), key=lambda record: record.request.name)
+    others = len(begun) - len(suspects)
     if not order.delete:
-        show(table(suspects, folder, len(begun) - len(suspects)))
+        show(table(suspects, folder, others) if order.form == TABLE else structured(report(suspects, folder, others), order.form))
         return 0
     chosen = [record for record in suspects if order.delete in (record.request.name, _handle(record))]
     if len(chosen) != 1:
         return _complain(f"{order.delete!r} is none of the suspected leftovers in {folder}; without --delete they are listed")
     return asyncio.run(_delete(order, config, chosen[0], ask))
-
-
-def folder_of(config: Config) -> Path:
-    return Path(config.journal_dir) if config.journal_dir else Path(config.csi_address.removeprefix("unix://")).parent
 
 
 def table(suspects: Sequence[CreationRecord], folder: Path, others: int) -> str:
@@ -91,15 +97,32 @@ def table(suspects: Sequence[CreationRecord], folder: Path, others: int) -> str:
     if not suspects:
         return f"No volume of this node is suspected to be left behind, by the journals in {folder}{beside}."
     rows = [
-        f"{record.request.name}\n"
+        f"{record.leftover}\n"
         f"  claim     {record.full_name} (uid {record.uid}), which is gone or has no use for it\n"
         f"  class     {record.class_name}, reclaim policy {record.reclaim_policy or 'unknown'}\n"
         f"  size      {record.request.required_bytes} bytes at least\n"
-        f"  handle    {_handle(record) or 'known to the driver alone'}\n"
-        f"  why       {record.suspect}"
-        for record in sorted(suspects, key=lambda record: record.request.name)
+        f"  handle    {_handle(record) or 'known to the driver alone'}"
+        for record in suspects
     ]
     return "\n".join([*rows, f"{len(rows)} volumes may be left behind{beside}. Delete one with --delete VOLUME if nobody wants its data."])
+
+
+def report(suspects: Sequence[CreationRecord], folder: Path, others: int) -> Json:
+    """For programs."""
+    rows = [
+        {
+            "volume": record.request.name,
+            "claim": {"namespace": record.namespace, "name": record.name, "uid": record.uid},
+            "storageClassName": record.class_name,
+            "reclaimPolicy": record.reclaim_policy,
+            "bytes": record.request.required_bytes,
+            "volumeHandle": _handle(record),
+            "why": record.suspect,
+            "message": record.leftover,
+        }
+        for record in suspects
+    ]
+    return {"folder": str(folder), "leftovers": rows, "underWay": others}
 
 
 async def _delete(order: Order, config: Config, record: CreationRecord, ask: Callable[[str], bool | None]) -> int:
@@ -138,6 +161,8 @@ async def delete(
     ask: Callable[[str], bool | None],
 ) -> int:
     """Finds the volume, by asking the driver for it once more, unless its handle is known; and deletes it if nothing names it."""
+    # Others write in that folder too, so of what the line says only that is followed which the API server confirms.
+    record = replace(record, inherited=True, from_file=True)
     deletion = Deletion(here=lambda: here, kube=kube, driver=driver)
     name, claim = record.request.name, (record.namespace, record.name)
     view = DeletionView(reason=Asked(record.uid, name), handle=_handle(record))
@@ -145,16 +170,18 @@ async def delete(
     if isinstance(verdict, Keep):
         return _complain(f"{name} is not deleted: {verdict.why}")
     if not order.yes and not config.dry_run:
-        question = f"Delete volume {name} of claim {record.full_name} with its data, on node {here.node}? {record.suspect}"
+        known_as = f", which the driver calls {_handle(record)}," if _handle(record) else ""
+        question = f"{record.leftover}\nDelete volume {name}{known_as} of claim {record.full_name} with its data, on node {here.node}?"
         if (agreed := ask(question)) is None:
             return _complain("there is nobody to ask: say --yes; nothing was deleted")
         if not agreed:
             return _complain("nothing was deleted")
     if config.dry_run:
-        show(f"would delete volume {name}")
+        show(f"would delete volume {name}, unless a PersistentVolume has the handle that the driver gives it")
         return 0
     confirming = Confirming(here=lambda: here, kube=kube, on_damage=lambda kind, count: None)
     confirmed = await confirming.ask(record)
+    confirming.tell(confirmed)
     secrets = await Lookups(kube).secret_if_any(confirmed.secret, about=record.full_name)
     handle = _handle(record) or (await driver.create_volume(record.request, secrets=secrets)).volume_id
 
@@ -164,7 +191,7 @@ async def delete(
     view = DeletionView(reason=Asked(record.uid, name), handle=handle)
     if kept := await deletion.delete(view, secrets=known, name=name, claim=claim):
         return _complain(f"volume {handle} is not deleted: {kept.why}")
-    leftovers_io.settle(folder_of(config), order.driver, record.uid)
+    leftovers_io.settle(journal_folder(config), order.driver, record.uid)
     show(f"deleted volume {name}, which the driver calls {handle}")
     return 0
 

@@ -1,6 +1,7 @@
 """What may be left behind is listed with why, and deleted only if a person says so and nothing names it."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.effects.creation_log import CreationLog
+from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.progress import ProgressTable
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
@@ -159,3 +161,63 @@ def test_a_deletion_that_fails_strikes_out_nothing(tmp_path: Path) -> None:
     with pytest.raises(DriverError):
         deleted(tmp_path, yes=True, deletes=[DriverError(Code.INTERNAL, "busy")], creates=[CreatedVolume("v", 1)])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_secret_that_no_class_names_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others write in the folder of the journals too."""
+    read: list[object] = []
+
+    async def secret_if_any(self: object, ref: object, *, about: str) -> dict[str, str]:
+        read.append(ref)
+        return {}
+
+    monkeypatch.setattr(Lookups, "secret_if_any", secret_if_any)
+    code, _ = deleted(tmp_path, replace(SUSPECT, secret=("kube-system", "of-others")), yes=True)
+    assert (code, read) == (0, [None])
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_programs_hear_the_same(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, SUSPECT, OPEN)
+    assert command(tmp_path, "-o", form) == 0
+    said = capsys.readouterr().out
+    assert SUSPECT.leftover in said and "pvc-u2" not in said
+    if form == "json":
+        assert json.loads(said) == {
+            "folder": str(tmp_path),
+            "leftovers": [
+                {
+                    "volume": "pvc-u1",
+                    "claim": {"namespace": "ns", "name": "data", "uid": "u1"},
+                    "storageClassName": "fast",
+                    "reclaimPolicy": "Delete",
+                    "bytes": 100,
+                    "volumeHandle": "",
+                    "why": "somebody may want it",
+                    "message": "volume pvc-u1 may be left behind on this node: somebody may want it",
+                }
+            ],
+            "underWay": 1,
+        }
+
+
+def test_who_is_asked_hears_the_handle_and_why(tmp_path: Path) -> None:
+    """A file may name any handle."""
+    heard: list[str] = []
+    record = replace(SUSPECT, deletion=BegunDeletion("vol-7"))
+
+    def ask(question: str) -> bool:
+        heard.append(question)
+        return False
+
+    work = delete(
+        record,
+        samples.here(),
+        ScriptedKube({}),  # type: ignore[arg-type]
+        ScriptedDriver(),
+        order=Order(samples.DRIVER, "vol-7", False),
+        config=config(tmp_path),
+        ask=ask,
+    )
+    assert asyncio.run(work) == 1
+    assert SUSPECT.leftover in heard[0] and "vol-7" in heard[0]
