@@ -27,6 +27,7 @@ FOUND_BEFORE = {
     "the guard is removed from the ownership write": 1,
     "the reflector drops an event now and then": 3,
     "a creation that may still be running is forgotten": 4,
+    "a line that was left long ago is believed": 1,
     "a duplicate of a capacity object stays": 3,
     "another driver's capacity objects are taken for ours": 1,
     "a figure that is fresh again is still called stale": 11,
