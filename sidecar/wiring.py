@@ -6,6 +6,7 @@ line is in `settings`.
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -286,6 +287,11 @@ class Sidecar:
         party_of: Callable[[str], Party] | None = None,
     ) -> Loop[str]:
         observer = self._tools.metrics.queue(name)
+        queue: WorkQueue[str] = WorkQueue(
+            party_of or (lambda _: None),
+            has_failed=lambda key: loop.failures(key) > 0,
+            most_held=math.inf if party_of is None else workers - workers // _PART_FOR_OTHERS,
+        )
         loop: Loop[str] = Loop(
             name,
             handle,
@@ -293,7 +299,7 @@ class Sidecar:
             deadline=deadline or 2 * self._config.timeout + _LOOK_SLACK,
             backoff=self._tools.retry,
             glance=glance,
-            queue=None if party_of is None else WorkQueue(party_of, most_held=workers - workers // _PART_FOR_OTHERS),
+            queue=queue,
             attempts=attempts,
             clock=self._tools.clock,
             observer=observer,

@@ -6,14 +6,11 @@ Within a party the smallest turn goes first. Whose turn it is costs O(1), and wh
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextvars import ContextVar
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 Party = Hashable
-
-CURRENT_PARTY: Final[ContextVar[Party]] = ContextVar("party", default=None)
-"""For whom the running task works. None: for nobody but the program."""
+"""None: nobody but the program."""
 
 
 class Turn(NamedTuple):

@@ -1,26 +1,27 @@
-"""A lock for which parties wait in turns: those who work for a crowd do not make others wait for all of them."""
+"""A lock for which tasks wait in turns, as `grouped_line` tells: those who work for a crowd do not make others wait for all of them."""
 
 import asyncio
 import itertools
 from types import TracebackType
 
-from sidecar.engine.fair_line import CURRENT_PARTY, FairLine, Place, Turn
+from sidecar.engine.fair_line import Place, Turn
+from sidecar.engine.grouped_line import CURRENT, GroupedLine
 
 
 class FairLock:
-    """`async with` it. The party is that of the running task. Who waits and is cancelled leaves the line."""
+    """`async with` it. For whom it waits, `CURRENT` of the running task says. Who waits and is cancelled leaves the line."""
 
     def __init__(self) -> None:
         self._locked = False
         self._numbers = itertools.count()
-        self._line: FairLine[asyncio.Future[None]] = FairLine(lambda place: not place.item.done())
+        self._line: GroupedLine[asyncio.Future[None]] = GroupedLine(lambda place: not place.item.done())
 
     async def __aenter__(self) -> None:
         if not self._locked:
             self._locked = True
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.put(CURRENT_PARTY.get(), Place(Turn(0.0, next(self._numbers)), woken))
+        self._line.put(CURRENT.get(), Place(Turn(0.0, next(self._numbers)), woken))
         try:
             await woken
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from sidecar.engine.backoff import Attempts, Backoff
-from sidecar.engine.fair_line import CURRENT_PARTY
+from sidecar.engine.grouped_line import CURRENT
 from sidecar.engine.queue import Counts, Row, WorkQueue
 
 log = logging.getLogger(__name__)
@@ -160,8 +160,12 @@ class Loop(Generic[K]):
         """All failures so far, the handlers' own and crashes, for metrics. A handler that waits has not failed."""
         return self.attempts.total + self._crashes.total
 
+    def failures(self, key: K) -> int:
+        """In a row, the handlers' own and crashes."""
+        return self.attempts.count(key) + self._crashes.count(key)
+
     def snapshot(self) -> list[Row[K]]:
-        return self.queue.snapshot(self._clock(), attempts=lambda key: self.attempts.count(key) + self._crashes.count(key))
+        return self.queue.snapshot(self._clock(), attempts=self.failures)
 
     def _dispatch(self) -> bool:
         """Take keys while workers are free. Returns whether a glance settled some."""
@@ -185,7 +189,7 @@ class Loop(Generic[K]):
 
     def _start(self, key: K) -> None:
         context = contextvars.copy_context()
-        context.run(CURRENT_PARTY.set, self.queue.hold(key).party)
+        context.run(CURRENT.set, self.queue.hold(key).whose)
         task = asyncio.create_task(self._bounded(key), name=f"{self.name} {key}", context=context)
         self._tasks[task] = key
         task.add_done_callback(self._end)

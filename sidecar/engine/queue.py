@@ -5,8 +5,9 @@ Four rules, which a model-based test checks:
 2. Nothing is lost. A key that is added while it is held can be taken again after `done`.
 3. Of several times for one key the earliest counts. So an event (`add(key, now)`) brings a waiting key forward, and a handler that returns
    a later time cannot delay an event that arrived while it worked.
-4. Parties take turns. Of the keys that are due, each party in turn gives the one that has been due for longest; and no party holds more
-   than `most_held`, so that one whose work hangs leaves room for others.
+4. Parties take turns. Of the keys that are due, each party in turn gives the one that has been due for longest. Keys that are new come
+   before those that have failed, which have every fourth turn at least. Neither one party, nor all keys that have failed, hold more than
+   `most_held`: work that hangs leaves room for others.
 
 By rule 3 `add` cannot move a waiting key to a later time; that takes `discard` and `add`.
 """
@@ -17,7 +18,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from sidecar.engine.fair_line import FairLine, Party, Place, Turn
+from sidecar.engine.fair_line import Party, Place, Turn
+from sidecar.engine.grouped_line import Group, GroupedLine, Whose
 
 K = TypeVar("K", bound=Hashable)
 
@@ -31,7 +33,7 @@ class Hold:
 
     due: float
     since: float
-    party: Party = None
+    whose: Whose = Whose()  # noqa: RUF009 - it is immutable
 
     @property
     def queued(self) -> float:
@@ -69,17 +71,25 @@ class Row(Generic[K]):
 class WorkQueue(Generic[K]):
     """Operations cost O(log n), but `ready`, `counts` and `snapshot` look at every key: they are for scrapes and pages."""
 
-    def __init__(self, party_of: Callable[[K], Party] = lambda _: None, *, most_held: float = math.inf) -> None:
-        """`party_of` is asked when the key is due."""
+    def __init__(
+        self,
+        party_of: Callable[[K], Party] = lambda _: None,
+        *,
+        has_failed: Callable[[K], bool] = lambda _: False,
+        most_held: float = math.inf,
+    ) -> None:
+        """`party_of` and `has_failed` are asked when the key is due."""
         self._party_of = party_of
+        self._has_failed = has_failed
         self._most_held = most_held
         self._held_by: dict[Party, int] = {}
+        self._held_later = 0
         self._waiting: dict[K, Turn] = {}
         self._held: dict[K, Hold] = {}
         self._again: dict[K, float] = {}
         # Each waiting key has its place in one of these two, and they hold stale places of keys that were moved or discarded since.
         self._later: list[Place[K]] = []
-        self._due: FairLine[K] = FairLine(self._is_current)
+        self._due: GroupedLine[K] = GroupedLine(self._is_current)
         self._turns = 0
         self._adds = 0
 
@@ -100,21 +110,28 @@ class WorkQueue(Generic[K]):
         self._let_fall_due(now)
         if (found := self._due.take()) is None:
             return None
-        party, (turn, key) = found
+        whose, (turn, key) = found
         del self._waiting[key]
-        self._held[key] = Hold(due=turn.at, since=now, party=party)
-        held = self._held_by[party] = self._held_by.get(party, 0) + 1
+        self._held[key] = Hold(due=turn.at, since=now, whose=whose)
+        held = self._held_by[whose.party] = self._held_by.get(whose.party, 0) + 1
         if held >= self._most_held:
-            self._due.pause(party)
+            self._due.pause(whose.party)
+        self._held_later += whose.group is Group.LATER
+        if self._held_later >= self._most_held:
+            self._due.close(Group.LATER)
         return key
 
     def done(self, key: K, now: float) -> float:
         """Give a held key back. Returns the seconds for which it was held."""
         hold = self._held.pop(key)
-        self._held_by[hold.party] -= 1
-        if not self._held_by[hold.party]:
-            del self._held_by[hold.party]
-        self._due.resume(hold.party)
+        party = hold.whose.party
+        self._held_by[party] -= 1
+        if not self._held_by[party]:
+            del self._held_by[party]
+        self._due.resume(party)
+        if hold.whose.group is Group.LATER:
+            self._held_later -= 1
+            self._due.open(Group.LATER)
         if key in self._again:
             self._push(key, self._again.pop(key))
         return now - hold.since
@@ -191,7 +208,12 @@ class WorkQueue(Generic[K]):
         while self._later and self._later[0].turn.at <= now:
             place = heapq.heappop(self._later)
             if self._is_current(place):
-                self._due.put(self._party_of(place.item), place)
+                self._due.put(self._whose(place.item), place)
+
+    def _whose(self, key: K) -> Whose:
+        if (party := self._party_of(key)) is None:
+            return Whose()
+        return Whose(party, Group.LATER if self._has_failed(key) else Group.NEW)
 
     def _is_current(self, place: Place[K]) -> bool:
         return self._waiting.get(place.item) == place.turn

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from sidecar.engine.fair_line import CURRENT_PARTY
 from sidecar.engine.fair_lock import FairLock
+from sidecar.engine.grouped_line import CURRENT, Group, Whose
 from sidecar.simulation.clock import run_virtual
 
 
@@ -18,7 +18,7 @@ class Line:
         return asyncio.create_task(self._hold(name))
 
     async def _hold(self, name: str) -> None:
-        CURRENT_PARTY.set(name[0])
+        CURRENT.set(Whose(name[0], Group.NEW))
         async with self.lock:
             self.order.append(name)
             await asyncio.sleep(1.0)

@@ -247,6 +247,27 @@ def test_a_party_whose_work_hangs_leaves_room_for_others():
     assert (queue.next_at(), queue.take(1.0)) == (0.0, "loud 3")
 
 
+def test_keys_that_have_failed_in_many_parties_make_a_new_one_wait_for_none_of_them():
+    queue = WorkQueue[str](lambda key: key, has_failed=lambda key: key != "quiet")
+    for number in range(10_000):
+        queue.add(f"loud-{number}", 0.0)
+    assert [queue.take(0.0) for _ in range(2)] == ["loud-0", "loud-1"]
+    queue.add("quiet", 1.0)
+    assert [queue.take(1.0) for _ in range(2)] == ["quiet", "loud-2"]
+
+
+def test_keys_that_have_failed_do_not_hold_all_workers_however_many_parties_they_are_of():
+    queue = WorkQueue[str](lambda key: key, has_failed=lambda key: key.startswith("loud"), most_held=2)
+    for number in range(5):
+        queue.add(f"loud-{number}", 0.0)
+    assert [queue.take(0.0) for _ in range(3)] == ["loud-0", "loud-1", None]
+    assert queue.next_at() is None
+    queue.add("quiet", 0.0)
+    assert [queue.take(0.0) for _ in range(2)] == ["quiet", None]
+    queue.done("loud-0", 1.0)
+    assert (queue.take(1.0), queue.take(1.0)) == ("loud-2", None)
+
+
 def test_the_snapshot_reads_as_the_order_of_events():
     queue = WorkQueue[str]()
     for key, at in [("held longest", 0.0), ("held", 1.0), ("held and due again", 1.5)]:

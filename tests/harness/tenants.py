@@ -38,6 +38,7 @@ class Crowd:
     """Claims that can never be made. `class_`: what the class of all claims says; `claim`: what theirs say beside it."""
 
     claims: int
+    namespaces: int = 1
     size: str = "1Gi"
     selected: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Stage:
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
+        self._loud = [LOUD, *(f"{LOUD}-{number}" for number in range(1, crowd.namespaces))]
         self.clock = asyncio.get_running_loop().time
         cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random(1).random)
         self.api: KubeApi = InProcessApi(cluster)
@@ -101,7 +103,7 @@ class Stage:
         self.node.reception = self._driver = SlowDriver(crowd)
 
     async def furnish(self) -> None:
-        for namespace in (LOUD, QUIET):
+        for namespace in (*self._loud, QUIET):
             await self.api.create(NAMESPACES, {"metadata": {"name": namespace}})
         await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
         mode = "WaitForFirstConsumer" if self._crowd.selected else "Immediate"
@@ -115,11 +117,19 @@ class Stage:
         notes = {names.STORAGE_PROVISIONER: DRIVER, **({names.SELECTED_NODE: NODE} if self._crowd.selected else {})}
         body = {
             "metadata": {"name": name, "namespace": namespace, "annotations": notes},
-            "spec": {"storageClassName": namespace, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+            "spec": {
+                "storageClassName": QUIET if namespace == QUIET else LOUD,
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": size}},
+            },
         }
         claim = await self.api.create(CLAIMS, body, namespace=namespace)
         if namespace == QUIET:
             self._driver.quiet.add(f"pvc-{claim['metadata']['uid']}")
+
+    async def crowd(self) -> None:
+        for number in range(self._crowd.claims):
+            await self.claim(self._loud[number % len(self._loud)], f"never-{number}", self._crowd.size)
 
     async def seconds_of_one(self, name: str) -> float:
         """From a claim of the quiet tenant until its volume is stored."""
@@ -142,8 +152,7 @@ def seconds_of_the_quiet(crowd: Crowd, *, after: tuple[float, ...] = (0.5, 60.0,
         tasks = [asyncio.create_task(stage.node.run())]
         await asyncio.sleep(30.0)
         found = [await stage.seconds_of_one("alone")]
-        for number in range(crowd.claims):
-            await stage.claim(LOUD, f"never-{number}", crowd.size)
+        await stage.crowd()
         begun = stage.clock()
         for number, at in enumerate(after):
             await asyncio.sleep(max(0.0, begun + at - stage.clock()))

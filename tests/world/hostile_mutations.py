@@ -19,6 +19,7 @@ from sidecar.deletion import rules as deletion
 from sidecar.deletion.rules import Delete, DeletionView, Fact, Keep, Need, Released
 from sidecar.engine import files_io
 from sidecar.engine.fair_line import FairLine
+from sidecar.engine.grouped_line import Group, GroupedLine, Whose
 from sidecar.engine.queue import WorkQueue
 from sidecar.kube import list_reader, page_sizes
 from sidecar.kube.api import CLAIMS
@@ -153,6 +154,13 @@ def _one_line_for_all(patch: Patch) -> None:
     patch.setattr(FairLine, "put", put)
 
 
+def _one_group_for_all(patch: Patch) -> None:
+    def put(self: Any, whose: Whose, place: Any, *, real: Any = GroupedLine.put) -> None:
+        real(self, whose._replace(group=Group.NEW), place)
+
+    patch.setattr(GroupedLine, "put", put)
+
+
 def _one_party_may_hold_all(patch: Patch) -> None:
     def init(self: Any, *given: Any, real: Any = WorkQueue.__init__, **named: Any) -> None:
         real(self, *given, **{**named, "most_held": ENDLESS})
@@ -255,7 +263,27 @@ ROOM_MUTATIONS: Final = (
         "observe.test_decisions:test_long_texts_are_cut",
     ),
     RoomMutation(
+        "what has failed waits with what is new",
+        _one_group_for_all,
+        "engine.test_queue:test_keys_that_have_failed_in_many_parties_make_a_new_one_wait_for_none_of_them",
+    ),
+    RoomMutation(
+        "what has failed may hold all workers",
+        _one_party_may_hold_all,
+        "engine.test_queue:test_keys_that_have_failed_do_not_hold_all_workers_however_many_parties_they_are_of",
+    ),
+    RoomMutation(
         "namespaces wait in one line", _one_line_for_all, "engine.test_queue:test_a_party_with_many_keys_makes_another_wait_for_one"
+    ),
+    RoomMutation(
+        "what has failed waits with what is new",
+        _one_group_for_all,
+        "engine.test_queue:test_keys_that_have_failed_in_many_parties_make_a_new_one_wait_for_none_of_them",
+    ),
+    RoomMutation(
+        "what has failed may hold all workers",
+        _one_party_may_hold_all,
+        "engine.test_queue:test_keys_that_have_failed_do_not_hold_all_workers_however_many_parties_they_are_of",
     ),
     RoomMutation(
         "namespaces wait in one line",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from sidecar.engine.grouped_line import CURRENT, Group, Whose
 from sidecar.kube.api import EVENTS, STRATEGIC_MERGE_PATCH, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, Unavailable
 from sidecar.kube.events.correlator import Correlator, ObjectRef, Posting
@@ -71,7 +72,8 @@ class EventRecorder:
             log.exception("Bug: an event could not be made", extra={"fields": {"object": str(ref), "reason": reason}})
 
     async def run(self) -> None:
-        """Write the recorded events one after another, until cancelled."""
+        """Write the recorded events one after another, until cancelled. At the rate limit they wait behind what they tell about."""
+        CURRENT.set(Whose("events", Group.LATER))
         while True:
             posting = await self._waiting.get()
             try:
