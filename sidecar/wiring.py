@@ -128,7 +128,7 @@ class Sidecar:
         self._watching = Watching(self._tools)
         self.caches = Caches.empty()
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
-        self.space = ReservedSpace(classes=self._classes_by_name, promises=lambda: self.provisioning.room.promises())  # noqa: PLW0108 - made later
+        self.space = ReservedSpace(classes=self._classes_by_name)
         self.drains: DrainPart | None = None
         self.provisioning = self._make_provisioning()
         self.capacity = self._make_capacity() if config.enable_capacity else None

@@ -123,10 +123,10 @@ class CapacityPublisher:
             return self._later(class_name)
 
     async def _measured(self, class_name: str, decision: Measure) -> CapacityView:
-        before = self._space.promises()
-        answer = await measure(self._tools.driver, decision.query)
-        self._judge(class_name, answer)
-        promised = self._space.promised(class_name, answer, before=before) if isinstance(answer, CapacityAnswer) else 0
+        with self._space.promises.moment() as asked:
+            answer = await measure(self._tools.driver, decision.query)
+            self._judge(class_name, answer)
+            promised = self._space.promised(class_name, answer, since=asked) if isinstance(answer, CapacityAnswer) else 0
         return replace(self.view(class_name), answer=answer, promised=promised)
 
     def _judge(self, class_name: str, answer: CapacityAnswer | Unmeasured) -> None:

@@ -29,6 +29,8 @@ class Store(Generic[R]):
     def __init__(self, indexes: Mapping[str, Indexer[R]] = MappingProxyType({})) -> None:
         self._indexers = dict(indexes)
         self._records: dict[str, R] = {}
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the key when its record has been replaced or is gone."""
         # Dicts as ordered sets: the same history gives the same order, which makes runs comparable.
         self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
 
@@ -49,6 +51,9 @@ class Store(Generic[R]):
         else:
             self._records[key] = new
             self._enlist(key, places)
+        if old is not None or new is not None:
+            for tell in self.on_change:
+                tell(key)
         return frozenset() if old == new else frozenset({key})
 
     def missing(self, seen: Collection[str | None]) -> list[str]:

@@ -1,41 +1,15 @@
 """Keeps what this node knows of its free space beyond the driver's answers: how many bytes it has promised to claims whose volumes are not
-created yet, and which classes share free space. Asking the driver and using its answer do not belong here.
+created yet (`promises`), and which classes share free space. Asking the driver and using its answer do not belong here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.model.objects import Class
-
-# Of what is free, one part in so many is the most that claims of one namespace hold back while those of others wait.
-_SHARE: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """The space that one claim will take. A claim is this node's as soon as it names the node, but it takes space only when its volume is
-    created; in between the driver still reports that space as free."""
-
-    class_name: str
-    size: int
-    namespace: str = field(default="", compare=False)
-
-
-def held(owed: Iterable[Promise], free: int, *, waiting: Collection[str] = ()) -> int:
-    """How many of so many free bytes are held back for these promises: never more than can be taken, so that a claim that does not fit
-    holds nothing. `waiting`: namespaces of claims that wait for space; beside them, one namespace holds no more than its share."""
-    taken, by_namespace = 0, Counter[str]()
-    for promise in sorted(owed, key=lambda item: -item.size):
-        if promise.size > free - taken:
-            continue
-        others_wait = any(namespace != promise.namespace for namespace in waiting)
-        left = free // _SHARE - by_namespace[promise.namespace] if others_wait else promise.size
-        taken += (part := max(min(promise.size, left), 0))
-        by_namespace[promise.namespace] += part
-    return taken
+from sidecar.ownership.promises import Moment, PromiseBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +97,9 @@ def _nobody_waits(classes: frozenset[str], answer: CapacityAnswer, promised: int
 class ReservedSpace:
     """One per process, shared by the rooms that promise space, take it and publish it."""
 
-    def __init__(self, *, classes: Callable[[], Mapping[str, Class]], promises: Callable[[], Mapping[str, Promise]]) -> None:
+    def __init__(self, *, classes: Callable[[], Mapping[str, Class]]) -> None:
         self._classes = classes
-        self.promises = promises
-        """Returns what is promised now, by the claim's uid."""
+        self.promises = PromiseBook()
         self.on_change: Told = _nobody
         self.on_growth: Callable[[frozenset[str], CapacityAnswer, int], None] = _nobody_waits
         """Called when there is more free space than before, with how much, and how much of that is promised."""
@@ -175,18 +148,17 @@ class ReservedSpace:
         *,
         besides: str = "",
         namespace: str = "",
-        before: Mapping[str, Promise] | None = None,
+        since: Moment | None = None,
     ) -> int:
         """Bytes of what the driver has answered for this class that are promised to other claims than `besides`, whose namespace is given.
 
-        `before` is what was promised when the driver was asked. Promises from before the question and from after the answer both count:
-        nobody can tell which of them the driver's answer already includes.
+        `since`: when the driver was asked. Promises from before the question and from after the answer both count: nobody can tell which of
+        them the driver's answer already includes.
         """
-        sharing = self._sharing(class_name)
-        every = {**(before or {}), **self.promises()}
-        owed = (promise for uid, promise in every.items() if uid != besides and promise.class_name in sharing)
+        most = answer.maximum if answer.maximum is not None and answer.maximum >= 0 else None
+        largest = {name: most if name == class_name else None for name in self._sharing(class_name)}
         waiting = {namespace} if besides or namespace else self.waiting()
-        return held((item for item in owed if not _too_large(item, class_name, answer)), answer.available, waiting=waiting)
+        return self.promises.held(largest, answer.available, waiting=waiting, besides=besides, since=since)
 
     def forget(self, class_name: str) -> None:
         """Forgets a class that is gone."""
@@ -204,7 +176,3 @@ class ReservedSpace:
         if before is not None and answer.available > before.available:
             self.on_growth(self._sharing(class_name), answer, self.promised(class_name, answer))
         return before is not None and before != answer
-
-
-def _too_large(promise: Promise, class_name: str, answer: CapacityAnswer) -> bool:
-    return promise.class_name == class_name and answer.maximum is not None and 0 <= answer.maximum < promise.size

@@ -4,8 +4,7 @@ Progress that outlives one look (a race, a creation that may still be running, a
 is a value per claim, never a stack frame: a worker that is done with a look holds nothing.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -24,7 +23,7 @@ from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
-from sidecar.ownership.reserved_space import Promise, ReservedSpace
+from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.roster import Roster
 from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.creations.journal import Journal, NoJournal
@@ -62,6 +61,7 @@ from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM
 from sidecar.provisioning.progress import ProgressTable, Racing, Stored, competes, created_for, race_of, with_race
+from sidecar.provisioning.promises import Promises
 from sidecar.provisioning.release_rules import next_turn
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.rules import decide
@@ -102,6 +102,7 @@ class Provisioner:
         self._space = space
         self._dry_run = tools.dry_run
         self._table = table
+        self._promises = Promises(here=here, caches=caches, table=table, space=space)
         self._contenders = contenders
         self._hearing = hearing
         self._delay = LocalDelay()
@@ -127,7 +128,7 @@ class Provisioner:
             snapshot_protected=snapshot_protected,
         )
         deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver)
-        self._bidder = Bidder(shared, delay=self._delay, promise=self._promise, contenders=contenders)
+        self._bidder = Bidder(shared, delay=self._delay, promise=self._promises.of, contenders=contenders)
         self._protector = SourceProtector(shared)
         recorded = RecordedDeletion(deletion, self.creations, table)
         self._deleter = Deleter(shared, deletion=recorded)
@@ -180,27 +181,6 @@ class Provisioner:
             source_here=self._source_here(claim) if claim else True,
             standing=self._standing(),
             loss=self._losses.of(record.call if record else creation(name)) if name else NO_LOSS,
-        )
-
-    def promises(self) -> dict[str, Promise]:
-        """By claim, what this node's claims will take that is not taken yet: selected, being bid for, or perhaps in creation."""
-        mine = {claim.uid: claim for claim in self._caches.claims.by_index("node", self._here().node) if not claim.volume_name}
-        claims = {**self._table.pending(), **mine}
-        return {uid: promise for uid, claim in claims.items() if (promise := self._promised(claim)) is not None}
-
-    def _promise(self, uid: str) -> Promise | None:
-        cached = self._caches.claims.get(uid)
-        mine = cached is not None and cached.selected_node == self._here().node and not cached.volume_name
-        claim = cached if mine else self._table.pending_of(uid)
-        return None if claim is None else self._promised(claim)
-
-    def _promised(self, claim: Claim) -> Promise | None:
-        if not claim.requested or claim.requested < 0 or not self._table.takes_space(claim.uid):
-            return None
-        return (
-            None
-            if self._here().volume_name(claim.uid) in self._caches.volumes
-            else Promise(claim.class_name, claim.requested, claim.namespace)
         )
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
@@ -258,19 +238,19 @@ class Provisioner:
 
     def glance_at_claim(self, uid: str) -> float | NeedsWork | None:
         """What `handle_claim` returns where there is nothing to be done, which is most often."""
-        if self._table.doubts(uid) or self._promise(uid) is not None:
+        if self._table.doubts(uid) or self._promises.of(uid) is not None:
             return WORK
         view = self._view_in_time(uid)
         decision = decide(view)
         if not isinstance(decision, Ignore | Wait):
             return WORK
-        with self._promising(uid):
+        with self._promises.told(uid):
             self._reports.note(uid, view.claim, decision)
             return self._let_be(uid, view, decision)
 
     async def handle_claim(self, uid: str) -> float | None:
         """One look at a claim and at most two effects."""
-        with self._promising(uid):
+        with self._promises.told(uid):
             return await self._look_at_claim(uid)
 
     def _view_in_time(self, uid: str) -> ClaimView:
@@ -279,17 +259,6 @@ class Provisioner:
         if race is not None and race.bid_at < now:
             self._delay.late(now - race.bid_at, now)
         return self.claim_view(uid)
-
-    @contextmanager
-    def _promising(self, uid: str) -> Iterator[None]:
-        """What a look changes about the bytes this node owes, whoever publishes hears."""
-        before = self._promise(uid)
-        try:
-            yield
-        finally:
-            after = self._promise(uid)
-            if (promise := before or after) and before != after:
-                self._space.promise_changed(promise.class_name)
 
     async def _look_at_claim(self, uid: str) -> float | None:
         if self._table.doubts(uid) and not await self._is_still_open(uid):
@@ -319,15 +288,13 @@ class Provisioner:
         return replace(view, facts={**view.facts, **await self._lookup.fetch(decision.refs)})
 
     async def _measured(self, uid: str, view: ClaimView, decision: Measure) -> ClaimView:
-        before = self._space.promises()
-        free = await measure(self._driver, decision.query)
-        class_name = view.claim.class_name if view.claim else ""
+        class_name, namespace = (view.claim.class_name, view.claim.namespace) if view.claim else ("", "")
         promised = 0
-        if isinstance(free, CapacityAnswer):
-            self._space.bid_for(class_name, free)
-            promised = self._space.promised(
-                class_name, free, besides=uid, namespace=view.claim.namespace if view.claim else "", before=before
-            )
+        with self._space.promises.moment() as asked:
+            free = await measure(self._driver, decision.query)
+            if isinstance(free, CapacityAnswer):
+                self._space.bid_for(class_name, free)
+                promised = self._space.promised(class_name, free, besides=uid, namespace=namespace, since=asked)
         return replace(view, free=free, promised=promised, standing=self._standing())
 
     def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait) -> float | None:

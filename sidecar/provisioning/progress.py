@@ -4,7 +4,7 @@ All of it is lost when the process ends. What the next process has to know is wr
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -272,6 +272,8 @@ class ProgressTable:
         self._suspects: dict[str, CreationRecord] = {}
         self._unseen: dict[str, str] = {}
         self._kept = 0
+        self.on_change: Callable[[str], None] = lambda uid: None
+        """Called when the progress or the findings of a claim have changed."""
 
     def progress(self, uid: str) -> Progress:
         return self._claims.get(uid, NOT_BEGUN)
@@ -283,6 +285,7 @@ class ProgressTable:
         if not isinstance(progress, NotBegun):
             self._claims[uid] = progress
             self._kept += _size(progress)
+        self.on_change(uid)
 
     def kept(self) -> int:
         """The bytes of the PersistentVolumes that wait for the API server; at most MOST_KEPT."""
@@ -293,6 +296,7 @@ class ProgressTable:
 
     def learn(self, uid: str, findings: Findings) -> None:
         self._findings[uid] = findings
+        self.on_change(uid)
 
     @contextmanager
     def in_hand(self, uid: str) -> Iterator[None]:
@@ -308,6 +312,7 @@ class ProgressTable:
         self._findings.pop(uid, None)
         self._in_hand.discard(uid)
         self._doubted.discard(uid)
+        self.on_change(uid)
 
     def keep_record(self, record: CreationRecord) -> None:
         """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
@@ -352,11 +357,8 @@ class ProgressTable:
         under_way = race_of(progress) is not None or created_for(progress) is not None
         return under_way or uid in self._records or uid in self._in_hand
 
-    def pending(self) -> dict[str, Claim]:
-        """Claims that will take space, whatever the cache says: this node bids for them, or their creation may be running."""
-        return {uid: claim for uid, progress in self._claims.items() if (claim := _takes_claim(progress)) is not None}
-
     def pending_of(self, uid: str) -> Claim | None:
+        """The claim if it will take space, whatever the cache says: this node bids for it, or its creation may be running."""
         return _takes_claim(self.progress(uid))
 
     def hindered_races(self) -> list[tuple[str, Race]]:

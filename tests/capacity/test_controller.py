@@ -14,7 +14,8 @@ from sidecar.kube.errors import Conflict, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model.objects import CapacityRecord, Class
 from sidecar.observe.metrics import Metrics
-from sidecar.ownership.reserved_space import Promise, ReservedSpace
+from sidecar.ownership.promises import Promise
+from sidecar.ownership.reserved_space import ReservedSpace
 from tests.harness import samples
 from tests.harness.capacity import PUBLISHER, record
 from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
@@ -51,8 +52,10 @@ class Bench:
             namespace="ns",
             classes=self.classes,
             records=self.records,
-            space=ReservedSpace(classes=lambda: {item.name: item for item in self.classes.values()}, promises=lambda: self.promises),
+            space=(space := ReservedSpace(classes=lambda: {item.name: item for item in self.classes.values()})),
         )
+        for uid, promise in self.promises.items():
+            space.promises.put(uid, promise)
 
     def see(self, *records: CapacityRecord) -> "Bench":
         for item in records:

@@ -440,7 +440,7 @@ def test_R48_a_populators_claim_gets_one_normal_event_and_nothing_else(field: st
     assert "MyPopulator" in room.said() and "populator" in room.said()
     assert room.untouched() and room.kube.asked == []
     assert room.value("controller_persistentvolumeclaim_provision") == 0
-    assert room.room.promises() == {}, "it takes no room"
+    assert room.promises() == {}, "it takes no room"
 
 
 def from_afar(*grants: Json, enabled: bool = True, namespace: str | None = FAR) -> Room:

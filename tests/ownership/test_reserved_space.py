@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.model.objects import Class
-from sidecar.ownership.reserved_space import Pools, Promise, ReservedSpace, held
+from sidecar.ownership.promises import Promise, held
+from sidecar.ownership.reserved_space import Pools, ReservedSpace
 from tests.harness import samples
 
 FAST, SLOW, TWIN = "fast", "slow", "twin"
@@ -31,9 +32,14 @@ class Heard:
     growth: list[tuple[set[str], int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.space = ReservedSpace(classes=lambda: self.classes, promises=lambda: self.promises)
+        self.space = ReservedSpace(classes=lambda: self.classes)
+        self.promise(**self.promises)
         self.space.on_change = self.told
         self.space.on_growth = lambda names, answer, promised: self.growth.append((set(names), answer.available, promised))
+
+    def promise(self, **promises: Promise | None) -> None:
+        for uid, promise in promises.items():
+            self.space.promises.put(uid, promise)
 
     def told(self, classes: frozenset[str], *, at_once: bool) -> None:
         self.changes.append(set(classes))
@@ -121,11 +127,11 @@ def test_promises_of_classes_that_share_count_and_ones_own_does_not() -> None:
 
 def test_what_was_promised_when_the_driver_was_asked_counts_too_and_once() -> None:
     heard = Heard({"a": Promise(FAST, 1)})
-    before = heard.space.promises()
-    heard.promises = {"a": Promise(FAST, 1), "b": Promise(FAST, 2)}
-    assert heard.space.promised(FAST, ENOUGH, before=before) == 3
-    heard.promises = {"b": Promise(FAST, 2)}
-    assert heard.space.promised(FAST, ENOUGH, before=before) == 3
+    with heard.space.promises.moment() as asked:
+        heard.promise(b=Promise(FAST, 2))
+        assert heard.space.promised(FAST, ENOUGH, since=asked) == 3
+        heard.promise(a=None)
+        assert heard.space.promised(FAST, ENOUGH, since=asked) == 3
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Un
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay, Ranked
-from sidecar.ownership.reserved_space import Promise
+from sidecar.ownership.promises import Promise
 from sidecar.ownership.roster import Roster
 from sidecar.provisioning.progress import NOT_BEGUN, after_unanswered_hand_back
 from tests.harness import samples
@@ -356,26 +356,26 @@ def test_C16_a_failed_attempt_may_have_changed_its_class_and_no_other() -> None:
 def test_what_is_selected_here_is_promised_until_its_volume_is_made() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("test-volume-id", 100)]))
     wanted = {UID: Promise("fake-class", 100)}
-    assert bench.room.promises() == wanted
+    assert bench.promises() == wanted
     bench.claim()
-    assert bench.room.promises() == wanted, "its creation may still be running"
+    assert bench.promises() == wanted, "its creation may still be running"
     bench.forget_claim()
-    assert bench.room.promises() == wanted, "also after the claim was deleted"
+    assert bench.promises() == wanted, "also after the claim was deleted"
     bench.claim()
-    assert bench.room.promises() == {}
+    assert bench.promises() == {}
 
 
 def test_a_claim_that_cannot_be_created_as_it_is_holds_no_room() -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(Code.INVALID_ARGUMENT), rpc(Code.INTERNAL)]))
     bench.now = bench.claim() or 0.0
-    assert bench.room.promises() == {}
+    assert bench.promises() == {}
     bench.claim()
-    assert bench.room.promises() == {UID: Promise("fake-class", 100)}, "now it may succeed any time"
+    assert bench.promises() == {UID: Promise("fake-class", 100)}, "now it may succeed any time"
 
 
 def test_a_claim_of_another_node_or_with_its_volume_in_the_cache_is_not_promised() -> None:
-    assert Bench().see(claim=samples.claim(selected="bar"), class_=samples.class_()).room.promises() == {}
-    assert late().see(volume=samples.volume()).room.promises() == {}
+    assert Bench().see(claim=samples.claim(selected="bar"), class_=samples.class_()).promises() == {}
+    assert late().see(volume=samples.volume()).promises() == {}
 
 
 def test_of_two_claims_that_fit_alone_and_not_together_one_is_bid_for() -> None:
@@ -397,7 +397,7 @@ def test_of_two_claims_that_fit_alone_and_not_together_one_is_bid_for() -> None:
     bench.driver.creates = [rpc(Code.INTERNAL)]
     asyncio.run(both())
     assert bench.value("csi_node_sidecar_ownership_bids_total") == 1
-    assert len(bench.room.promises()) == 1
+    assert len(bench.promises()) == 1
 
 
 def test_a_bid_that_waits_for_the_limiter_is_withdrawn_once_somebody_has_the_claim() -> None:
@@ -415,7 +415,7 @@ def test_a_bid_that_waits_for_the_limiter_is_withdrawn_once_somebody_has_the_cla
     assert bench.claim() == 110.0
     assert bench.claim() is None
     assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
-    assert bench.room.promises() == {}
+    assert bench.promises() == {}
 
 
 def ranked_second(**doors: Any) -> Bench:
@@ -439,7 +439,7 @@ def test_who_comes_later_in_the_order_does_not_write_where_the_api_server_says_t
     assert bench.kube.wrote("replace") == []
     assert bench.claim() is None, "what was answered is known, though the watch has not told it"
     assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
-    assert bench.room.promises() == {}
+    assert bench.promises() == {}
 
 
 def test_who_comes_later_does_not_take_a_namesake_for_the_claim() -> None:
@@ -501,9 +501,9 @@ def test_a_creation_that_may_still_run_outlives_a_tenant_who_takes_the_node_off_
         bench.claim()
         assert bench.table.progress(UID) == before and bench.table.record(UID) is not None
         assert bench.table.concerns(UID) and bench.table.takes_space(UID) and bench.table.in_progress() == 1
-        assert bench.space.promises() == {UID: Promise("fake-class", 100)}
+        assert bench.promises() == {UID: Promise("fake-class", 100)}
     assert bench.kube.wrote("replace") == []
     bench.driver.creates = [CreatedVolume("test-volume-id", 100)]
     bench.claim()
     assert bench.driver.asked[-1] == ("delete", "test-volume-id")
-    assert bench.table.progress(UID) == NOT_BEGUN and bench.table.record(UID) is None and bench.space.promises() == {}
+    assert bench.table.progress(UID) == NOT_BEGUN and bench.table.record(UID) is None and bench.promises() == {}

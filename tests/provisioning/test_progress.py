@@ -80,7 +80,7 @@ def test_what_each_progress_means_to_others(
     assert table.concerns("uid") is concerns
     assert (table.in_progress(), table.unsaved()) == (in_progress, unsaved)
     assert table.takes_space("uid") is takes_space
-    assert table.pending_of("uid") == pending and table.pending() == ({"uid": pending} if pending else {})
+    assert table.pending_of("uid") == pending
     assert table.under_way() == (["uid"] if created_for(progress) else [])
     table.forget("uid")
     assert table.progress("uid") == NOT_BEGUN and not table.concerns("uid")

@@ -8,7 +8,7 @@ import pytest
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
 from sidecar.model.objects import Claim
-from sidecar.ownership.reserved_space import Promise
+from sidecar.ownership.promises import Promise
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.progress import Racing
 from tests.harness import samples
@@ -22,9 +22,9 @@ SECRET = {"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s
 @pytest.mark.parametrize("code", [Code.OUT_OF_RANGE, Code.FAILED_PRECONDITION, Code.PERMISSION_DENIED, Code.UNIMPLEMENTED, Code.NOT_FOUND])
 def test_a_final_refusal_ends_the_promise(code: Code) -> None:
     bench = late(driver=ScriptedDriver(creates=[rpc(code)]))
-    assert bench.room.promises() == HELD
+    assert bench.promises() == HELD
     bench.claim()
-    assert bench.room.promises() == {}
+    assert bench.promises() == {}
 
 
 @pytest.mark.parametrize("code", [Code.INTERNAL, Code.UNKNOWN, Code.DEADLINE_EXCEEDED, Code.ABORTED, Code.UNAVAILABLE])
@@ -33,22 +33,22 @@ def test_a_few_failures_end_it_that_may_pass(code: Code) -> None:
     held = []
     for _ in range(4):
         bench.now = bench.claim() or 0.0
-        held.append(bench.room.promises() == HELD)
+        held.append(bench.promises() == HELD)
     assert held == [True, True, False, False]
 
 
 def test_a_secret_that_is_missing_ends_it_without_a_call() -> None:
     bench = Bench().see(claim=samples.claim(selected="foo"), class_=samples.class_(parameters=SECRET))
-    assert bench.room.promises() == HELD
+    assert bench.promises() == HELD
     bench.claim()
-    assert bench.driver.asked == [] and bench.room.promises() == {}
+    assert bench.driver.asked == [] and bench.promises() == {}
 
 
 def test_a_driver_that_is_away_says_nothing_about_the_claim() -> None:
     bench = late(driver=ScriptedDriver(creates=[NotSent(Code.UNAVAILABLE, "away")]))
     for _ in range(5):
         bench.now = bench.claim() or 0.0
-    assert bench.room.promises() == HELD
+    assert bench.promises() == HELD
 
 
 def test_whoever_publishes_is_told_when_a_promise_ends() -> None:
@@ -67,7 +67,7 @@ def test_during_a_further_attempt_of_one_that_failed_often_nothing_is_held() -> 
     really = bench.driver.create_volume
 
     async def create(*args: object, **more: object) -> CreatedVolume:
-        seen.append(bench.room.promises())
+        seen.append(bench.promises())
         return await really(*args, **more)  # type: ignore[arg-type]
 
     bench.driver.create_volume = create  # type: ignore[method-assign]

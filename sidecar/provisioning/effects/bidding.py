@@ -7,7 +7,7 @@ from sidecar.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, U
 from sidecar.model.objects import Claim
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
-from sidecar.ownership.reserved_space import Promise
+from sidecar.ownership.promises import Promise
 from sidecar.ownership.rules import after_conflict
 from sidecar.provisioning.decisions import Bid
 from sidecar.provisioning.effects.claim_writing import ClaimWriter

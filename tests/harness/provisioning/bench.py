@@ -14,6 +14,7 @@ from sidecar.model.objects import Claim, Class, Volume
 from sidecar.model.standing import OPEN, Standing
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
+from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.progress import ProgressTable
@@ -49,10 +50,7 @@ class Bench:
         self.metrics = Metrics("test")
         self.decisions = Decisions()
         claims: Store[Claim] = Store({"node": lambda item: (item.selected_node,), "source": cloned_from})
-        self.space = ReservedSpace(
-            classes=lambda: {item.name: item for item in self.caches.classes.values()},
-            promises=lambda: self.room.promises(),  # noqa: PLW0108 - the room comes later
-        )
+        self.space = ReservedSpace(classes=lambda: {item.name: item for item in self.caches.classes.values()})
         changed = self.space.changed
 
         def overheard(class_name: str, *, placed: bool) -> None:
@@ -96,6 +94,9 @@ class Bench:
 
     def forget_claim(self) -> None:
         self.caches.claims.apply(Change(UID, None, None))
+
+    def promises(self) -> dict[str, Promise]:
+        return dict(self.space.promises.by_claim)
 
     def claim(self) -> float | None:
         return run(self.room.handle_claim(UID))

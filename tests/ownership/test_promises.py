@@ -1,0 +1,127 @@
+"""The book of promises beside a walk over all of them."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from sidecar.ownership.promises import Promise, PromiseBook, held
+
+CLASSES, NAMESPACES, UIDS = ("a", "b"), ("x", "y", "z"), tuple("123456")
+PROMISES = st.builds(Promise, st.sampled_from(CLASSES), st.integers(1, 12), st.sampled_from(NAMESPACES))
+WAITING = st.sets(st.sampled_from((*NAMESPACES, "other")), max_size=2)
+
+
+def by_walk(owed: Iterable[Promise], free: int, waiting: Collection[str]) -> int:
+    """One after another, the largest first."""
+    taken, by_namespace = 0, Counter[str]()
+    for promise in sorted(owed, key=lambda item: (-item.size, item.namespace)):
+        if promise.size > free - taken:
+            continue
+        others_wait = any(namespace != promise.namespace for namespace in waiting)
+        left = free // 2 - by_namespace[promise.namespace] if others_wait else promise.size
+        taken += (part := max(min(promise.size, left), 0))
+        by_namespace[promise.namespace] += part
+    return taken
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PROMISES, max_size=14), st.integers(-2, 80), WAITING)
+def test_equal_promises_are_held_together_as_one_after_another(owed: list[Promise], free: int, waiting: set[str]) -> None:
+    assert held(owed, free, waiting=waiting) == by_walk(owed, free, waiting)
+
+
+class BookBesideWalk(RuleBasedStateMachine):
+    """What was promised at each open moment is kept as a copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.book = PromiseBook()
+        self.now: dict[str, Promise] = {}
+        self.moments: list[tuple[object, object, dict[str, Promise]]] = []
+
+    @rule(uid=st.sampled_from(UIDS), promise=st.none() | PROMISES)
+    def change(self, uid: str, promise: Promise | None) -> None:
+        self.book.put(uid, promise)
+        self.now.pop(uid, None)
+        if promise is not None:
+            self.now[uid] = promise
+
+    @rule()
+    def ask(self) -> None:
+        opened = self.book.moment()
+        self.moments.append((opened, opened.__enter__(), dict(self.now)))
+
+    @precondition(lambda self: self.moments)
+    @rule(data=st.data())
+    def answered(self, data: st.DataObject) -> None:
+        opened, _, _ = self.moments.pop(data.draw(st.integers(0, len(self.moments) - 1)))
+        opened.__exit__(None, None, None)  # type: ignore[attr-defined]
+
+    @rule(
+        data=st.data(),
+        free=st.integers(-1, 60),
+        waiting=WAITING,
+        besides=st.sampled_from(("", *UIDS)),
+        largest=st.dictionaries(st.sampled_from(CLASSES), st.none() | st.integers(0, 12), min_size=1),
+    )
+    def measure(self, data: st.DataObject, free: int, waiting: set[str], besides: str, largest: dict[str, int | None]) -> None:
+        _, since, before = data.draw(st.sampled_from([(None, None, {}), *self.moments]))
+        every = {**before, **self.now}
+        owed = [
+            promise
+            for uid, promise in every.items()
+            if uid != besides
+            and promise.class_name in largest
+            and promise.size <= (largest[promise.class_name] or (60 if largest[promise.class_name] is None else 0))
+        ]
+        found = self.book.held(largest, free, waiting=waiting, besides=besides, since=since)  # type: ignore[arg-type]
+        assert found == by_walk(owed, free, waiting)
+
+    @invariant()
+    def shows_what_is_promised(self) -> None:
+        assert self.book.by_claim == self.now
+        assert {uid: item.namespace for uid, item in self.book.by_claim.items()} == {uid: item.namespace for uid, item in self.now.items()}
+
+    @invariant()
+    def keeps_no_more_than_it_needs(self) -> None:
+        if not self.moments:
+            assert not self.book._past
+        if not self.now:
+            assert not self.book._shelves
+
+
+BookBesideWalk.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBookBesideWalk = BookBesideWalk.TestCase
+
+
+def _seconds_of_a_measurement(claims: int, *, sizes: int, namespaces: int) -> float:
+    book, chance = PromiseBook(), random.Random(1)
+    for number in range(claims):
+        book.put(str(number), Promise("a", 2**30 + number % sizes, f"ns-{number % namespaces}"))
+    found = []
+    for _ in range(7):
+        begun = time.thread_time()
+        with book.moment() as asked:
+            uid = str(chance.randrange(claims))
+            promise = book.get(uid)
+            book.put(uid, None)
+            book.held({"a": None}, 2**60, waiting={"other"}, besides="1", since=asked)
+            book.put(uid, promise)
+        found.append(time.thread_time() - begun)
+    return min(found)
+
+
+def test_a_measurement_beside_ten_thousand_equal_claims_costs_no_more_than_beside_a_thousand() -> None:
+    ten_thousand, thousand = (_seconds_of_a_measurement(count, sizes=10, namespaces=10) for count in (10_000, 1_000))
+    assert ten_thousand < 3 * thousand
+
+
+@pytest.mark.parametrize(("sizes", "namespaces"), [(1, 10_000), (10_000, 1), (10_000, 10_000)])
+def test_a_measurement_beside_ten_thousand_claims_of_which_no_two_are_alike_costs_milliseconds(sizes: int, namespaces: int) -> None:
+    assert _seconds_of_a_measurement(10_000, sizes=sizes, namespaces=namespaces) < 0.03
