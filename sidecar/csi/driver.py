@@ -66,6 +66,8 @@ MOST_LISTED: Final = 100_000
 MOST_MEMORY: Final = 2**24
 _ENTRY: Final = 100
 """Bytes of a place in a dictionary, roughly."""
+# Bytes. To read more than this, and to make an object of it, takes milliseconds.
+_LARGE: Final = 16 << 10
 
 
 def code_of(status: grpc.StatusCode) -> Code:
@@ -83,10 +85,16 @@ class Caller:
         self._timeout = timeout
         self._on_call = on_call
         self._clock = clock
+        self._reading = asyncio.Lock()
 
     async def call(self, rpc: Rpc[M, A], request: Message) -> A:
         _log("GRPC call", rpc, "request", request)
-        answer = _parsed(rpc, await self._timed(rpc, request))
+        raw = await self._timed(rpc, request)
+        if raw is not None and len(raw) > _LARGE:
+            # A hundred may come at once. What follows would then be done for all of them in one turn of the event loop.
+            async with self._reading:
+                await asyncio.sleep(0)
+        answer = _parsed(rpc, raw)
         _log("GRPC response", rpc, "response", answer)
         return rpc.read(answer)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import grpc
 import pytest
@@ -16,7 +17,7 @@ from sidecar.csi import outcome, redact
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, CapacityAnswer, CapacityQuery, CreateRequest
 from sidecar.csi.api import Driver as DriverProtocol
 from sidecar.csi.channel import LARGEST_OTHER
-from sidecar.csi.driver import VERBOSE, DriverConnection, code_of
+from sidecar.csi.driver import VERBOSE, Caller, DriverConnection, Rpc, code_of
 from sidecar.csi.link import GaveUp, Lost, Probing, Reading, Ready, Waiting
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, Unheard
 from sidecar.errors import Fatal, shortened
@@ -280,6 +281,32 @@ def test_only_a_list_may_be_large(path: Path) -> None:
         await driver.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize(("length", "turns"), [(20_000, 30), (1_000, 1)])
+def test_large_answers_that_come_together_are_read_one_in_each_turn_of_the_event_loop(length: int, turns: int) -> None:
+    volume = pb.Volume(volume_id="v", volume_context={"text": "x" * length})
+    turn, read_at = 0, list[int]()
+
+    def read(_answer: pb.CreateVolumeResponse) -> None:
+        read_at.append(turn)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        wire = Mock(unary=AsyncMock(return_value=pb.CreateVolumeResponse(volume=volume).SerializeToString()))
+        caller = Caller(wire, timeout=1.0, on_call=lambda method, code, seconds: None, clock=lambda: 0.0)
+        counting = asyncio.create_task(count_turns())
+        rpc = Rpc(CREATE, pb.CreateVolumeResponse, read)
+        await asyncio.gather(*(caller.call(rpc, pb.CreateVolumeRequest(name="v")) for _ in range(30)))
+        counting.cancel()
+
+    run(main())
+    assert (len(read_at), len(set(read_at))) == (30, turns)
 
 
 def test_what_is_listed_twice_is_here_alone_if_either_says_so(path: Path) -> None:
