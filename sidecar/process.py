@@ -58,6 +58,7 @@ class _Life:
         self._tools = Instruments()
         self._stop = asyncio.Event()
         self._sidecar: Sidecar | None = None
+        self._threads_of_others = frozenset(threading.enumerate())
         self._threads = ThreadPoolExecutor(thread_name_prefix="files")
         self._driver_scope = self._tools.health.scope("driver", gates_ready=True)
         self._work_scope = self._tools.health.scope("work", gates_ready=True)
@@ -73,7 +74,7 @@ class _Life:
         by line."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         until = time.monotonic() + _LAST_MOMENTS
-        waited_for = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.current_thread()]
+        waited_for = [thread for thread in threading.enumerate() if not thread.daemon and thread not in self._threads_of_others]
         for thread in waited_for:
             thread.join(max(0.0, until - time.monotonic()))
         if stuck := sorted(thread.name for thread in waited_for if thread.is_alive()):

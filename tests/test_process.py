@@ -3,11 +3,14 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from sidecar import process
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, fitted, open_doors
@@ -96,3 +99,20 @@ def test_calls_carry_the_drivers_name_from_the_moment_it_has_told_it(tmp_path: P
     counts = [line for line in run(main()).splitlines() if line.startswith("csi_sidecar_operations_seconds_count")]
     unnamed = {line.partition('method_name="')[2].partition('"')[0].rpartition("/")[2] for line in counts if "unknown-driver" in line}
     assert unnamed == {"Probe", "GetPluginInfo"} and len(counts) == 5
+
+
+def test_threads_that_are_not_of_this_life_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Mock()
+    monkeypatch.setattr("os._exit", left)
+    monkeypatch.setattr("logging.shutdown", Mock())
+    monkeypatch.setattr(process, "_LAST_MOMENTS", 0.01)
+    over = threading.Event()
+    others, own = threading.Thread(target=over.wait), threading.Thread(target=over.wait)
+    others.start()
+    life = process._Life(config_of("--csi-address=/csi.sock"))
+    life.leave_if_a_disk_hangs(3)
+    left.assert_not_called()
+    own.start()
+    life.leave_if_a_disk_hangs(3)
+    left.assert_called_once_with(3)
+    over.set()
