@@ -45,7 +45,7 @@ EVERY: list[Progress] = [
     HandedBack("7", NOT_BEGUN),
     HandedBack("7", Racing(RACE)),
     HandedBack("7", Creating(CLAIM)),
-    Stored.at(100.0, "handle"),
+    Stored(),
 ]
 
 
@@ -69,7 +69,7 @@ def holding(progress: Progress) -> ProgressTable:
         (HandedBack("7", NOT_BEGUN), False, 0, 0, True, None),
         (HandedBack("7", Racing(RACE)), True, 0, 0, True, None),
         (HandedBack("7", Creating(CLAIM)), True, 1, 0, True, CLAIM),
-        (Stored.at(100.0, "handle"), False, 0, 0, False, None),
+        (Stored(), False, 0, 0, False, None),
     ],
     ids=repr,
 )

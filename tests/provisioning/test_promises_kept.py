@@ -64,7 +64,7 @@ class KeptBesideWalk(RuleBasedStateMachine):
             Creating(claim),
             Unsaved.of(claim, {"spec": {"csi": {"volumeHandle": "h"}}}),
             HandedBack("7", Creating(claim)),
-            Stored.at(100.0, "handle"),
+            Stored(),
         )[kind]
         self.table.advance(uid, progress)
 

@@ -86,7 +86,7 @@ class Storer:
 
     def _succeeded(self, uid: str, claim: Claim, volume: str, handle: str) -> None:
         findings = self._table.findings(uid)
-        self._table.advance(uid, Stored.at(self._clock(), handle))
+        self._table.advance(uid, Stored())
         if volume not in self._caches.volumes:
             self._table.stored(volume, handle)
         self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
