@@ -56,6 +56,8 @@ def assemble(opened: Opened) -> "Sidecar":
 
 def load_rooms(config: Config) -> None:
     """Imports what these flags need and others do not, before there is an event loop: it would stand still for as long."""
+    if config.kubeconfig:
+        from sidecar.kube import kubeconfig  # noqa: F401
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
         from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401

@@ -295,14 +295,18 @@ import ast, sys
 from pathlib import Path
 from sidecar.config.parse import parse
 from sidecar.wiring import load_rooms
-argv = ["--csi-address=/csi/csi.sock", "--node-deployment", "--drain-report", "--drain-gate", "--drain-gate-image=guard:none"]
+argv = ["--csi-address=/csi/csi.sock", "--kubeconfig=/k", "--node-deployment"]
+argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none"]
 load_rooms(parse(argv, {"NODE_NAME": "n1", "NAMESPACE": "csi"}).config)
-for file in ("wiring.py", "settings.py", "doors.py", "drain/watches.py"):
+loaded = set(sys.modules)
+for file in ("wiring.py", "settings.py", "doors.py", "drain/watches.py", "kube/credentials.py", "kube/client.py"):
     for function in ast.walk(ast.parse(Path("sidecar", file).read_text())):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "load_rooms":
             for line in ast.walk(function):
                 if isinstance(line, ast.ImportFrom):
-                    print(line.module, line.module in sys.modules)
+                    for name in (f"{line.module}.{alias.name}" for alias in line.names):
+                        module = name if Path(name.replace(".", "/") + ".py").exists() else line.module
+                        print(module, module in loaded)
 """
 
 
