@@ -249,7 +249,7 @@ def _handle_of(progress: Progress) -> bytes:
     return progress.handle if isinstance(progress, Creating | Unsaved) else b""
 
 
-def _size(progress: Progress | None) -> int:
+def _size(progress: Progress) -> int:
     return len(progress.body.text) if isinstance(progress, Unsaved) else 0
 
 
@@ -262,6 +262,8 @@ class ProgressTable:
 
     def __init__(self) -> None:
         self._claims: dict[str, Progress] = {}
+        self._by_handle: dict[bytes, dict[str, None]] = {}
+        """By the mark of a handle that the driver has given: the claims. A thousand claims may be stored at once, and each asks."""
         self._findings: dict[str, Findings] = {}
         self._in_hand: set[str] = set()
         """Claims whose creation a worker is busy with, from the call of the driver to what follows from its answer. This is not part of the
@@ -279,13 +281,23 @@ class ProgressTable:
         return self._claims.get(uid, NOT_BEGUN)
 
     def advance(self, uid: str, progress: Progress) -> None:
-        self._kept -= _size(self._claims.pop(uid, None))
+        before = self._claims.pop(uid, NOT_BEGUN)
+        self._kept -= _size(before)
         if isinstance(progress, Unsaved) and self._kept + _size(progress) > MOST_KEPT:
             progress = progress.unpacked()
         if not isinstance(progress, NotBegun):
             self._claims[uid] = progress
             self._kept += _size(progress)
+        self._note_handle(uid, _handle_of(before), _handle_of(progress))
         self.on_change(uid)
+
+    def _note_handle(self, uid: str, before: bytes, after: bytes) -> None:
+        if before and before != after:
+            del self._by_handle[before][uid]
+            if not self._by_handle[before]:
+                del self._by_handle[before]
+        if after and before != after:
+            self._by_handle.setdefault(after, {})[uid] = None
 
     def kept(self) -> int:
         """The bytes of the PersistentVolumes that wait for the API server; at most MOST_KEPT."""
@@ -407,9 +419,8 @@ class ProgressTable:
 
     def holder(self, handle: str, *, besides: str) -> str:
         """Whose volume with that handle this process is about to store, or has the driver delete."""
-        its_mark = mark(handle)
-        for uid, progress in self._claims.items():
-            if uid != besides and _handle_of(progress) == its_mark:
+        for uid in self._by_handle.get(mark(handle), ()):
+            if uid != besides:
                 return f"the volume of claim {uid}"
         others = (record for uid, record in self._records.items() if uid != besides and _deletes(record, handle))
         return next((f"the volume of claim {record.full_name}, which is being deleted" for record in others), "")

@@ -1,6 +1,9 @@
 """What is kept beyond the caches, and for how long."""
 
 import math
+import random
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -141,3 +144,27 @@ def test_a_namesake_of_a_volume_that_left_begins_at_the_beginning() -> None:
     assert table.removal_step(samples.volume(meta={"uid": "another"})) is RemovalStep.NOT_YET
     table.forget_volume("test-testi")
     assert table.removal_step(samples.volume()) is RemovalStep.NOT_YET
+
+
+def test_who_holds_a_handle_is_found_however_the_claims_changed() -> None:
+    dice = random.Random(7)
+    table, claims = ProgressTable(), {uid: replace(CLAIM, uid=uid) for uid in "abcdef"}
+    for _ in range(2_000):
+        uid, handle = dice.choice("abcdef"), dice.choice("xyz")
+        claim = claims[uid]
+        table.advance(uid, dice.choice((NOT_BEGUN, Stored(), Creating(claim), Creating(claim, mark(handle)))))
+        for asked in "xyz":
+            holds = {other for other in claims if isinstance(at := table.progress(other), Creating) and at.handle == mark(asked)}
+            for besides in ("", *claims):
+                found = table.holder(asked, besides=besides)
+                assert found in {f"the volume of claim {other}" for other in holds - {besides}} or (not found and holds <= {besides})
+
+
+def test_who_holds_a_handle_is_found_without_a_look_at_every_claim() -> None:
+    table = ProgressTable()
+    for number in range(5_000):
+        table.advance(f"u{number}", Creating(CLAIM, mark(f"h{number}")))
+    started = time.process_time()
+    for number in range(2_000):
+        assert table.holder(f"h{number}", besides=f"u{number}") == ""
+    assert time.process_time() - started < 1.0, "ten million looks"
