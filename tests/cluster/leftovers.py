@@ -77,7 +77,7 @@ def family(*ancestors: int) -> set[tuple[int, str]]:
 
 
 def survivors(processes: set[tuple[int, str]]) -> list[str]:
-    """Those that still run; one that only waits to be noticed has ended."""
+    """Those that still run. One that only waits to be noticed has ended, and so has one without arguments: its memory is gone."""
     found = []
     for pid, moment in processes:
         try:
@@ -85,7 +85,7 @@ def survivors(processes: set[tuple[int, str]]) -> list[str]:
             arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if stat[19] == moment and stat[0] != "Z":
+        if stat[19] == moment and stat[0] != "Z" and arguments:
             found.append(f"{pid} {arguments}")
     return found
 
