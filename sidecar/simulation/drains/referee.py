@@ -144,8 +144,13 @@ class DrainReferee:
         for node in self._world.nodes:
             if budget == self._gate_of(node):
                 intent = REBOOT if self._world.may_be_taken_for_a_reboot(node) else RETIRE
-                if wrong := self.dangers(node, intent, older_than=self._lag):
+                if self._knows_what_for(node) and (wrong := self.dangers(node, intent, older_than=self._lag)):
                     self._found(LET_GO, node, f"the gate of {node} was opened, and {_loses(intent)} {', '.join(wrong)}")
+
+    def _knows_what_for(self, node: str) -> bool:
+        """Its sidecar could know that a reboot for which the gate was opened is over; or there is none, or it is not over."""
+        since = self._for_a_reboot.get(node)
+        return since is None or self._world.may_be_taken_for_a_reboot(node) or self._world.clock() - since > self._lag
 
     def _check_standing(self, node: str) -> None:
         now = self._world.clock()
