@@ -276,16 +276,6 @@ ROOM_MUTATIONS: Final = (
         "namespaces wait in one line", _one_line_for_all, "engine.test_queue:test_a_party_with_many_keys_makes_another_wait_for_one"
     ),
     RoomMutation(
-        "what has failed waits with what is new",
-        _one_group_for_all,
-        "engine.test_queue:test_keys_that_have_failed_in_many_parties_make_a_new_one_wait_for_none_of_them",
-    ),
-    RoomMutation(
-        "what has failed may hold all workers",
-        _one_party_may_hold_all,
-        "engine.test_queue:test_keys_that_have_failed_do_not_hold_all_workers_however_many_parties_they_are_of",
-    ),
-    RoomMutation(
         "namespaces wait in one line",
         _one_line_for_all,
         "provisioning.test_fairness:test_where_the_rate_is_no_limit_they_take_no_longer_than_twice_as_long",
