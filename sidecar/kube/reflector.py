@@ -289,16 +289,20 @@ class Reflector(Generic[R]):
         A server that was restored from a backup accepts a version that it has not reached yet, and then is silent, and what it has put back
         is never told. So where an earlier watch was broken off it is asked once how far it has come.
         """
-        await self._sleep(_ACCEPTED_AFTER)
-        self._mark_working()
-        if self._was_broken and await self._went_back():
-            watch.reschedule(asyncio.get_running_loop().time())
+        while True:
+            await self._sleep(_ACCEPTED_AFTER)
+            self._mark_working()
+            if not self._was_broken:
+                return
+            if await self._went_back():
+                watch.reschedule(asyncio.get_running_loop().time())
+                return
 
     async def _went_back(self) -> bool:
         try:
             page = await self._api.list_page(self.resource, limit=1, begin=take_none, **smallest(self.resource, self._scope))
         except ApiError:
-            return False  # the next break asks again
+            return False  # asked again: the watch may last for minutes
         self._was_broken = False
         held, reached = self.resource_version, page.resource_version
         return held.isdecimal() and reached.isdecimal() and int(reached) < int(held)

@@ -67,6 +67,8 @@ class ScriptedApi:
         """(what, when, continue token or version)"""
         self.reached = "1000"
         """The version that the server has come to."""
+        self.probed: list[Any] = []
+        """The answers to that question, where they are others."""
         self.probes: list[dict[str, str]] = []
         """With which selectors it was asked for that."""
         self.closed = 0
@@ -75,7 +77,7 @@ class ScriptedApi:
         if limit == 1:
             self.probes.append(scope)
             self.asked.append(("version", now(), ""))
-            return Page([obj("x", 1)], self.reached, "more")
+            return cast(Page, await self._play(self.probed or [Page([obj("x", 1)], self.reached, "more")]))
         self.asked.append(("page" if continue_token else "list", now(), continue_token))
         return cast(Page, await self._play(self.lists))
 
@@ -221,6 +223,18 @@ def test_a_server_that_was_put_back_to_an_earlier_state_is_listed_anew(broken: l
     assert bench.held == {"a": "blue"}
     assert [what for what, *_ in api.asked] == ["list", "watch", "watch", "version", "list", "watch"]
     assert api.asked[-1][2] == "4" and bench.reflector.state == Synced()
+
+
+def test_a_server_that_cannot_say_how_far_it_has_come_is_asked_again_while_the_watch_lasts() -> None:
+    api = ScriptedApi()
+    api.lists = [Page([obj("a", 5)], "10", ""), Page([obj("a", 2, "blue")], "4", "")]
+    api.watches = [[300.0, Unavailable("reset")], ["for ever"]]
+    api.probed = [Unavailable("it starts"), Forbidden("its roles are not read yet"), Page([], "4", "")]
+    bench = Bench(api).run(500.0)
+    assert bench.held == {"a": "blue"}
+    assert [what for what, *_ in api.asked] == ["list", "watch", "watch", *["version"] * 3, "list", "watch"]
+    asked = [at for what, at, _ in api.asked if what == "version"]
+    assert [later - earlier for earlier, later in itertools.pairwise(asked)] == [20.0, 20.0]
 
 
 @pytest.mark.parametrize(
