@@ -56,7 +56,7 @@ class GroupedLine(Generic[T]):
 
     def take(self) -> tuple[Whose, Place[T]] | None:
         """The next one, after which the other groups, and the other parties of its group, come first."""
-        own, new, later = (self._waits(group) for group in (Group.OWN, Group.NEW, Group.LATER))
+        own, new, later = self._waits(Group.OWN), self._waits(Group.NEW), self._waits(Group.LATER)
         if own and not (self._own_was_last and (new or later)):
             group = Group.OWN
         elif later and not (new and self._new_in_a_row < _NEW_IN_A_ROW):

@@ -12,6 +12,7 @@ from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
+from sidecar.model.packed import PackedVolume
 
 _DISCOVERY_LASTS = 600.0
 
@@ -189,8 +190,8 @@ class KubeClient:
             self._transport.observer.on_large(request.resource, _full_name(obj), size)
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
-        name = str((body.get("metadata") or {}).get("name") or "")
-        return await self._ask("create", "POST", resource, namespace=namespace, named=name, body=body)
+        name = body.name if isinstance(body, PackedVolume) else (body.get("metadata") or {}).get("name")
+        return await self._ask("create", "POST", resource, namespace=namespace, named=str(name or ""), body=body)
 
     async def replace(
         self,

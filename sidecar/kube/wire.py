@@ -11,7 +11,7 @@ from sidecar.kube.errors import LONGEST_QUIET, ApiError, BadEvent, BadRequest, U
 from sidecar.kube.event_prefix import read_metadata
 from sidecar.kube.line_reader import TooLong
 from sidecar.model.objects import Json
-from sidecar.model.packed import Packed
+from sidecar.model.packed import PackedVolume
 
 JSON = "application/json"
 
@@ -61,7 +61,7 @@ def _camel(name: str) -> str:
 
 def encode(body: Mapping[str, Any] | list[Any] | bytes) -> bytes:
     """JSON. Bytes are JSON already, and are sent unchanged."""
-    if isinstance(body, Packed):
+    if isinstance(body, PackedVolume):
         return body.text
     return body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
 

@@ -2,7 +2,7 @@
 
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
-from sidecar.model.packed import Packed
+from sidecar.model.packed import PackedVolume
 from sidecar.provisioning.decisions import Clash, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo
 from sidecar.provisioning.progress import NOT_BEGUN, Progress, Unsaved, asked, created_for, refusals_of
 from sidecar.provisioning.requests import sources
@@ -50,4 +50,4 @@ def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | 
     if sources.wants_source(claim, cross_namespace=here.options.cross_namespace_sources) and not created.has_source:
         why = f"CSI driver {here.driver.name} created volume {created.volume_id!r} and did not confirm what it was filled from"
         return Undo(claim, created.volume_id, attempt.refs.provisioner, f"{why}, so it may be empty")
-    return Store(claim, Packed(body), f"the driver created volume {created.volume_id!r}")
+    return Store(claim, PackedVolume(body), f"the driver created volume {created.volume_id!r}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sidecar.csi.api import CapacityQuery, CreateRequest
 from sidecar.model.objects import Claim, Class, Json
-from sidecar.model.packed import Packed
+from sidecar.model.packed import PackedVolume
 from sidecar.ownership.rules import Race
 from sidecar.ownership.selected_node_body import GiveBack, Take
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
@@ -39,7 +39,7 @@ class Wait:
 class Tell:
     """Tell the claim's user why no node takes the claim; the race goes on."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     race: Race
     why: str
 
@@ -56,7 +56,7 @@ class Fetch:
 class Protect:
     """Put our finalizer on the source, so that it does not go while the volume is filled from it."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     source: Ref
     body: Json = field(repr=False)
     optional: bool
@@ -68,7 +68,7 @@ class Protect:
 class Release:
     """Take our finalizer off a claim that is being deleted: nothing is cloned from it any more."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     why: str
 
 
@@ -76,7 +76,7 @@ class Release:
 class Leave:
     """Leave the claim to somebody else, who fills its volume, and tell its user so."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     why: str
 
 
@@ -92,7 +92,7 @@ class Measure:
 class Bid:
     """Write this node into the claim, guarded by its resourceVersion."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     edit: Take = field(repr=False)
     why: str
     out_of_turn: bool = False
@@ -103,7 +103,7 @@ class Bid:
 class Refuse:
     """The claim cannot be provisioned as it is. Its user is told; it is tried again with back-off."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     why: str
     settles: bool = False
     """The cause may go away by itself in a moment; the user is told only if it does not."""
@@ -115,7 +115,7 @@ class Refuse:
 class Create:
     """Call CreateVolume of the driver."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     class_: Class = field(repr=False)
     request: CreateRequest
     refs: SecretRefs
@@ -152,8 +152,8 @@ class DeleteAgain:
 class Store:
     """The volume exists: write its PersistentVolume."""
 
-    claim: Claim
-    body: Packed = field(repr=False)
+    claim: Claim = field(repr=False)
+    body: PackedVolume = field(repr=False)
     why: str
 
 
@@ -161,7 +161,7 @@ class Store:
 class Undo:
     """The driver created a volume that nobody can use: delete it, then try again."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     volume_id: str
     secret: SecretRef | None
     why: str
@@ -173,7 +173,7 @@ class Undo:
 class Retry:
     """Nothing is running and nothing was created: try again with back-off."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     why: str
     infeasible: bool = False
 
@@ -183,7 +183,7 @@ class Remember:
     """The creation may still be running: keep asking the driver, even if the claim is deleted meanwhile. Otherwise a volume that it creates
     late would belong to nobody."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     why: str
 
 
@@ -191,7 +191,7 @@ class Remember:
 class Clash:
     """The driver has answered with a volume that is another's. Nobody is given it twice, and it is not deleted: try again with back-off."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     handle: str
     why: str
 
@@ -200,7 +200,7 @@ class Clash:
 class Reschedule:
     """Give the claim back, so that another node is chosen."""
 
-    claim: Claim
+    claim: Claim = field(repr=False)
     edit: GiveBack = field(repr=False)
     why: str
     closed: bool = False

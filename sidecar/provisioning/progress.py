@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from sidecar.model.objects import Claim, Volume
-from sidecar.model.packed import Packed
+from sidecar.model.packed import PackedVolume
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.needs import Ref
@@ -126,15 +126,14 @@ class Unsaved:
     """The volume exists, and the API server has not accepted its PersistentVolume yet."""
 
     claim: Claim
-    body: Packed = field(repr=False)
+    body: PackedVolume = field(repr=False)
     handle: bytes
     refusals: int = 0
     """How often the API server has refused the PersistentVolume."""
 
     @classmethod
-    def of(cls, claim: Claim, body: Mapping[str, Any], refusals: int = 0) -> "Unsaved":
-        packed = body if isinstance(body, Packed) else Packed(body)
-        return cls(claim, packed, mark(body["spec"]["csi"]["volumeHandle"]), refusals)
+    def of(cls, claim: Claim, body: PackedVolume, refusals: int = 0) -> "Unsaved":
+        return cls(claim, body, mark(body.handle), refusals)
 
     def unpacked(self) -> Creating:
         """Without the PersistentVolume: it is made anew from what the driver answers when it is asked again."""
@@ -250,7 +249,11 @@ def _handle_of(progress: Progress) -> bytes:
 
 
 def _size(progress: Progress) -> int:
-    return len(progress.body.text) if isinstance(progress, Unsaved) else 0
+    return len(progress.body.text) + len(progress.body.handle) if isinstance(progress, Unsaved) else 0
+
+
+def _is_in_vain(findings: Findings) -> bool:
+    return findings.hopeless or findings.failures >= _ENOUGH_FAILURES
 
 
 def _deletes(record: CreationRecord, handle: str) -> bool:
@@ -275,7 +278,7 @@ class ProgressTable:
         self._unseen: dict[str, str] = {}
         self._kept = 0
         self.on_change: Callable[[str], None] = lambda uid: None
-        """Called when the progress or the findings of a claim have changed."""
+        """Called when the progress of a claim has changed, or what was found out about it says otherwise whether it takes space."""
 
     def progress(self, uid: str) -> Progress:
         return self._claims.get(uid, NOT_BEGUN)
@@ -307,8 +310,9 @@ class ProgressTable:
         return self._findings.get(uid, NOTHING_FOUND)
 
     def learn(self, uid: str, findings: Findings) -> None:
-        self._findings[uid] = findings
-        self.on_change(uid)
+        before, self._findings[uid] = self.findings(uid), findings
+        if _is_in_vain(before) != _is_in_vain(findings):
+            self.on_change(uid)
 
     @contextmanager
     def in_hand(self, uid: str) -> Iterator[None]:
@@ -386,10 +390,8 @@ class ProgressTable:
     def takes_space(self, uid: str) -> bool:
         """Whether space has to be reserved for the claim. Once its volume exists, the driver's own figure includes it; an attempt that is
         hopeless takes none; and what has failed a few times may fail for ever, while others wait for the space."""
-        findings = self.findings(uid)
-        in_vain = findings.hopeless or findings.failures >= _ENOUGH_FAILURES
         progress = self.progress(uid)
-        return not (in_vain or isinstance(progress, Stored) or volume_exists(progress))
+        return not (_is_in_vain(self.findings(uid)) or isinstance(progress, Stored) or volume_exists(progress))
 
     def fills_from(self, source: Ref) -> bool:
         """Whether a claim's volume is being filled from this source, or is about to be."""

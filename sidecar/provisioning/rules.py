@@ -215,8 +215,9 @@ def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
     if isinstance(content, Leave):
         return content
     # Checks that need only the claim and the class come before those that need a fetch: a claim that is wrong anyway costs no request.
-    if isinstance(unfit := requests.build(here, claim, class_), Unfit):
-        return Refuse(claim, unfit.why)
+    empty = requests.build(here, claim, class_)
+    if isinstance(empty, Unfit):
+        return Refuse(claim, empty.why)
     refs = _secret_refs(view, claim, class_)
     if isinstance(refs, Fetch):
         return refs
@@ -232,8 +233,11 @@ def _create(view: ClaimView, claim: Claim, why: str) -> ClaimDecision:
             return Refuse(claim, attributes.why)
         case _:
             pass
-    request = requests.build(here, claim, class_, snapshot=content.snapshot, source_volume=content.volume, attributes=attributes or NOTHING)
-    return Refuse(claim, request.why) if isinstance(request, Unfit) else Create(claim, class_, request, refs, why)
+    request = empty
+    if content.snapshot or content.volume or attributes:
+        its = attributes or NOTHING
+        request = replace(empty, source_snapshot=content.snapshot, source_volume=content.volume, mutable_parameters=its)
+    return Create(claim, class_, request, refs, why)
 
 
 def _source(view: ClaimView, claim: Claim) -> Content | Need | Unfit | Elsewhere | LeftToPopulator | None:

@@ -7,6 +7,7 @@ from typing import Any
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, DriverInfo
 from sidecar.local.here import Here, Options
 from sidecar.model.objects import Claim, Class, Volume
+from sidecar.model.packed import PackedVolume
 from sidecar.model.topology import Segment
 
 DRIVER, NODE, KEY = "test-driver", "foo", "topology.test-driver/node"
@@ -63,6 +64,8 @@ _VOLUME: Json = {
     },
     "status": {"phase": "Released"},
 }
+
+PACKED = PackedVolume(_VOLUME)
 
 
 def claim_json(*, annotations: dict[str, str | None] | None = None, meta: Json | None = None, **spec: Any) -> Json:

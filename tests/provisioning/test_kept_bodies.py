@@ -15,7 +15,7 @@ from sidecar.csi.outcome import Code
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import Invalid, Unavailable
 from sidecar.kube.wire import encode
-from sidecar.model.packed import Packed
+from sidecar.model.packed import PackedVolume
 from sidecar.provisioning import progress as progresses
 from sidecar.provisioning.progress import Creating, Unsaved
 from tests.harness import samples
@@ -175,11 +175,11 @@ def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
     table = progresses.ProgressTable()
     context = {"key": "." * (progresses.MOST_KEPT // 2)}
     body = {"metadata": {"name": "pv"}, "spec": {"csi": {"volumeHandle": "id", "volumeAttributes": context}}}
-    unsaved = Unsaved.of(samples.claim(), body)
+    unsaved = Unsaved.of(samples.claim(), PackedVolume(body))
     for uid in ("one", "two", "two"):
         table.advance(uid, unsaved)
     assert isinstance(table.progress("one"), Unsaved) and isinstance(table.progress("two"), Creating)
-    assert unsaved.body.unpacked() == body and table.kept() == len(unsaved.body.text)
+    assert unsaved.body.unpacked() == body and table.kept() == len(unsaved.body.text) + len("id")
     table.forget("one")
     table.advance("two", unsaved)
     assert isinstance(table.progress("two"), Unsaved)
@@ -189,6 +189,7 @@ def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
 
 def test_what_is_sent_is_what_is_kept_and_no_copy_of_it() -> None:
     """A hundred may wait for the API server at once."""
-    body = Packed({"metadata": {"name": "pv-ä"}, "spec": {"csi": {"volumeHandle": "id"}}})
+    body = PackedVolume({"metadata": {"name": "pv-ä"}, "spec": {"csi": {"volumeHandle": "id"}}})
     assert encode(body) is body.text and Unsaved.of(samples.claim(), body).body is body
-    assert dict(body) == json.loads(body.text) and len(body) == 2 and body["metadata"]["name"] == "pv-ä"
+    assert dict(body) == json.loads(body.text) and len(body) == 2 and body["metadata"]["name"] == body.name == "pv-ä"
+    assert body.handle == "id"

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from sidecar.model.objects import Claim
-from sidecar.model.packed import Packed
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.needs import SNAPSHOT, Ref
 from sidecar.provisioning.progress import (
@@ -43,7 +42,7 @@ EVERY: list[Progress] = [
     Bidding(CLAIM, None),
     Bidding(CLAIM, RACE),
     Creating(CLAIM),
-    Unsaved(CLAIM, Packed({}), mark("id"), refusals=2),
+    Unsaved(CLAIM, samples.PACKED, mark("id"), refusals=2),
     Creating(CLAIM, mark("id"), refusals=2),
     HandedBack("7", NOT_BEGUN),
     HandedBack("7", Racing(RACE)),
@@ -67,7 +66,7 @@ def holding(progress: Progress) -> ProgressTable:
         (Bidding(CLAIM, None), False, 0, 0, True, CLAIM),
         (Bidding(CLAIM, RACE), True, 0, 0, True, CLAIM),
         (Creating(CLAIM), True, 1, 0, True, CLAIM),
-        (Unsaved(CLAIM, Packed({}), mark("id")), True, 0, 1, False, CLAIM),
+        (Unsaved(CLAIM, samples.PACKED, mark("id")), True, 0, 1, False, CLAIM),
         (Creating(CLAIM, mark("id")), True, 0, 1, False, CLAIM),
         (HandedBack("7", NOT_BEGUN), False, 0, 0, True, None),
         (HandedBack("7", Racing(RACE)), True, 0, 0, True, None),

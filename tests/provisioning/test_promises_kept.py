@@ -62,7 +62,7 @@ class KeptBesideWalk(RuleBasedStateMachine):
             Racing(race),
             Bidding(claim, race),
             Creating(claim),
-            Unsaved.of(claim, {"spec": {"csi": {"volumeHandle": "h"}}}),
+            Unsaved.of(claim, samples.PACKED),
             HandedBack("7", Creating(claim)),
             Stored(),
         )[kind]

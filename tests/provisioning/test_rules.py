@@ -89,7 +89,7 @@ def test_N12_a_claim_that_cannot_be_asked_about_is_taken_all_the_same() -> None:
 
 def test_M23_an_unsaved_volume_is_stored_before_anything_else() -> None:
     claim = samples.claim(selected="bar")
-    decision = decide(view(progress=Unsaved.of(claim, {"metadata": {"name": "pv"}, "spec": {"csi": {"volumeHandle": "id"}}}), claim=claim))
+    decision = decide(view(progress=Unsaved.of(claim, samples.PACKED), claim=claim))
     assert isinstance(decision, Store)
 
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from sidecar.engine.limiter import TokenBucket
@@ -188,4 +189,9 @@ def _shortened(message: str) -> str:
 
 
 def _timestamp(wall: float) -> str:
-    return datetime.fromtimestamp(int(wall), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(wall))
+
+
+@lru_cache(2)  # in a burst every event of a second has the same one
+def _second(wall: int) -> str:
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

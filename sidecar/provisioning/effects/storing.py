@@ -8,7 +8,6 @@ from sidecar.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, 
 from sidecar.local.volume_location import lies_elsewhere
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, Volume
-from sidecar.model.packed import Packed
 from sidecar.provisioning.decisions import Store
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.undoing import Undoer
@@ -39,7 +38,7 @@ class Storer:
     async def store(self, uid: str, decision: Store) -> float | None:
         """The volume exists, so this is tried again until its object is stored, whatever the API server answers."""
         claim, body = decision.claim, decision.body
-        name, handle = _name_and_handle(body)
+        name = body.name
         record = self._table.record(uid)
         if record is not None and record.deletion is not None:
             return self._clock()  # learnt while the driver was asked: the volume may be one that is being deleted
@@ -58,7 +57,7 @@ class Storer:
                 self._table.advance(uid, refused(self._table.progress(uid)))
             until = self._reports.failed(uid, claim, f"the volume was created, but storing PersistentVolume {name} failed: {error}")
             return min(until, self._clock() + UNSTORED)
-        self._succeeded(uid, claim, name, handle)
+        self._succeeded(uid, claim, name, body.handle)
         source = sources.to_release(claim)
         if source is not None and self._table.fills_from(source):
             self._snapshot_protected()  # another claim still needs the finalizer; if that one is given up, the sweep takes it off
@@ -98,9 +97,3 @@ class Storer:
         self._metrics.provisioned(claim.class_name, claim.source.kind if claim.source else "", seconds)
         self._reports.tell(claim, names.NORMAL, names.PROVISIONING_SUCCEEDED, f"Successfully provisioned volume {volume}")
         log.info("Claim provisioned", extra={"fields": {"claim": claim.full_name, "uid": uid, "volume": volume}})
-
-
-def _name_and_handle(body: Packed) -> tuple[str, str]:
-    """What is unpacked for them is not held while the API server is asked."""
-    volume = body.unpacked()
-    return volume["metadata"]["name"], volume["spec"]["csi"]["volumeHandle"]

@@ -8,7 +8,6 @@ from typing import Final
 from sidecar.csi.api import (
     CONTROLLER_SERVICE,
     CREATE_DELETE_VOLUME,
-    NOTHING,
     SINGLE_NODE_MULTI_WRITER,
     Capability,
     CapacityQuery,
@@ -58,19 +57,9 @@ class Unfit:
     why: str
 
 
-def build(
-    here: Here,
-    claim: Claim,
-    class_: Class,
-    *,
-    snapshot: str = "",
-    source_volume: str = "",
-    attributes: Mapping[str, str] = NOTHING,
-) -> CreateRequest | Unfit:
-    """The whole request, or the first mistake found. Mistakes are looked for in the order in which a user would want to hear of them.
-
-    The caller has already looked up the source of the volume (`snapshot`, `source_volume`) and its mutable parameters (`attributes`).
-    """
+def build(here: Here, claim: Claim, class_: Class) -> CreateRequest | Unfit:
+    """The request for an empty volume, or the first mistake found. Mistakes are looked for in the order in which a user would want to hear
+    of them. What has to be looked up, the source of the volume and its mutable parameters, the caller adds."""
     unfit = missing_capability(here) or _contradiction(claim, class_)
     if unfit:
         return unfit
@@ -88,9 +77,6 @@ def build(
         parameters=parameters(class_) | (_metadata(claim, name) if here.options.extra_create_metadata else {}),
         requisite=topology,
         preferred=_own_first(topology, here.segment),
-        mutable_parameters=attributes,
-        source_snapshot=snapshot,
-        source_volume=source_volume,
     )
 
 
