@@ -11,6 +11,7 @@ from asyncio import sslproto
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,8 @@ _MOST_HELD = 2**21
 _PORTS = {"http": 80, "https": 443}
 # After so long without an answer from one address of a name, the next one is tried as well.
 _NEXT_ADDRESS_AFTER = 0.25
+# Addresses of which it is kept how requests name them.
+_FEW = 8
 # A peer that vanished is found after a minute. By default Linux waits two hours before it asks.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
@@ -299,16 +302,26 @@ def host_and_port(url: str) -> str:
 
 def target(route: Route, path: str) -> str:
     """The target in the request's first line: the path, or the whole URL for a proxy without a tunnel."""
-    server = urlsplit(route.server)
-    prefix = f"http://{host_of(route.server)}" if route.proxy and server.scheme == "http" else ""
-    return f"{prefix}{server.path}{path}"
+    return f"{_before_path(route.server, route.proxy)}{path}"
+
+
+@lru_cache(_FEW)
+def _before_path(server: str, proxy: str | None) -> str:
+    parts = urlsplit(server)
+    prefix = f"http://{host_of(server)}" if proxy and parts.scheme == "http" else ""
+    return f"{prefix}{parts.path}"
 
 
 def headers_for(route: Route) -> dict[str, str]:
     """Headers that this route needs. A request in a tunnel carries none for the proxy, which cannot read it."""
-    headers = {"Host": host_of(route.server)}
-    if route.proxy and route.server.startswith("http:"):
-        headers |= _proxy_authorization(route.proxy)
+    return dict(_headers(route.server, route.proxy))
+
+
+@lru_cache(_FEW)
+def _headers(server: str, proxy: str | None) -> dict[str, str]:
+    headers = {"Host": host_of(server)}
+    if proxy and server.startswith("http:"):
+        headers |= _proxy_authorization(proxy)
     return headers
 
 

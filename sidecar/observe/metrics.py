@@ -37,7 +37,8 @@ CAPACITY_GAUGES: Final = {
     "obsolete": "CSIStorageCapacity objects of ours that should not be there.",
 }
 
-M = TypeVar("M", Counter, Gauge)
+Metric = Counter | Gauge | Histogram
+M = TypeVar("M", Counter, Gauge, Histogram)
 C = TypeVar("C", Counter, Histogram)
 
 
@@ -49,7 +50,7 @@ class Metrics:
         self._wall = wall
         self._driver = UNKNOWN_DRIVER
         self._queues: dict[str, QueueObserver] = {}
-        self._series: dict[tuple[Counter | Gauge, tuple[str, ...]], Counter | Gauge] = {}
+        self._series: dict[tuple[Metric, tuple[str, ...]], Metric] = {}
         self._capacity: dict[str, Gauge] = {}
         self._drivers = labels.Drivers()
         self._classes: labels.Classes[Counter | Histogram] = labels.Classes()
@@ -70,7 +71,7 @@ class Metrics:
 
     def csi_call(self, method: str, code: str, seconds: float) -> None:
         """`method` is the full gRPC path, `code` the status as Go prints it, or `unknown-non-grpc`."""
-        self._csi_seconds.labels(self._driver, method, code).observe(seconds)
+        self._of(self._csi_seconds, self._driver, method, code).observe(seconds)
 
     def provisioned(self, class_: str, source: str, seconds: float) -> None:
         """`source` is the kind of the claim's data source, or empty."""
@@ -176,8 +177,8 @@ class Metrics:
 
     def api_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
         """`resource` is the plural and never an object's name. Status 0 means no answer, which client-go labels `<error>`."""
-        self._api_requests.labels(verb, resource, labels.status(status)).inc()
-        self._api_seconds.labels(verb, resource).observe(seconds)
+        self._of(self._api_requests, verb, resource, labels.status(status)).inc()
+        self._of(self._api_seconds, verb, resource).observe(seconds)
 
     def large_object(self, resource: str) -> None:
         """The API server sent an object that is much larger than usual."""

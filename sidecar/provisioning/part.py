@@ -67,8 +67,14 @@ class ProvisioningPart:
             glance=room.glance_at_claim,
             party_of=room.namespace_of,
         )
+        removal = room.removal
         self.volumes = make_loop(
-            "volumes", room.removal.handle, workers=threads, attempts=room.removal.attempts, party_of=room.removal.namespace_of
+            "volumes",
+            removal.handle,
+            workers=threads,
+            attempts=removal.attempts,
+            glance=removal.glance,
+            party_of=removal.namespace_of,
         )
         self._watches = ProvisioningWatches(
             here=here,

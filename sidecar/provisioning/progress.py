@@ -274,6 +274,8 @@ class ProgressTable:
         self._removal_steps: dict[str, tuple[str, RemovalStep]] = {}
         self._doubted: set[str] = set()
         self._records: dict[str, CreationRecord] = {}
+        self._deleting: set[str] = set()
+        """Those of the records that tell of a deletion: few, and each new volume asks them."""
         self._suspects: dict[str, CreationRecord] = {}
         self._unseen: dict[str, str] = {}
         self._kept = 0
@@ -334,10 +336,11 @@ class ProgressTable:
         """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
         self._records[record.uid] = record
         self._suspects.pop(record.uid, None)
+        (self._deleting.discard if record.deletion is None else self._deleting.add)(record.uid)
 
     def keep_suspect(self, record: CreationRecord) -> None:
         """Keeps what is left to people, apart from what this program sees to."""
-        self._records.pop(record.uid, None)
+        self.drop_record(record.uid)
         self._suspects[record.uid] = record
 
     def drop_suspect(self, uid: str) -> bool:
@@ -352,6 +355,7 @@ class ProgressTable:
 
     def drop_record(self, uid: str) -> bool:
         """Drops the record of a creation of which nothing is left, or whose PersistentVolume is stored. Returns whether there was one."""
+        self._deleting.discard(uid)
         return self._records.pop(uid, None) is not None
 
     def doubt(self, uid: str) -> None:
@@ -424,8 +428,10 @@ class ProgressTable:
         for uid in self._by_handle.get(mark(handle), ()):
             if uid != besides:
                 return f"the volume of claim {uid}"
-        others = (record for uid, record in self._records.items() if uid != besides and _deletes(record, handle))
-        return next((f"the volume of claim {record.full_name}, which is being deleted" for record in others), "")
+        others = (self._records[uid] for uid in self._deleting if uid != besides)
+        return next(
+            (f"the volume of claim {record.full_name}, which is being deleted" for record in others if _deletes(record, handle)), ""
+        )
 
     def in_progress(self) -> int:
         """The number of claims whose creation may still be running in the driver."""

@@ -7,6 +7,7 @@ from typing import Final, assert_never
 from sidecar.csi.outcome import DriverError, NotSent
 from sidecar.deletion.rules import DeletionView, Released
 from sidecar.engine.backoff import Attempts
+from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.kube.events.recorder import ObjectRef
@@ -34,7 +35,7 @@ _IN_USE: Final = (
 
 
 class Removal:
-    """The loop calls `handle` with the volume's name as the key; `handle` returns when to look again."""
+    """The loop calls `glance` and `handle` with the volume's name as the key; `handle` returns when to look again."""
 
     def __init__(
         self,
@@ -82,6 +83,15 @@ class Removal:
             attachments_known=self._attachments_known(),
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
+
+    def glance(self, name: str) -> NeedsWork | None:
+        """What `handle` does where there is nothing to be done, which is nearly always."""
+        decision = decide_volume(self.view(name))
+        if not isinstance(decision, Rest):
+            return WORK
+        self._narrator.note(ROOM, name, name, decision)
+        self._forget_volume(name)
+        return None
 
     async def handle(self, name: str) -> float | None:
         """Looks at a volume once, and carries out what was decided."""

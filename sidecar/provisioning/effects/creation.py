@@ -40,8 +40,9 @@ class Creator:
 
     async def create(self, uid: str, view: ClaimView, attempt: Create) -> float | None:
         findings = self._table.findings(uid)
-        findings = replace(findings, source=replace(findings.source, source=sources.to_release(attempt.claim)))
-        self._table.learn(uid, findings)
+        if (source := sources.to_release(attempt.claim)) != findings.source.source:
+            findings = replace(findings, source=replace(findings.source, source=source))
+            self._table.learn(uid, findings)
         try:
             secrets = await self._lookup.secret(attempt.refs.provisioner)
         except Unavailable as error:
@@ -53,8 +54,8 @@ class Creator:
                 return await self._undoer.clean_up(uid, decision.record)
             self.give_up_space(uid, attempt.claim)
             return self._reports.failed(uid, attempt.claim, str(error))
-        source = replace(findings.source, just_written=False)
-        self._table.learn(uid, replace(findings, source=source, hopeless=False, creating_since=self._clock()))
+        held = findings.source if not findings.source.just_written else replace(findings.source, just_written=False)
+        self._table.learn(uid, replace(findings, source=held, hopeless=False, creating_since=self._clock()))
         with self._table.in_hand(uid):
             return await self._ask_and_follow(uid, view, attempt, secrets)
 
@@ -80,7 +81,8 @@ class Creator:
             if says_none or (first and isinstance(outcome, NeverSent)):
                 self._concluded(attempt, outcome)
             if isinstance(outcome, Done):
-                view = replace(view, holder=await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name))
+                holder = await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name)
+                view = replace(view, holder=holder) if holder else view
             self._judge_promise(uid, outcome)
             progress, conclusion = conclude(view, attempt, outcome)
             was_sent, has_place = not isinstance(outcome, NeverSent), isinstance(outcome, Done)

@@ -89,7 +89,8 @@ class Storer:
         self._table.advance(uid, Stored())
         if volume not in self._caches.volumes:
             self._table.stored(volume, handle)
-        self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
+        if findings.source.source is not None:
+            self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
         self._creations.end(uid)
         if uid not in self._caches.claims:
             self._table.forget(uid)  # it was deleted meanwhile, so no event of it will come that could lead here
