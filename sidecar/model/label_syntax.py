@@ -1,6 +1,7 @@
 """What Kubernetes takes as key and value of a label: of nodes, in affinities, and in selectors."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -11,6 +12,7 @@ _LONGEST: Final = 63
 _SHOWN: Final = 80
 
 
+@lru_cache(64)  # the segments of few nodes, with each volume
 def flaw_of_label(key: str, value: str) -> str:
     """Why no label can be so; empty if one can."""
     prefix, slash, name = key.rpartition("/")

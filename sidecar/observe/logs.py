@@ -157,7 +157,9 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     if not _is_ours(record):
         shown["logger"] = record.name  # base_events.py:1771 alone does not show which library it is
     else:
-        shown |= {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
+        had = vars(record)
+        if more := had.keys() - _OWN_ATTRIBUTES:
+            shown |= {key: had[key] for key in had if key in more}
     given = getattr(record, "fields", None)
     if isinstance(given, Mapping):
         shown |= {str(key): value for key, value in given.items()}

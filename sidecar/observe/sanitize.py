@@ -41,6 +41,8 @@ def plain(value: object, limits: Limits = LIMITS) -> Plain:
 
 
 def _safely(value: object, limits: Limits, depth: int) -> Plain:
+    if type(value) is str:  # nearly everything is
+        return clipped(value, limits.text)
     try:
         return _plain(value, limits, depth)
     except Exception:  # noqa: BLE001  a value's own __str__ or __iter__ may raise anything
