@@ -152,10 +152,12 @@ def words_of(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 @contextmanager
-def a_ground(work: Path, *parts: str, extra_args: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Iterator[Ground]:
-    """`parts` are built besides the servers and the peer."""
+def a_ground(
+    work: Path, *parts: str, components: Sequence[str] = (), extra_args: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Iterator[Ground]:
+    """`parts` are built besides the servers and the peer, `components` started besides etcd and the API server."""
     bin_dir = binaries("core", PEER, *parts)
-    with ControlPlane(bin_dir, work / "plane", extra_args=extra_args) as plane:
+    with ControlPlane(bin_dir, work / "plane", components=components, extra_args=extra_args) as plane:
         plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
         role = plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
         _compile_bytecode()
