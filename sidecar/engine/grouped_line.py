@@ -6,7 +6,7 @@ what has failed, so that it is tried again however much is new. So whoever has m
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from enum import Enum
+from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from sidecar.engine.fair_line import FairLine, Party, Place, Turn
@@ -17,13 +17,13 @@ T = TypeVar("T")
 _NEW_IN_A_ROW: Final = 3
 
 
-class Group(Enum):
+class Group(IntEnum):
     """Which turns somebody has."""
 
-    OWN = "own"
+    OWN = 0
     """For nobody but the program."""
-    NEW = "new"
-    LATER = "later"
+    NEW = 1
+    LATER = 2
     """What has failed before, and whatever else must not delay what is new."""
 
 
@@ -42,14 +42,14 @@ class GroupedLine(Generic[T]):
     """`is_current` as in `FairLine`."""
 
     def __init__(self, is_current: Callable[[Place[T]], bool] = lambda _: True) -> None:
-        self._lines: dict[Group, FairLine[T]] = {group: FairLine(is_current) for group in Group}
+        self._lines: list[FairLine[T]] = [FairLine(is_current) for _ in Group]  # by group
         self._closed: set[Group] = set()
         self._own_was_last = False
         self._new_in_a_row = 0
 
     def __len__(self) -> int:
         """How many places are kept, those that do not count any more included."""
-        return sum(map(len, self._lines.values()))
+        return sum(map(len, self._lines))
 
     def put(self, whose: Whose, place: Place[T]) -> None:
         self._lines[whose.group].put(whose.party, place)
@@ -78,11 +78,11 @@ class GroupedLine(Generic[T]):
 
     def pause(self, party: Party) -> None:
         """Nothing of that party is given until `resume`."""
-        for line in self._lines.values():
+        for line in self._lines:
             line.pause(party)
 
     def resume(self, party: Party) -> None:
-        for line in self._lines.values():
+        for line in self._lines:
             line.resume(party)
 
     def close(self, group: Group) -> None:
@@ -94,7 +94,7 @@ class GroupedLine(Generic[T]):
 
     def tidy(self) -> None:
         """Forget what does not count any more. Costs O(n)."""
-        for line in self._lines.values():
+        for line in self._lines:
             line.tidy()
 
     def _waits(self, group: Group) -> bool:

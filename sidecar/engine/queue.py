@@ -107,6 +107,8 @@ class WorkQueue(Generic[K]):
 
     def take(self, now: float) -> K | None:
         """Take a key that is due, see rule 4. The caller holds it until `done`."""
+        if not self._waiting:
+            return None
         self._let_fall_due(now)
         if (found := self._due.take()) is None:
             return None
