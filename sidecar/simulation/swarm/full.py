@@ -32,6 +32,9 @@ from sidecar.simulation.world.plan_actions import class_
 # By then every process has listed what it lists at its start, and has published its first figure.
 _READY: Final = 30.0
 _BALLAST: Final = "ballast"
+_OTHERS: Final = "others"
+# By then claims that fit nowhere have been looked at by every node.
+_STANDING: Final = 60.0
 
 
 def play(scenario: Scenario) -> Counts:
@@ -40,7 +43,7 @@ def play(scenario: Scenario) -> Counts:
     async def story() -> Counts:
         return await Arena(scenario).play()
 
-    limit = _READY + scenario.arrivals()[-1] + scenario.patience + 1000.0
+    limit = _READY + _STANDING + scenario.arrivals()[-1] + scenario.patience + 1000.0
     with _quietly():
         return run_virtual(story(), limit=limit, seed=scenario.seed)
 
@@ -75,6 +78,7 @@ class Arena:
             tasks = [group.create_task(each) for each in (self._bind(), *(node.run() for node in self._nodes.values()))]
             await asyncio.sleep(_READY)
             self._fill()
+            await self._stand_in_the_way()
             self._begun = self._count.begun = self._clock()
             tasks += [group.create_task(each) for each in (self._watch_claims(), self._befall())]
             await self._let_come()
@@ -97,10 +101,11 @@ class Arena:
     # --- from start to end --------------------------------------------------------------------------------
 
     async def _furnish(self) -> None:
-        try:
-            await self._api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        except AlreadyExists:
-            pass  # the server has made it itself
+        for namespace in (NAMESPACE, _OTHERS):
+            try:
+                await self._api.create(NAMESPACES, {"metadata": {"name": namespace}})
+            except AlreadyExists:
+                pass  # the server has made it itself
         await self._api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
         await self._api.create(CLASSES, class_(IMMEDIATE_CLASS))
         for part in self._cast:
@@ -124,6 +129,14 @@ class Arena:
             if part.full:
                 request = CreateRequest(_BALLAST, part.space, (Capability("SINGLE_NODE_WRITER"),))
                 self._nodes[part.name].driver.create(request)
+
+    async def _stand_in_the_way(self) -> None:
+        """Another tenant's claims, which can never be made."""
+        for number in range(self._scenario.impossible):
+            body = _claim(f"impossible-{number}", 2 * max(self._scenario.space), None, namespace=_OTHERS)
+            await self._api.create(CLAIMS, body, namespace=_OTHERS)
+        if self._scenario.impossible:
+            await asyncio.sleep(_STANDING)
 
     async def _let_come(self) -> None:
         for number, at in enumerate(self._scenario.arrivals()):
@@ -170,6 +183,8 @@ class Arena:
 
     def _look_at(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
+        if meta["namespace"] == _OTHERS:
+            return
         uid, notes = meta["uid"], meta.get("annotations") or {}
         if names.STORAGE_PROVISIONER in notes:
             self._came.setdefault(uid, self._clock())
@@ -210,12 +225,12 @@ def _name(number: int) -> str:
     return f"data-{number}"
 
 
-def _claim(name: str, size: int, source: Json | None) -> Json:
+def _claim(name: str, size: int, source: Json | None, *, namespace: str = NAMESPACE) -> Json:
     filled = {"dataSource": source} if source else {}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "storageClassName": IMMEDIATE_CLASS,
             "accessModes": ["ReadWriteOnce"],

@@ -12,6 +12,7 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent, always
 from sidecar.kube.errors import Conflict, Gone, Withdrawn
 from sidecar.kube.event_prefix import Skip, reads_all
+from sidecar.kube.transport import Limiter
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.inprocess import Call
@@ -58,7 +59,13 @@ class Server(InProcessApi):
         self._count = count
         self._write = scenario.write
         self._dice = dice
-        self._bucket = TokenBucket(scenario.qps or -1.0, math.ceil(2.0 * (scenario.qps or 1.0)))
+        self._limiter = Limiter(
+            TokenBucket(scenario.qps or -1.0, math.ceil(2.0 * (scenario.qps or 1.0))),
+            clock=asyncio.get_running_loop().time,
+            sleep=asyncio.sleep,
+            rng=dice.random,
+            on_throttled=lambda seconds: None,
+        )
 
     async def replace(
         self,
@@ -70,9 +77,7 @@ class Server(InProcessApi):
         subresource: str = "",
         is_current: Callable[[], bool] = always,
     ) -> Json:
-        await self._be_let_through()
-        if not is_current():
-            self._bucket.give_back()
+        if not await self._limiter.admit(is_current=is_current):
             raise Withdrawn(f"update {resource} {name}: no longer wanted")
         try:
             return await super().replace(resource, body, name=name, namespace=namespace, subresource=subresource)
@@ -103,13 +108,9 @@ class Server(InProcessApi):
         finally:
             stream.close()
 
-    async def _be_let_through(self) -> None:
-        if (delay := self._bucket.reserve(asyncio.get_running_loop().time())) > 0.0:
-            await asyncio.sleep(delay)
-
     async def _travel(self, call: Call) -> None:
         if call.verb != "update":
-            await self._be_let_through()
+            await self._limiter.admit()
         self._count.request(f"{call.verb} {call.resource}")
         if call.verb in _TIMED:
             await asyncio.sleep(self._write.draw(self._dice))

@@ -52,7 +52,12 @@ def only_thin(scenario: Scenario) -> list[str]:
 
 def only_full(scenario: Scenario) -> list[str]:
     """The flags that the thin model cannot follow."""
-    given = {"--liars": scenario.liars > 0, "--snapshots": scenario.snapshots, "--qps": scenario.qps is not None}
+    given = {
+        "--liars": scenario.liars > 0,
+        "--snapshots": scenario.snapshots,
+        "--impossible": scenario.impossible > 0,
+        "--qps": scenario.qps is not None,
+    }
     return [flag for flag, is_given in given.items() if is_given]
 
 
@@ -128,6 +133,13 @@ def _add_trouble(add: Add, default: Scenario) -> None:
     add("--rolling", type=float, default=default.rolling, metavar="SHARE", help="of nodes that still run upstream's rule")
     add("--liars", type=int, default=default.liars, metavar="N", help="nodes that have room until they are to create a volume")
     add("--snapshots", action="store_true", help="claims are filled from snapshots, each on one node")
+    add(
+        "--impossible",
+        type=int,
+        default=default.impossible,
+        metavar="N",
+        help="claims beside them that fit on no node, made a minute before",
+    )
     add("--qps", type=float, metavar="N", help="requests a second of each node, and twice as many at once; None: no limit")
 
 
