@@ -40,3 +40,11 @@ def test_a_limit_of_requests_slows_nodes_down_and_nothing_else() -> None:
     free, limited = (raced(RANKED, nodes=3, claims=30, burst=True, qps=qps) for qps in (None, 5.0))
     assert free.bound == limited.bound == 30
     assert limited.bound_p99 > free.bound_p99
+
+
+@pytest.mark.parametrize("placement", [RANDOM, RANKED])
+def test_claims_that_fit_nowhere_hold_up_none_that_fits(placement: str) -> None:
+    """With the default limits of requests. What another tenant's claims cost is GetCapacity."""
+    alone, beside = (raced(placement, nodes=3, claims=10, impossible=count, qps=5.0) for count in (0, 100))
+    assert alone.bound == beside.bound == 10
+    assert beside.bound_longest < alone.bound_longest + 5.0
