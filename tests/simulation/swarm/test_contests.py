@@ -47,4 +47,4 @@ def test_claims_that_fit_nowhere_hold_up_none_that_fits(placement: str) -> None:
     """With the default limits of requests. What another tenant's claims cost is GetCapacity."""
     alone, beside = (raced(placement, nodes=3, claims=10, impossible=count, qps=5.0) for count in (0, 100))
     assert alone.bound == beside.bound == 10
-    assert beside.bound_longest < alone.bound_longest + 5.0
+    assert beside.bound_longest < 2 * alone.bound_longest + 5.0
