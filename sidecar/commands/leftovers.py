@@ -22,6 +22,7 @@ from sidecar.config.errors import UsageError
 from sidecar.config.kinds import one_of
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import Driver
+from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import Asked, DeletionView, Keep
 from sidecar.doors import Instruments, Opened, journal_folder, open_doors
 from sidecar.errors import Fatal, SidecarError
@@ -29,6 +30,7 @@ from sidecar.kube.api import KubeApi
 from sidecar.local.here import Here
 from sidecar.model.objects import Json
 from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.observe.sanitize import visible
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.confirming_io import Confirming
 from sidecar.provisioning.creations.creation_record import CreationRecord
@@ -39,7 +41,7 @@ USAGE: Final = (
     "usage: csi-node-sidecar leftovers --driver DRIVER [-o table|json|yaml]\n"
     "     | leftovers --driver DRIVER --delete VOLUME [--yes] [--dry-run]\n"
     "each with flags of run such as --csi-address and --journal-dir. VOLUME is the listed name, or a listed handle.\n"
-    "Exit codes: 0 listed or deleted, 1 it could not be, or must not be, or nobody agreed, 2 the line cannot be read."
+    "Exit codes: 0 listed or deleted, 1 it could not be, must not be, nobody agreed or nobody knows, 2 the line cannot be read."
 )
 
 _FORMS: Final = tuple(form for form in FORMS if form != WIDE)
@@ -48,7 +50,7 @@ _FORMS: Final = tuple(form for form in FORMS if form != WIDE)
 @dataclass(frozen=True, slots=True)
 class Order:
     driver: str
-    delete: str
+    delete: str | None
     yes: bool
     form: str = TABLE
 
@@ -57,7 +59,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     """Returns the exit code: 0 done, 1 something could not be read or deleted, or nobody agreed, 2 the line cannot be read."""
     parser = CommandParser(USAGE)
     parser.add_argument("--driver", default="")
-    parser.add_argument("--delete", default="")
+    parser.add_argument("--delete")
     parser.add_argument("-o", "--output", default=TABLE, type=reads(one_of("a form of output", *_FORMS)))
     parser.add_switch("yes")
     line = parser.read(words)
@@ -66,7 +68,8 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
         return 0
     order = Order(line.own.driver, line.own.delete, line.own.yes, FORMS[line.own.output])
     parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": environ.get("NODE_NAME") or "-"})
-    if not order.driver or line.positional or not isinstance(parsed, Parsed):
+    # An empty name, as of a variable that is not set, is no wish to see the list.
+    if not order.driver or order.delete == "" or line.positional or not isinstance(parsed, Parsed):
         raise UsageError([USAGE])
     setup("text", parsed.config.verbosity)
     if not parsed.config.verbosity:
@@ -82,7 +85,7 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) 
     begun = leftovers_io.read_all(folder, order.driver)
     suspects = sorted((record for record in begun.values() if record.suspect), key=lambda record: record.request.name)
     others = len(begun) - len(suspects)
-    if not order.delete:
+    if order.delete is None:
         show(table(suspects, folder, others) if order.form == TABLE else structured(report(suspects, folder, others), order.form))
         return 0
     chosen = [record for record in suspects if order.delete in (record.request.name, _handle(record))]
@@ -101,7 +104,7 @@ def table(suspects: Sequence[CreationRecord], folder: Path, others: int) -> str:
         f"  claim     {record.full_name} (uid {record.uid}), which is gone or has no use for it\n"
         f"  class     {record.class_name}, reclaim policy {record.reclaim_policy or 'unknown'}\n"
         f"  size      {record.request.required_bytes} bytes at least\n"
-        f"  handle    {_handle(record) or 'known to the driver alone'}"
+        f"  handle    {visible(_handle(record)) or 'known to the driver alone'}"
         for record in suspects
     ]
     return "\n".join([*rows, f"{len(rows)} volumes may be left behind{beside}. Delete one with --delete VOLUME if nobody wants its data."])
@@ -170,7 +173,7 @@ async def delete(
     if isinstance(verdict, Keep):
         return _complain(f"{name} is not deleted: {verdict.why}")
     if not order.yes and not config.dry_run:
-        known_as = f", which the driver calls {_handle(record)}," if _handle(record) else ""
+        known_as = f", which the driver calls {visible(_handle(record))}," if _handle(record) else ""
         question = f"{record.leftover}\nDelete volume {name}{known_as} of claim {record.full_name} with its data, on node {here.node}?"
         if (agreed := ask(question)) is None:
             return _complain("there is nobody to ask: say --yes; nothing was deleted")
@@ -189,11 +192,26 @@ async def delete(
         return secrets
 
     view = DeletionView(reason=Asked(record.uid, name), handle=handle)
-    if kept := await deletion.delete(view, secrets=known, name=name, claim=claim):
-        return _complain(f"volume {handle} is not deleted: {kept.why}")
-    leftovers_io.settle(journal_folder(config), order.driver, record.uid)
-    show(f"deleted volume {name}, which the driver calls {handle}")
+    try:
+        kept = await deletion.delete(view, secrets=known, name=name, claim=claim)
+    except DriverError as error:
+        sure = isinstance(error, NotSent) or is_over(error)
+        return _complain(f"{error}; {'nothing was deleted' if sure else _unknown(name)}")
+    except asyncio.CancelledError:
+        _complain(f"interrupted; {_unknown(name)}")
+        raise
+    if kept is not None:
+        return _complain(f"volume {visible(handle)} is not deleted: {kept.why}")
+    show(f"deleted volume {name}, which the driver calls {visible(handle)}")
+    try:
+        leftovers_io.settle(journal_folder(config), order.driver, record.uid)
+    except OSError as error:
+        _complain(f"volume {name} is deleted, but that could not be written down, so it stays listed: {error}")
     return 0
+
+
+def _unknown(name: str) -> str:
+    return f"the driver may have deleted volume {name} or not, so it stays listed; to delete it again does no harm"
 
 
 def _handle(record: CreationRecord) -> str:

@@ -13,7 +13,7 @@ from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CreatedVolume, CreateRequest
-from sidecar.csi.outcome import Code, DriverError
+from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
@@ -97,8 +97,8 @@ def test_it_deletes_no_volume_that_is_not_suspected(tmp_path: Path, name: str, c
     assert "none of the suspected leftovers" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["--delete", "pvc-u1"], ["--driver", "d", "more"]])
-def test_a_line_without_a_driver_cannot_be_read(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [[], ["--delete", "pvc-u1"], ["--driver", "d", "more"], ["--driver", "d", "--delete="], ["--driver="]])
+def test_a_line_that_names_no_driver_or_an_empty_volume_cannot_be_read(words: list[str]) -> None:
     with pytest.raises(UsageError):
         run(words, {})
 
@@ -157,10 +157,53 @@ def test_what_anything_leads_to_is_refused_also_with_yes(tmp_path: Path, objects
     assert not list(tmp_path.iterdir())
 
 
-def test_a_deletion_that_fails_strikes_out_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DriverError):
-        deleted(tmp_path, yes=True, deletes=[DriverError(Code.INTERNAL, "busy")], creates=[CreatedVolume("v", 1)])
+@pytest.mark.parametrize(
+    ("error", "says_nothing"),
+    [
+        pytest.param(DriverError(Code.FAILED_PRECONDITION, "it is mounted"), True, id="refused"),
+        pytest.param(NotSent(Code.UNAVAILABLE, "the driver is away"), True, id="not-sent"),
+        pytest.param(DriverError(Code.DEADLINE_EXCEEDED, "no answer"), False, id="no-answer"),
+        pytest.param(Lost(Code.UNAVAILABLE, "the connection broke"), False, id="lost"),
+        pytest.param(DriverError(Code.INTERNAL, "busy"), False, id="a-status-that-says-nothing"),
+    ],
+)
+def test_of_a_deletion_that_fails_no_more_is_said_than_is_known(
+    tmp_path: Path, error: DriverError, says_nothing: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = deleted(tmp_path, yes=True, deletes=[error], creates=[CreatedVolume("v", 1)])
+    said = capsys.readouterr().err
+    assert code == 1
+    assert ("nothing was deleted" in said, "may have deleted" in said) == (says_nothing, not says_nothing)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_deletion_that_cannot_be_written_down_is_one_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, driver = deleted(tmp_path / "gone", yes=True)
+    said = capsys.readouterr()
+    assert (code, [verb for verb, _ in driver.asked]) == (0, ["create", "delete"])
+    assert "deleted volume pvc-u1" in said.out
+    assert "it stays listed" in said.err and "nothing was deleted" not in said.err
+
+
+def test_who_interrupts_a_deletion_hears_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(self: object, volume_id: str, *, secrets: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(ScriptedDriver, "delete_volume", interrupted)
+    with pytest.raises(asyncio.CancelledError):
+        deleted(tmp_path, yes=True)
+    assert "may have deleted volume pvc-u1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "one\ntwo", "half \ud800", "x" * 100_000], ids=["escape", "lines", "no-text", "long"])
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
+def test_what_a_file_says_of_a_suspect_is_shown_as_text(tmp_path: Path, text: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, replace(SUSPECT, suspect=text))
+    assert command(tmp_path, "-o", form) == 0
+    said = capsys.readouterr().out
+    assert "pvc-u1" in said and "\x1b" not in said and "one\ntwo" not in said and len(said) < 250_000
 
 
 def test_a_secret_that_no_class_names_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

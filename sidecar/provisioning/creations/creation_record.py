@@ -11,6 +11,7 @@ from typing import Any
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.losses import Call, creation, deletion
 from sidecar.model.topology import Segment
+from sidecar.observe.sanitize import clipped, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ class CreationRecord:
 
     @property
     def leftover(self) -> str:
-        """What is said of a suspect wherever it is told: in the event, the log, `explain` and `leftovers`."""
-        return f"volume {self.request.name} may be left behind on this node: {self.suspect}"
+        """What is said of a suspect wherever it is told: in the event, the log, `explain` and `leftovers`. The driver, or a file in whose
+        folder others write, may have said the reason: it could move a terminal's cursor, or be no text."""
+        return visible(clipped(f"volume {self.request.name} may be left behind on this node: {self.suspect}"))
 
     @property
     def call(self) -> Call:
