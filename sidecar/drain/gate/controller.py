@@ -8,6 +8,7 @@ from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate import lease, rules
 from sidecar.drain.gate.guard import Post
+from sidecar.drain.gate.rebuilding import Rebuilding
 from sidecar.drain.gate.rules import Build, Clear, GateView, Open
 from sidecar.drain.lease_io import TRUSTED, LeaseWriter, OwnLease
 from sidecar.drain.leases import identity
@@ -35,6 +36,12 @@ class GateController:
         self._kube = kube
         self._settings = settings
         self._clock = clock
+        self._wall = wall
+        self._rebuilding = Rebuilding()
+        self._cleared = False
+        """What would not hold was deleted, to be built anew."""
+        self.delayed = ""
+        """Why a gate that should stand is not built yet; empty: it is."""
         self._budget: Json | None = None
         self._deployment: Json | None = None
         self._read_at: float | None = None
@@ -58,13 +65,13 @@ class GateController:
             self.may_stand = False  # who may not even read one has not built one
             return Rest("the gate is switched off")
         view = self._view(picture, pods)
-        decision = rules.decide(view)
+        decision = self._in_time(rules.decide(view))
         if isinstance(decision, Clear) and self._read_at == read_at:
             # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
             self._read_at = None
             await self._read(node)
             view = self._view(picture, pods)
-            decision = rules.decide(view)
+            decision = self._in_time(rules.decide(view))
         stands = isinstance(decision, Build | Clear) or (isinstance(decision, Rest) and self._has_gate())
         watched = rules.needs_watching(view, stands=stands, before=self.lease.may_be_there)
         if stands:
@@ -74,6 +81,12 @@ class GateController:
             await self._keep_lease(node, wanted=watched)
         self.may_stand = self._has_gate() or self.lease.may_be_there
         return decision
+
+    def _in_time(self, decision: rules.Decision) -> rules.Decision:
+        early = self._rebuilding.due - self._clock()
+        waits = isinstance(decision, Build | Clear) and early > 0 and not self._cleared
+        self.delayed = self._rebuilding.why if waits else ""
+        return Rest(self.delayed, self._wall() + early) if waits else decision
 
     async def _keep_lease(self, node: Node, *, wanted: bool) -> None:
         driver, namespace = self._settings.driver, self._settings.namespace
@@ -120,6 +133,8 @@ class GateController:
         now = self._clock()
         if self._read_at is not None and now - self._read_at < TRUSTED and node.uid == self._node_uid:
             return
+        if node.uid != self._node_uid:
+            self._rebuilding = Rebuilding()
         name, namespace = names.guard(node.uid, self._settings.driver), self._settings.namespace
         self._budget = await find(self._kube, BUDGETS, name, namespace=namespace)
         self._deployment = await find(self._kube, DEPLOYMENTS, name, namespace=namespace)
@@ -135,8 +150,11 @@ class GateController:
                 self._read_at = None
                 for body in objects:
                     await self._create(body)
+                self._rebuilding, self._cleared = self._rebuilding.built(self._clock()), False
             case Clear(objects) | Open(objects):
                 self._read_at = None
+                self._cleared = isinstance(decision, Clear)
+                self._rebuilding = self._rebuilding if self._cleared else Rebuilding()
                 for obj in objects:
                     self._keep(await take_away(self._kube, obj, namespace=self._settings.namespace), None)
 
@@ -192,7 +210,7 @@ class GateDuty:
             # Until it stands, whoever drains the node takes its volumes along.
             return Outcome(picture, until=self._wall() + URGENT if decision is None and self._gate.is_missing(picture, pods) else None)
         self._tell(node, decision)
-        return Outcome(picture, decision, about=f"gate of {node.name}")
+        return Outcome(picture, decision, about=f"gate of {node.name}", until=decision.until if isinstance(decision, Rest) else None)
 
     def status(self, node_uid: str) -> GateStatus:
         """For the report and the metrics. A gate whose guard pod does not run holds nobody; one that was refused is not there."""
@@ -201,7 +219,7 @@ class GateDuty:
             why = rules.why_loose(node_uid, self._settings.driver, self._settings.namespace, pods=pods, budgets=budgets)
             return GateStatus(True, not why, why)
         refused = self._refusals.of(_GATE)
-        return GateStatus(True, False, f"it could not be read or written: {refused}" if refused else "")
+        return GateStatus(True, False, f"it could not be read or written: {refused}" if refused else self._gate.delayed)
 
     def _tell(self, node: Node, decision: rules.Decision) -> None:
         reason = {Build: names.DRAIN_HELD, Open: names.DRAIN_LET_GO}.get(type(decision))
