@@ -19,6 +19,7 @@ from urllib.parse import quote
 import grpc
 
 from sidecar.csi import link
+from sidecar.csi.outcome import Code, DriverError
 from sidecar.errors import Fatal
 
 _READY: Final = grpc.ChannelConnectivity.READY
@@ -128,6 +129,10 @@ class Wire:
             await asyncio.wait({self._changed}, timeout=seconds)
         return self._channel is not connection or self._changed is None or self._changed.done()
 
+    def replaced(self) -> str:
+        """Says so if another socket has taken the place of the one that is connected, whose driver may live on; else empty."""
+        return "" if _identity(self._path) in (self._file, ()) else f"{self._path} has been replaced by another socket"
+
     async def broken(self) -> link.Disconnected:
         """Returns when the connection is lost, or when another socket has taken the place of this one."""
         changed = self._changed
@@ -135,8 +140,8 @@ class Wire:
             return link.Disconnected("the connection was closed")
         while not changed.done():
             await asyncio.wait({changed}, timeout=self._recheck)
-            if not changed.done() and _identity(self._path) not in (self._file, ()):
-                return link.Disconnected(f"{self._path} has been replaced by another socket")
+            if not changed.done() and (why := self.replaced()):
+                return link.Disconnected(why)
         return link.Disconnected(f"the connection to the driver at {self._path} was lost")
 
     async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes | None:
@@ -249,4 +254,7 @@ async def _perform(
         case link.Serve():
             return await wire.broken()
         case link.Probe() | link.Read():
+            # The driver that is connected may hang, or never get ready, for as long as it lives.
+            if why := wire.replaced():
+                return link.Failed(type(action).__name__, DriverError(Code.UNAVAILABLE, why))
             return await ask(action)

@@ -91,6 +91,25 @@ def test_a_driver_that_hangs_at_start_is_waited_for(path: Path, method: str) -> 
     run(main())
 
 
+@pytest.mark.parametrize(
+    "trouble", [{"slow": {"Probe": 60.0}}, {"slow": {"NodeGetInfo": 60.0}}, {"ready": False}], ids=["hangs", "hangs-later", "not-ready"]
+)
+def test_a_driver_that_lives_on_without_ever_getting_ready_makes_way_for_the_one_that_takes_its_socket(path: Path, trouble: Any) -> None:
+    async def main() -> None:
+        old, new = FakeDriver(path, **trouble), FakeDriver(path)
+        await old.start()
+        async with connection(path, timeout=0.1) as (door, seen, _):
+            await until(lambda: old.count(next(iter(trouble.get("slow", {"Probe": 0})))) >= 2)
+            await asyncio.to_thread(path.unlink)
+            await new.start()
+            await door.first_ready()
+            assert any("replaced by another socket" in state.why for state in seen.states)
+        await new.stop()
+        await old.stop()
+
+    run(main())
+
+
 @pytest.mark.parametrize("method", ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetInfo"])
 def test_a_driver_that_fails_at_start_ends_the_process(path: Path, method: str) -> None:
     async def main() -> str:
