@@ -36,7 +36,7 @@ VERBS = """Commands:
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 done, 1 it cannot work, 2 the command line cannot be read."""
     # PID 1 of a container ignores SIGTERM unless it has a handler. `process` installs the real one when the event loop runs.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGTERM, _ended_early)
     # gRPC reads these when it is imported. Its own lines on stderr would be neither klog's text nor JSON; fork support is not needed,
     # because no child process is started.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -81,7 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _ended_early(number: int, _: object) -> None:
+    """A command that was cut off has not answered, and a script takes 0 for an answer. It ends as by SIGINT: what it has begun is told."""
+    raise SystemExit(128 + number)
+
+
 def _run(words: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # who is stopped before it has begun is stopped well
     parsed = parse(words, os.environ)
     match parsed:
         case ShowHelp():

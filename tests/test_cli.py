@@ -49,6 +49,34 @@ def test_who_has_read_enough_may_go(words: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+CUT_OFF = """
+import os, signal, sys
+from sidecar import cli, process
+from sidecar.commands import explain, leftovers, node, uninstall
+def stop(*_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    while True: pass
+for module in (explain, leftovers, node, uninstall, process):
+    module.run = stop
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("explain node n1 --exit-code", 143),
+        ("uninstall --driver d", 143),
+        ("run --node-deployment", 0),
+    ],
+)
+def test_what_is_cut_off_has_not_answered_that_all_is_well(words: str, code: int) -> None:
+    """0 of `explain node --exit-code` says that the node is ready."""
+    environ, command = {**os.environ, "NODE_NAME": "n1"}, [sys.executable, "-c", CUT_OFF, *words.split()]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 def test_an_answer_that_cannot_be_written_is_an_error() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "sidecar", "version"], stdout=full, stderr=subprocess.PIPE, check=False, text=True)
