@@ -114,6 +114,27 @@ def test_what_a_person_agrees_to_is_found_deleted_and_struck_out(tmp_path: Path)
     assert table.suspects() == 0 and journal._open == {}
 
 
+def test_of_two_processes_the_one_that_has_the_suspect_hears_what_a_person_has_seen_to(tmp_path: Path) -> None:
+    """As while a DaemonSet surges: either may find the word of it first."""
+
+    async def story() -> None:
+        first, second = (FileJournal(tmp_path, samples.DRIVER, on_state=print) for _ in range(2))
+        logs = [CreationLog(table=ProgressTable(), journal=journal, losses=tools().losses) for journal in (first, second)]
+        await logs[0].suspect(SUSPECT)
+        await second.begin(OPEN)
+        leftovers_io.settle(tmp_path, samples.DRIVER, SUSPECT.uid)
+        for log in reversed(logs):
+            await log.take_over()
+        assert list(first._open) == [] and list(second._open) == [OPEN.uid]
+        await first.close()
+        await logs[1].take_over()
+        await second.close()
+
+    asyncio.run(story())
+    assert list(leftovers_io.read_all(tmp_path, samples.DRIVER)) == [OPEN.uid]
+    assert len(list(tmp_path.glob(".csi-node-sidecar.*"))) == 1, "the word of it goes when nobody else can need it"
+
+
 def test_a_known_handle_is_deleted_without_looking_for_it(tmp_path: Path) -> None:
     code, driver = deleted(tmp_path, replace(SUSPECT, deletion=BegunDeletion("vol-7")), yes=True, answer=None)
     assert (code, driver.asked) == (0, [("delete", "vol-7")])

@@ -215,7 +215,8 @@ class FileJournal:
                 await self._write(*lines)
             recorded = not self._broken
             for item in left:
-                self._clear(item, recorded=recorded)
+                if others.complete or not item.content.settled:
+                    self._clear(item, recorded=recorded)
         self._told &= {*others.unreadable, *(item.path for item in left)}
         return list(found.values())
 

@@ -50,6 +50,8 @@ class Found:
     leftovers: list[Leftover] = field(default_factory=list)
     unreadable: dict[Path, str] = field(default_factory=dict)
     """Why, by file."""
+    complete: bool = True
+    """No file was left to another process, or to another time for want of room. Else what a person has seen to may stand in such a file."""
 
 
 class Leftovers:
@@ -73,12 +75,14 @@ class Leftovers:
             try:
                 leftover = _open(path)
             except (BlockingIOError, FileNotFoundError):
+                found.complete = False
                 continue  # its process still runs, or another process has just taken the file over
             except OSError as error:
                 found.unreadable[path] = str(error)
                 continue
             if leftover.content.size > room:
                 leftover.file.close()
+                found.complete = False
                 continue
             room -= leftover.content.size
             found.leftovers.append(leftover)
