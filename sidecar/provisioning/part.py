@@ -21,6 +21,8 @@ from sidecar.provisioning.watches import ProvisioningWatches, attachments_known
 from sidecar.tools import MakeLoop, Tools
 
 _TAKE_OVER_SECONDS: Final = 60.0
+_EDITED: Final = 15.0
+"""Seconds after an edit until a claim that has failed is tried again, if it is not due sooner: who mends one need not wait for minutes."""
 
 
 class ProvisioningPart:
@@ -43,6 +45,7 @@ class ProvisioningPart:
         make_loop: MakeLoop,
     ) -> None:
         self._contenders = contenders
+        self._clock = tools.clock
         self._table = ProgressTable()
         self._sweep = _make_sweep(tools, here, sweep_interval)
         self.room = Provisioner(
@@ -84,6 +87,7 @@ class ProvisioningPart:
             volume_seen=self._table.seen,
             promise_changed=space.promise_changed,
             wake_claim=self.claims.add,
+            edited_claim=self._edited,
             wake_volume=self.volumes.add,
         )
         tools.metrics.watch_claims_in_progress(self._table.in_progress)
@@ -128,6 +132,11 @@ class ProvisioningPart:
         """The driver is back, so what waited for it is tried again at once and not only after its pause."""
         self._watches.wake_claims(self._table.under_way())
         self._watches.wake_volumes()
+
+    def _edited(self, uid: str) -> None:
+        """What has failed is tried again when it is due, or a while after it was edited: else each edit would be a call of the driver."""
+        failing = self.room.claim_attempts.count(uid) > 0
+        self.claims.add(uid, self._clock() + _EDITED if failing else None)
 
     def standing_changed(self) -> None:
         """Claims that wait are decided again."""
