@@ -50,6 +50,8 @@ async def refused(bench: NotebookWorld, code: Code) -> Refusing:
 @pytest.mark.parametrize("code", [Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.FAILED_PRECONDITION])
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_each_second_is_no_call_each_second(code: Code, edit: str) -> None:
+    calls: list[int] = []
+
     async def story(bench: NotebookWorld) -> None:
         driver = await refused(bench, code)
         await wait(bench, 5)
@@ -58,9 +60,10 @@ def test_an_edit_each_second_is_no_call_each_second(code: Code, edit: str) -> No
             meta = {"metadata": EDITS[edit](number)}
             await bench.you.patch(CLAIMS, "a", meta, content_type=MERGE_PATCH, namespace="default")
             await asyncio.sleep(1)
-        assert driver.calls - before <= MINUTES * 4 + 6, "four a minute, and those of the back-off"
+        calls.append(driver.calls - before)
 
     play(story, args=())
+    assert calls[0] <= MINUTES * 4 + 6, "four a minute, and those of the back-off"
 
 
 def test_who_mends_a_claim_need_not_wait_for_the_end_of_a_long_back_off() -> None:

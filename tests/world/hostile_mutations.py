@@ -4,6 +4,7 @@ Worlds have doors without bytes, so how large a body, a page, an event or a jour
 show a text before it is cut, for it is cut on its way out of the driver's socket, or how namespaces share a rate limit, for they have none.
 """
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,21 +15,22 @@ import pytest
 
 from sidecar.csi import codec, driver, outcome, secret_words, unheard
 from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import DriverError, Unheard
+from sidecar.csi.outcome import Code, DriverError, Unheard
 from sidecar.deletion import rules as deletion
 from sidecar.deletion.rules import Delete, DeletionView, Fact, Keep, Need, Released
+from sidecar.drain.gate.rebuilding import Rebuilding
 from sidecar.engine import files_io
 from sidecar.engine.fair_line import FairLine
 from sidecar.engine.grouped_line import Group, GroupedLine, Whose
 from sidecar.engine.queue import WorkQueue
 from sidecar.kube import list_reader, page_sizes
-from sidecar.kube.api import CLAIMS
+from sidecar.kube.api import BUDGETS, CLAIMS
 from sidecar.kube.line_reader import LineReader
 from sidecar.model import objects
 from sidecar.model.objects import compact
 from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
-from sidecar.provisioning import deletion_io
+from sidecar.provisioning import deletion_io, watches
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
@@ -318,6 +320,18 @@ ROOM_MUTATIONS: Final = (
         "whatever waits for the API server is kept",
         _setting(Unsaved, "unpacked", lambda self: self),
         "provisioning.test_kept_bodies:test_there_is_room_again_when_one_of_them_is_stored_or_forgotten",
+    ),
+    RoomMutation(
+        "an edit ends the back-off",
+        _setting(watches, "_stays", lambda old, new: False),
+        "provisioning.test_edited_claims:test_an_edit_each_second_is_no_call_each_second",
+        lambda: {"code": Code.INTERNAL, "edit": "a note"},
+    ),
+    RoomMutation(
+        "a gate is built again at once for ever",
+        _setting(Rebuilding, "due", -math.inf),
+        "drain.gate.test_rebuilding:test_who_takes_it_away_for_ever_has_no_node_write_for_ever",
+        lambda: {"kinds": (BUDGETS,), "drained": True},
     ),
     # Files
     RoomMutation(
