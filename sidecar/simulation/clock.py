@@ -14,6 +14,7 @@ it awaits; the same seed always gives the same order.
 
 import asyncio
 import itertools
+import math
 import random
 import selectors
 from collections.abc import Coroutine, Generator
@@ -40,6 +41,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._rounds = 0
         self._dice = None if seed is None else random.Random(f"order {seed}")
         super().__init__(_NoWaiting(self))
+        self._move_to(0.0)
         numbers = itertools.count()
         self.set_task_factory(lambda loop, coro, **options: _NumberedTask(coro, loop=loop, number=next(numbers), **options))
 
@@ -55,7 +57,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             raise Deadlock(f"at {self._virtual_now:g} s everybody waits and nothing is scheduled; waiting: {self._waiting()}")
         if timeout > 0:
             # The timer's own time and not now + timeout, whose rounding would spoil exact comparisons.
-            self._virtual_now = max(self._virtual_now, self._scheduled[0].when())  # type: ignore[attr-defined]
+            self._move_to(max(self._virtual_now, self._scheduled[0].when()))  # type: ignore[attr-defined]
             self._rounds = 0
         elif self._dice is not None:
             self._shuffle(self._dice)
@@ -64,6 +66,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             raise self._runaway(f"virtual time went past the limit of {self._limit:g} s; waiting: {self._waiting()}")
         if self._rounds > MAX_ROUNDS_PER_INSTANT:
             raise self._runaway(f"time stands still at {self._virtual_now:g} s while callbacks keep each other busy")
+
+    def _move_to(self, now: float) -> None:
+        self._virtual_now = now
+        # asyncio runs timers that are due within so long of now, and this clock does not move by itself meanwhile: whoever has a timer that
+        # is a hair later than now would be woken without end before it is due.
+        self._clock_resolution = math.ulp(now)
 
     def _shuffle(self, dice: random.Random) -> None:
         ready = self._ready  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import math
 import socket
 import time
 
@@ -118,3 +119,25 @@ def test_sets_of_tasks_are_walked_by_their_numbers():
         return [task.get_name() for task in set(tasks)]
 
     assert run_virtual(main()) == run_virtual(main())
+
+
+def test_nobody_is_woken_a_hair_before_its_time() -> None:
+    """While others are ready, the clock stands still. Whoever then looks at it again and again would never see it move."""
+
+    async def waits_for(at: float, turns: int) -> int:
+        loop, woken = asyncio.get_running_loop(), 0
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        while loop.time() < at:
+            wake = asyncio.Event()
+            loop.call_at(at, wake.set)
+            await wake.wait()
+            woken += 1
+        return woken
+
+    async def main() -> list[int]:
+        await asyncio.sleep(72.32)
+        at = asyncio.get_running_loop().time()
+        return list(await asyncio.gather(*[waits_for(math.nextafter(at, math.inf), turns) for turns in range(3)]))
+
+    assert run_virtual(main()) == [1, 1, 1]
