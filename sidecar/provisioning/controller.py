@@ -236,6 +236,15 @@ class Provisioner:
         if uid in self._caches.claims:
             self._table.doubt(uid)
 
+    def volumes_listed(self) -> list[str]:
+        """Every PersistentVolume was listed anew. Returns the claims to look at: it did not have what this process stored for them."""
+        name_of = self._here().volume_name
+        return self._table.doubt_stored(self._clock(), shown=lambda uid: name_of(uid) in self._caches.volumes)
+
+    def doubtful(self) -> list[str]:
+        """The claims whose PersistentVolume this process stored long ago. No event leads to one that nobody binds."""
+        return self._table.doubtful(self._clock())
+
     def glance_at_claim(self, uid: str) -> float | NeedsWork | None:
         """What `handle_claim` returns where there is nothing to be done, which is most often."""
         if self._table.doubts(uid) or self._promises.of(uid) is not None:
@@ -304,6 +313,8 @@ class Provisioner:
             return self._clock() if view.record is not None and self._table.record(uid) is None and uid in self._caches.claims else None
         if decision.race is not None:
             self._table.advance(uid, Racing(decision.race))
+        elif isinstance(stored := self._table.progress(uid), Stored) and stored.doubt_from != decision.until:
+            self._table.advance(uid, replace(stored, doubt_from=decision.until))
         if decision.release_turn:
             self._table.learn(uid, replace(self._table.findings(uid), release_turn=decision.until))
         return decision.until
@@ -328,7 +339,9 @@ class Provisioner:
                 self._creator.give_up_space(uid, claim)
                 self._reports.tell(claim, names.NORMAL, names.PROVISIONING, why)
                 return None
-            case Create():
+            case Create(claim):
+                if isinstance(view.progress, Stored):
+                    view = replace(view, progress=view.progress.lost(claim))
                 return await self._creator.create(uid, view, decision)
             case CleanUp(record):
                 return await self._undoer.clean_up(uid, record)

@@ -85,6 +85,7 @@ class ProvisioningPart:
             concerns=room.concerns,
             volume_gone=room.volume_gone,
             volume_seen=self._table.seen,
+            volumes_listed=room.volumes_listed,
             promise_changed=space.promise_changed,
             wake_claim=self.claims.add,
             edited_claim=self._edited,
@@ -112,15 +113,17 @@ class ProvisioningPart:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._take_over_again(), name="journal")
+            group.create_task(self._look_for_what_no_event_tells(), name="journal")
             group.create_task(self.claims.run(), name="claims")
             group.create_task(self.volumes.run(), name="volumes")
 
-    async def _take_over_again(self) -> None:
-        """With maxSurge an older process runs beside this one for a while, and may leave creations behind when it ends."""
+    async def _look_for_what_no_event_tells(self) -> None:
+        """With maxSurge an older process runs beside this one for a while, and may leave creations behind when it ends. And what was stored
+        may have gone before any watch showed it."""
         while True:
             await asyncio.sleep(_TAKE_OVER_SECONDS)
             await self.take_over()
+            self._look_at(self.room.doubtful())
 
     # --- what wakes claims, beside changes of objects -------------------------------------------------------------------
 

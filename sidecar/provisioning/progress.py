@@ -22,6 +22,10 @@ from sidecar.provisioning.needs import Ref
 UNSTORED: Final = 15.0
 _ENOUGH_FAILURES: Final = 3
 
+# In seconds. The watch shows what was stored within moments, and within a minute where it had to be opened anew. An object that it has not
+# shown by then may have come and gone between two of its lists, or be one that this node does not keep.
+BELIEVED: Final = 180.0
+
 # The watch shows within moments what was stored. What came and went between two of its lists it never does.
 MOST_UNSEEN: Final = 1000
 
@@ -153,6 +157,24 @@ class HandedBack:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """The PersistentVolume is stored. The watch may not have shown it yet, and without this the driver would be asked once more."""
+
+    handle: bytes
+    """The mark of its handle."""
+    since: float
+    doubt_from: float
+    """From then on, if the watch has not shown it, the API server is asked whether it is still there."""
+
+    @classmethod
+    def at(cls, now: float, handle: str) -> "Stored":
+        return cls(mark(handle), now, now + BELIEVED)
+
+    def found(self, now: float) -> float:
+        """When to doubt it next, after it was there: ever more seldom."""
+        return now + max(BELIEVED, now - self.since)
+
+    def lost(self, claim: Claim) -> Creating:
+        """The driver made the volume, and its PersistentVolume is gone without having been bound."""
+        return Creating(claim, self.handle)
 
 
 Progress = NotBegun | Racing | Bidding | Creating | Unsaved | HandedBack | Stored
@@ -370,6 +392,17 @@ class ProgressTable:
         self._doubted.discard(uid)
         if isinstance(self.progress(uid), Stored):
             self.advance(uid, NOT_BEGUN)
+
+    def doubt_stored(self, now: float, *, shown: Callable[[str], bool]) -> list[str]:
+        """Lets each PersistentVolume that is stored and not shown be asked for now. Returns whose they are."""
+        unseen = [(uid, progress) for uid, progress in self._claims.items() if isinstance(progress, Stored) and not shown(uid)]
+        for uid, progress in unseen:
+            self._claims[uid] = replace(progress, doubt_from=min(progress.doubt_from, now))
+        return [uid for uid, _ in unseen]
+
+    def doubtful(self, now: float) -> list[str]:
+        """The claims whose PersistentVolume is stored, and is to be doubted by now if no watch has shown it."""
+        return [uid for uid, progress in self._claims.items() if isinstance(progress, Stored) and progress.doubt_from <= now]
 
     def concerns(self, uid: str) -> bool:
         """Whether something is under way for the claim."""

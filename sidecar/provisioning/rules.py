@@ -5,7 +5,7 @@ from typing import Final
 
 from sidecar.csi.api import NOTHING
 from sidecar.local.here import Here
-from sidecar.model.objects import IMMEDIATE, Claim, Class
+from sidecar.model.objects import IMMEDIATE, Claim, Class, Json, selected_node
 from sidecar.ownership import rules as ownership
 from sidecar.ownership.selected_node_body import GiveBack, Take, closing
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
@@ -27,7 +27,7 @@ from sidecar.provisioning.decisions import (
     Tell,
     Wait,
 )
-from sidecar.provisioning.needs import SNAPSHOT, Need
+from sidecar.provisioning.needs import CLAIM, SNAPSHOT, VOLUME, Absent, Need, Ref, text
 from sidecar.provisioning.progress import HandedBack, Stored, Unsaved, created_for, refusals_of, volume_exists
 from sidecar.provisioning.release_rules import release
 from sidecar.provisioning.requests import request as requests
@@ -123,17 +123,49 @@ def _whereabouts(claim: Claim) -> str:
     return f"bound to {claim.volume_name}" if claim.volume_name else f"selected for node {claim.selected_node or '(none)'}"
 
 
-def _done(view: ClaimView, claim: Claim) -> Ignore | Refuse | None:
+def _done(view: ClaimView, claim: Claim) -> ClaimDecision | None:
     if claim.volume_name:
         return Ignore(f"bound to volume {claim.volume_name}")
     if isinstance(view.progress, Stored):
-        return Ignore("its PersistentVolume is stored; the volume controller binds it")
+        return _stored(view, claim, view.progress)
     if view.volume is None or view.volume.claim is None:
         return None
     if view.volume.claim.uid == claim.uid:
         return Ignore(f"volume {view.volume.name} exists for it")
     # Drivers are idempotent by name: asked for a volume of this name, they would return the other claim's volume.
     return Refuse(claim, f"PersistentVolume {view.volume.name} is another claim's; a longer --volume-name-uuid-length avoids this")
+
+
+def _stored(view: ClaimView, claim: Claim, stored: Stored) -> ClaimDecision:
+    """What this process has stored and no watch has shown may have come and gone unseen. Then nobody would ever bind the claim."""
+    binds = "its PersistentVolume is stored; the volume controller binds it"
+    shown = view.volume is not None and view.volume.claim is not None and view.volume.claim.uid == claim.uid
+    if shown or view.now < stored.doubt_from:
+        return Ignore(binds)
+    volume = Ref(VOLUME, view.here.volume_name(claim.uid))
+    of_claim = Ref(CLAIM, claim.name, claim.namespace)
+    if (made := view.facts.get(volume)) is None:
+        return Fetch(frozenset({volume}), f"{binds}; but the watch of volumes has not shown {volume}, which may be gone")
+    if not _is_gone(made, claim):
+        return Wait(stored.found(view.now), None, binds)
+    if (now := view.facts.get(of_claim)) is None:
+        return Fetch(frozenset({of_claim}), f"{volume} is gone, and the claim may be too")
+    if not _is_open(now, claim):
+        return Wait(stored.found(view.now), None, f"{volume} is gone; the watch of claims is yet to show how the claim has changed")
+    return _create(view, claim, f"{volume} was stored and is gone, and the claim is not bound")
+
+
+def _is_gone(found: Json | Absent, claim: Claim) -> bool:
+    if isinstance(found, Absent):
+        return found.exists is False
+    return text(found, "spec", "claimRef", "uid") not in ("", claim.uid)
+
+
+def _is_open(found: Json | Absent, claim: Claim) -> bool:
+    """The claim waits for a volume of this node, as the API server has it."""
+    if isinstance(found, Absent) or text(found, "metadata", "uid") != claim.uid or text(found, "metadata", "deletionTimestamp"):
+        return False
+    return not text(found, "spec", "volumeName") and selected_node(found) == claim.selected_node
 
 
 def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:

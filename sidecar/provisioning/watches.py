@@ -38,6 +38,8 @@ class ProvisioningWatches:
     concerns: Callable[[str], bool]
     volume_gone: Callable[[str], None]
     volume_seen: Callable[[str], None]
+    volumes_listed: Callable[[], Iterable[str]]
+    """Told when a list of volumes is complete; returns the claims to look at."""
     promise_changed: Callable[[str], None]
     wake_claim: Wake
     edited_claim: Wake
@@ -114,7 +116,12 @@ class ProvisioningWatches:
             wakes=self._volume_changed,
             skip=skip,
             required=True,
+            on_list=self._volumes_listed,
         )
+
+    def _volumes_listed(self) -> None:
+        for uid in self.volumes_listed():
+            self.wake_claim(uid)
 
     def _volume_changed(self, change: Change[Volume]) -> None:
         self.volume_seen(change.key)

@@ -183,7 +183,7 @@ def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
     table.forget("one")
     table.advance("two", unsaved)
     assert isinstance(table.progress("two"), Unsaved)
-    table.advance("two", progresses.Stored())
+    table.advance("two", progresses.Stored.at(100.0, "handle"))
     assert table.kept() == 0
 
 

@@ -47,7 +47,7 @@ EVERY: list[Progress] = [
     HandedBack("7", NOT_BEGUN),
     HandedBack("7", Racing(RACE)),
     HandedBack("7", Creating(CLAIM)),
-    Stored(),
+    Stored.at(100.0, "handle"),
 ]
 
 
@@ -71,7 +71,7 @@ def holding(progress: Progress) -> ProgressTable:
         (HandedBack("7", NOT_BEGUN), False, 0, 0, True, None),
         (HandedBack("7", Racing(RACE)), True, 0, 0, True, None),
         (HandedBack("7", Creating(CLAIM)), True, 1, 0, True, CLAIM),
-        (Stored(), False, 0, 0, False, None),
+        (Stored.at(100.0, "handle"), False, 0, 0, False, None),
     ],
     ids=repr,
 )

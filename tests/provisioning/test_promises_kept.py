@@ -64,7 +64,7 @@ class KeptBesideWalk(RuleBasedStateMachine):
             Creating(claim),
             Unsaved.of(claim, samples.PACKED),
             HandedBack("7", Creating(claim)),
-            Stored(),
+            Stored.at(100.0, "handle"),
         )[kind]
         self.table.advance(uid, progress)
 

@@ -24,13 +24,14 @@ from sidecar.provisioning.decisions import (
     Undo,
     Wait,
 )
-from sidecar.provisioning.progress import NOT_BEGUN, Creating, HandedBack, Progress, Racing, Stored, Unsaved
+from sidecar.provisioning.progress import BELIEVED, NOT_BEGUN, Creating, HandedBack, Progress, Racing, Stored, Unsaved
 from sidecar.provisioning.rules import decide
 from tests.harness import samples
 from tests.harness.provisioning.views import create, view
 
 CREATING = Creating(samples.claim(selected="foo"))
 IMMEDIATE = samples.class_(volumeBindingMode="Immediate")
+STORED = Stored.at(100.0, "handle")
 
 
 def test_N1_selected_here_is_created_here() -> None:
@@ -45,7 +46,7 @@ def test_N1_selected_here_is_created_here() -> None:
         pytest.param({"claim": samples.claim()}, id="M6-late-binding-without-a-node"),
         pytest.param({"claim": samples.claim(selected="bar")}, id="N3-another-node"),
         pytest.param({"volume": samples.volume()}, id="M8-its-volume-exists"),
-        pytest.param({"progress": Stored()}, id="X2-stored-by-this-process-and-not-yet-seen"),
+        pytest.param({"progress": STORED, "now": 100.0 + BELIEVED - 1}, id="X2-stored-by-this-process-and-not-yet-seen"),
         pytest.param({"claim": samples.claim(), "class_": IMMEDIATE, "here": samples.here(bids=False)}, id="no-bidding"),
     ],
 )
