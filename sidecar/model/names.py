@@ -158,11 +158,18 @@ RETIRE_READY: Final = "RetireReady"
 
 _MANAGER: Final = "external-provisioner"
 _LABEL_LIMIT: Final = 63
+_NAME_LIMIT: Final = 253
 
 
 def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
     """The name of the volume for a claim, and of its PersistentVolume: the whole uid, or its first `uuid_length` digits."""
     return f"{prefix}-{uid}" if uuid_length == -1 else f"{prefix}-{uid.replace('-', '')[:uuid_length]}"
+
+
+def shared_event(name: str, uid: str, what: str) -> str:
+    """The name of an Event about that object which every node would write. What is too long is cut, as a name may not end in a dot."""
+    suffix = f".{uid[:8]}.{what}"
+    return name[: _NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
 
 
 def capacity_manager(node: str, base: str = _MANAGER) -> str:

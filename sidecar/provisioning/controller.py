@@ -323,7 +323,9 @@ class Provisioner:
         match decision:
             case Tell(claim, race, why):
                 self._table.advance(uid, Racing(race))
-                self._reports.tell(claim, names.WARNING, names.NO_NODE_TAKES_IT, why, once=f"{claim.name}.{claim.uid[:8]}.waits")
+                self._reports.tell(
+                    claim, names.WARNING, names.NO_NODE_TAKES_IT, why, once=names.shared_event(claim.name, claim.uid, "waits")
+                )
                 return self._clock()
             case Bid():
                 return await self._bidder.bid(uid, view, decision)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.model import names
-from sidecar.model.names import capacity_manager, volume_name
+from sidecar.model.names import capacity_manager, shared_event, volume_name
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,20 @@ def test_F13_managed_by_label_with_an_empty_base() -> None:
 )
 def test_volume_name(prefix: str, uid: str, length: int, name: str) -> None:
     assert volume_name(prefix, uid, length) == name
+
+
+@pytest.mark.parametrize(
+    ("claim", "event"),
+    [
+        pytest.param("data", "data.01234567.waits", id="short"),
+        pytest.param("a" * 238, "a" * 238 + ".01234567.waits", id="just-fits"),
+        pytest.param("a" * 239, "a" * 238 + ".01234567.waits", id="too-long"),
+        pytest.param("a" * 236 + "-.bb", "a" * 236 + ".01234567.waits", id="cut-where-no-name-may-end"),
+    ],
+)
+def test_the_name_of_an_event_that_all_nodes_would_write_is_one_that_the_api_server_takes(claim: str, event: str) -> None:
+    assert shared_event(claim, "01234567-89ab", "waits") == event
+    assert len(event) <= 253
 
 
 SIDECAR = Path(names.__file__).parents[1]

@@ -114,6 +114,9 @@ def missing_capability(here: Here) -> Unfit | None:
 
 
 def _contradiction(claim: Claim, class_: Class) -> Unfit | None:
+    # Drivers are idempotent by name: two claims that had none would be given one volume.
+    if not claim.uid:
+        return Unfit("claim.metadata.uid is empty, and the volume is named after it; create the claim anew")
     # A selector chooses among volumes that exist; even an empty one is refused, as external-provisioner does.
     if claim.has_selector:
         return Unfit("claim.spec.selector is not supported for dynamic provisioning; remove it")

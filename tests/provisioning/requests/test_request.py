@@ -71,6 +71,10 @@ def test_R6_mount_options_in_order() -> None:
     assert request(class_={"mountOptions": ["foo=bar", "baz=qux"]}).capabilities[0].mount_flags == ("foo=bar", "baz=qux")
 
 
+def test_a_claim_without_a_uid_is_refused_because_its_volume_would_have_the_name_of_all_such() -> None:
+    assert "uid is empty" in unfit(claim={"meta": {"uid": ""}})
+
+
 def test_R7_a_selector_even_an_empty_one_is_refused() -> None:
     assert "selector" in unfit(claim={"selector": {}})
 
