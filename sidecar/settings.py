@@ -35,6 +35,7 @@ def options(config: Config) -> Options:
         attributes_classes=config.gate("VolumeAttributesClass"),
         keeps_volume_mode=config.prevent_volume_mode_conversion,
         bids=config.node_deployment_immediate_binding,
+        driver_timeout=config.timeout,
         placement=_placement(config),
     )
 

@@ -23,6 +23,8 @@ class Options:
     attributes_classes: bool = True
     keeps_volume_mode: bool = True
     bids: bool = True
+    driver_timeout: float = 10.0
+    """Seconds that a call of the driver may take."""
     placement: Placement = field(default_factory=lambda: RandomDelay(20.0, 60.0))
 
 

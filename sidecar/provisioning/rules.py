@@ -72,7 +72,7 @@ def _decide(view: ClaimView) -> ClaimDecision:
     if view.record is not None and view.record.deletion is not None:
         return _delete_again(view.here, view.record, view.record.deletion)
     if claim is not None and view.gone and refusals_of(progress) >= _ENOUGH_REFUSALS and view.record is not None:
-        return CleanUp(view.record, f"the claim is gone, and its PersistentVolume was refused {refusals_of(progress)} times")
+        return _clean_up(view, view.record, f"the claim is gone, and its PersistentVolume was refused {refusals_of(progress)} times")
     if claim is not None and isinstance(progress, Unsaved):
         return Store(claim, progress.body, "the volume exists and its PersistentVolume is not stored yet")
     if claim is None or _is_elsewhere(view, claim):
@@ -99,8 +99,16 @@ def _delete_again(here: Here, record: CreationRecord, deletion: BegunDeletion) -
 def _cleared_up_if_gone(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
     """A claim that is gone has no user to tell and cannot be given to another node: only its volume can be cleaned up."""
     if view.gone and view.record is not None and isinstance(decision, Refuse | Leave | Reschedule):
-        return CleanUp(view.record, f"the claim is gone, and its volume cannot be created any more: {decision.why}")
+        return _clean_up(view, view.record, f"the claim is gone, and its volume cannot be created any more: {decision.why}")
     return decision
+
+
+def _clean_up(view: ClaimView, record: CreationRecord, why: str) -> CleanUp | Wait:
+    open_call = record.open_call
+    if open_call is None or view.now >= open_call.not_before:
+        return CleanUp(record, why)
+    again = "an earlier call may still make the volume that the driver says is not there: it is asked again later"
+    return Wait(open_call.not_before, None, f"{why}; {again}")
 
 
 def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:
@@ -108,7 +116,7 @@ def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:
     return view.record is not None and (bool(claim.volume_name) or claim.selected_node != view.here.node)
 
 
-def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp:
+def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp | Wait:
     """What is left to do if nothing is to be created: a volume may exist that no PersistentVolume leads to."""
     whose = "the claim is gone, bound, or another node's" if claim is None else f"the claim is {_whereabouts(claim)}"
     if view.record is None:
@@ -116,7 +124,7 @@ def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp:
     volume = view.volume
     if isinstance(view.progress, Stored) or (volume is not None and volume.claim is not None and volume.claim.uid == view.record.uid):
         return Ignore(f"volume {view.record.request.name} exists for it")
-    return CleanUp(view.record, f"{whose}, and a volume may have been made for it here")
+    return _clean_up(view, view.record, f"{whose}, and a volume may have been made for it here")
 
 
 def _whereabouts(claim: Claim) -> str:

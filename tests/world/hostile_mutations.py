@@ -32,6 +32,7 @@ from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.provisioning import deletion_io, watches
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
+from sidecar.provisioning.creations.creation_record import OpenCall
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.handle_holders_io import HandleHolders
@@ -92,6 +93,10 @@ def _lost_answers_are_refusals(patch: Patch) -> None:
     patch.setattr(creation, "of_failure", of_failure)
 
 
+def _denials_are_believed(patch: Patch) -> None:
+    patch.setattr(OpenCall, "denied", lambda self, now, timeout: None)
+
+
 def _one_volume_for_two_claims(patch: Patch) -> None:
     async def nobody(self: Any, handle: str, *, uid: str, name: str) -> str:
         return ""
@@ -127,6 +132,7 @@ HOSTILE_MUTATIONS: Final = (
     Mutation("secrets stay in what drivers say", _secrets_stay_in_texts, frozenset({TOLD})),
     Mutation("a driver is believed about who made a volume", _drivers_are_believed, frozenset({BELIEVED})),
     Mutation("an answer that was lost is taken for a refusal", _lost_answers_are_refusals, frozenset({LEAKED})),
+    Mutation("a denial is believed while an earlier call may be under way", _denials_are_believed, frozenset({LEAKED})),
     Mutation("a volume is given to two claims", _one_volume_for_two_claims, frozenset({TWO_VOLUMES, TAKEN_AWAY, HOLLOW})),
     Mutation("a driver may name any number of places", _any_number_of_places, frozenset({BELIEVED})),
     # Files

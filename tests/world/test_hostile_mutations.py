@@ -22,6 +22,7 @@ FOUND_BEFORE = {
     "secrets stay in what drivers say": 1,
     "a driver is believed about who made a volume": 21,
     "an answer that was lost is taken for a refusal": 6,
+    "a denial is believed while an earlier call may be under way": 5,
     "a volume is given to two claims": 22,
     "a driver may name any number of places": 1,
     "a line of the journal deletes what a PersistentVolume names": 2,

@@ -6,7 +6,7 @@ the claim that the volume was for. It holds no secret, only the name of the Secr
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.losses import Call, creation, deletion
@@ -21,6 +21,29 @@ class BegunDeletion:
     handle: str
     any_node: bool = False
     """As in `deletion.rules.DeletionView`."""
+
+
+# Each comes a whole timeout of the driver's calls after the one before. A call that is cut off by that timeout has by then had three times
+# as long as it may take, and one that the driver is still at when it is given up has had two more.
+_ENOUGH_DENIALS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """Of a call for the volume nobody knows how it ended. A driver may still be at it while it says that there is no volume, such as that
+    the call has taken all room."""
+
+    denials: int = 0
+    """How often the driver has said so since."""
+    not_before: float = 0.0
+    """Until then it would say nothing new."""
+
+    def denied(self, now: float, timeout: float) -> "OpenCall | None":
+        """After the driver has said so once more; None: it is believed."""
+        if now < self.not_before:
+            return self
+        denials = self.denials + 1
+        return OpenCall(denials, now + timeout) if denials < _ENOUGH_DENIALS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +76,9 @@ class CreationRecord:
 
     It is not written to the line: whoever reads a line left behind sets it.
     """
+    open_call: OpenCall | None = None
+    """None: each call for the volume has ended for certain. Not written to the line either: who reads one left behind knows of none how it
+    ended."""
     from_file: bool = False
     """It was read from a file, in whose folder others write too. Set as `inherited` is, and for good."""
 

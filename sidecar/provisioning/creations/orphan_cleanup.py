@@ -17,7 +17,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
 from sidecar.provisioning.creations.confirmation import on_file
 from sidecar.provisioning.creations.confirming_io import Confirming
-from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.deletion_io import Secrets as ReadSecrets
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.requests.volume import is_elsewhere
@@ -46,6 +46,8 @@ class AskAgain:
 
     why: str
     denied: bool = False
+    open_call: OpenCall | None = None
+    """What this answer leaves of `CreationRecord.open_call`; None: it says nothing of that."""
 
 
 class Deletion(Protocol):
@@ -59,7 +61,17 @@ class Deletion(Protocol):
 
 
 class OrphanCleanup:
-    def __init__(self, *, here: Callable[[], Here], driver: Driver, deletion: Deletion, secrets: Secrets, confirming: Confirming) -> None:
+    def __init__(
+        self,
+        *,
+        here: Callable[[], Here],
+        driver: Driver,
+        deletion: Deletion,
+        secrets: Secrets,
+        confirming: Confirming,
+        clock: Callable[[], float],
+    ) -> None:
+        self._clock = clock
         self._here = here
         self._driver = driver
         self._deletion = deletion
@@ -88,7 +100,8 @@ class OrphanCleanup:
             secrets = await self._secrets(confirmed.secret)
             outcome = await self._find(record, secrets)
             if not isinstance(outcome, Done):
-                return _without_volume(record, outcome, blind=record.secret is not None and not secrets)
+                open_call = record.open_call and record.open_call.denied(self._clock(), self._here().options.driver_timeout)
+                return _without_volume(record, outcome, blind=record.secret is not None and not secrets, open_call=open_call)
             # The call to the driver may have taken long, and a PersistentVolume may have been stored meanwhile. So `delete` judges again,
             # from what is true now.
             found = outcome.volume
@@ -130,20 +143,25 @@ def _known(secrets: Mapping[str, str]) -> Callable[[], Awaitable[Mapping[str, st
 
 
 def _without_volume(
-    record: CreationRecord, outcome: MaybeRunning | NeverSent | NoSpaceHere | Refused, *, blind: bool
+    record: CreationRecord, outcome: MaybeRunning | NeverSent | NoSpaceHere | Refused, *, blind: bool, open_call: OpenCall | None
 ) -> Settled | AskAgain:
     """What a creation without a volume in the answer means.
 
     `blind`: the first call had a secret and this one had none, so the refusal may be about the missing secret and proves nothing.
+    `open_call`: what is left of the record's if the driver says that there is no volume.
     """
     match outcome:
-        case MaybeRunning(why) | NeverSent(why):
+        case NeverSent(why):
             return AskAgain(why)
+        case MaybeRunning(why):
+            return AskAgain(why, open_call=OpenCall())
         case Refused(why, occupied=True) if not blind:
             return Settled(f"something else has its name: {why}", suspected=True)
         case Refused(why, doubtful=doubtful) if (doubtful or blind) and record.denials + 1 < _MOST_DENIALS:
             return AskAgain(why, denied=True)
         case Refused(why, doubtful=doubtful) if doubtful or blind:
             return Settled(f"the driver has said {_MOST_DENIALS} times that there is nothing: {why}", suspected=True)
+        case Refused(why) | NoSpaceHere(why) if open_call is not None:
+            return AskAgain(f"{why}; an earlier call may still make the volume", open_call=open_call)
         case Refused(why) | NoSpaceHere(why):
             return Settled(f"there is nothing: {why}")

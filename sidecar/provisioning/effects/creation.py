@@ -77,9 +77,11 @@ class Creator:
             self._reports.tell(attempt.claim, names.NORMAL, names.PROVISIONING, _is_provisioning(attempt.claim) + although)
             outcome = await self._ask_driver(view, attempt, secrets)
             await self._creations.count_losses(uid)
+            if isinstance(outcome, MaybeRunning):
+                self._creations.left_open(uid)
             says_none = isinstance(outcome, NoSpaceHere | Refused) and not volume_exists(view.progress)  # else it contradicts itself
             if says_none or (first and isinstance(outcome, NeverSent)):
-                self._concluded(attempt, outcome)
+                self._concluded(view, attempt, outcome)
             if isinstance(outcome, Done):
                 holder = await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name)
                 view = replace(view, holder=holder) if holder else view
@@ -104,13 +106,14 @@ class Creator:
         record = CreationRecord(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy)
         return await self._creations.begin(record)
 
-    def _concluded(self, attempt: Create, outcome: Outcome) -> None:
-        """The driver has said that there is no volume, so the record is struck out. It stays if the driver gave no reason, or was asked for
-        another volume than at first because the class has changed: then the driver is asked once more when the claim is gone."""
+    def _concluded(self, view: ClaimView, attempt: Create, outcome: Outcome) -> None:
+        """The driver has said that there is no volume, so the record is struck out. It stays if an earlier call may still make one, or the
+        driver gave no reason, or was asked for another volume than at first because the class has changed: then the driver is asked
+        again when the claim is gone."""
         record = self._table.record(attempt.claim.uid)
         same = record is not None and record.request == attempt.request and record.deletion is None
         if same and not (isinstance(outcome, Refused) and outcome.doubtful):
-            self._creations.end(attempt.claim.uid)
+            self._creations.denied(attempt.claim.uid, self._clock(), view.here.options.driver_timeout)
 
     async def _ask_driver(self, view: ClaimView, attempt: Create, secrets: Mapping[str, str]) -> Outcome:
         try:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sidecar.csi.losses import Losses
-from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord, OpenCall
 from sidecar.provisioning.creations.journal import Journal
 from sidecar.provisioning.progress import ProgressTable
 
@@ -41,6 +41,19 @@ class CreationLog:
         self._table.keep_record(record)
         await self.journal.begin(record)
 
+    def left_open(self, uid: str) -> None:
+        """The driver was asked for the volume, and nobody knows how that ended."""
+        if (record := self._table.record(uid)) is not None:
+            self._table.keep_record(replace(record, open_call=OpenCall()))
+
+    def denied(self, uid: str, now: float, timeout: float) -> None:
+        """The driver says that there is no volume. It is believed at once, unless an earlier call may still make one."""
+        record = self._table.record(uid)
+        if record is not None and record.open_call is not None and (left := record.open_call.denied(now, timeout)) is not None:
+            self._table.keep_record(replace(record, open_call=left))
+        else:
+            self.end(uid)
+
     async def suspect(self, suspect: CreationRecord) -> None:
         """It is not seen to any more, and stays written down for people."""
         self._table.keep_suspect(suspect)
@@ -64,7 +77,7 @@ class CreationLog:
         for record in found:
             begun = self._table.record(record.uid)
             if begun is None:
-                self._table.keep_record(replace(record, inherited=True, from_file=True))
+                self._table.keep_record(replace(record, inherited=True, open_call=OpenCall(), from_file=True))
             elif record.deletion is not None:
                 # This process has begun a creation for the same claim since, and may have been given the volume that is being deleted.
                 self._table.keep_record(replace(begun, from_file=True))

@@ -39,6 +39,7 @@ class Undoer:
             deletion=deletion,
             secrets=self._secret_for_clean_up,
             confirming=shared.confirming,
+            clock=shared.tools.clock,
         )
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
@@ -75,11 +76,11 @@ class Undoer:
                 self._table.forget(uid)
                 self._reports.attempts.forget(uid)
                 return self._clock() if uid in self._caches.claims else None
-            case AskAgain(why, denied):
+            case AskAgain(why, denied, open_call):
                 log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
-                if denied and (kept := self._table.record(uid)) is not None:
-                    self._table.keep_record(replace(kept, denials=kept.denials + 1))
-                return self._reports.later(uid)
+                if (kept := self._table.record(uid)) is not None:
+                    self._table.keep_record(replace(kept, denials=kept.denials + denied, open_call=open_call or kept.open_call))
+                return max(self._reports.later(uid), open_call.not_before if open_call else 0.0)
 
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
         return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")

@@ -6,7 +6,7 @@ go on with a call that nobody waits for. A request that has not left by then nev
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -362,9 +362,19 @@ class NodeDriver:
         def create() -> CreatedVolume:
             self._survive("CreateVolume", request.name)
             self._manners.before(request, secrets)
+            if self._manners.puts_off(request, self._driver):
+                asyncio.get_running_loop().call_later(self._manners.lateness, self._succeed_late, request)
+                raise DriverError(Code.DEADLINE_EXCEEDED, "it takes too long")
             return self._manners.instead(request, self._driver) or self._driver.create(request)
 
         return self._manners.after(await self._change("CreateVolume", request.name, create))
+
+    def _succeed_late(self, request: CreateRequest) -> None:
+        self._manners.put_off[request.name] = False
+        with suppress(DriverError):  # there may be no room by now
+            made = self._driver.create(request)
+            self._tell(f"CreateVolume {request.name}: it has gone on, and succeeds")
+            self._manners.made_late(made.volume_id)
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
         def delete() -> None:

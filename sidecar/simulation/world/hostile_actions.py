@@ -42,6 +42,7 @@ async def odd_claim_gone(world: "World", item: "PlannedEvent") -> None:
 async def manner(world: "World", item: "PlannedEvent") -> None:
     manners = world.nodes[item.whom].manners
     manners.way, manners.named = item.detail, world.referee.is_named
+    manners.lateness, manners.made_late = item.number, world.referee.made_late
 
 
 async def clock_jumps(world: "World", item: "PlannedEvent") -> None:

@@ -1,7 +1,7 @@
 """How a driver lies: what it makes of the answer to a creation, or of its refusal."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.csi import codec, secret_words
@@ -10,7 +10,7 @@ from sidecar.csi.outcome import Code, DriverError, Unheard
 from sidecar.model import names
 from sidecar.model.topology import Segment
 from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.world.plan_hostile import BOASTS, CRASHES, DOUBLES, ECHOES, EVERYWHERE, TOO_LONG
+from sidecar.simulation.world.plan_hostile import BOASTS, CRASHES, DOUBLES, ECHOES, EVERYWHERE, SUCCEEDS_LATE, TOO_LONG
 
 SOMEBODY_ELSE: Final = "somebody-else"
 SECRET: Final = "keys"
@@ -29,6 +29,22 @@ class Manners:
     """Whether a PersistentVolume has that handle."""
     victim: str = ""
     """The one volume of which a driver that crashes dies each time."""
+
+    lateness: float = 0.0
+    """Seconds that a driver which succeeds late takes longer than it says."""
+    made_late: Callable[[str], None] = lambda handle: None
+    """Called with the handle of each volume that it has made so."""
+    put_off: dict[str, bool] = field(default_factory=dict)
+    """By volume, of what was given up: whether the driver is still at it."""
+
+    def puts_off(self, request: CreateRequest, driver: LocalDriver) -> bool:
+        """Whether this call is given up, and goes on all the same. That befalls each volume once."""
+        if self.put_off.get(request.name):
+            raise DriverError(Code.RESOURCE_EXHAUSTED, "no room, for it is being used")
+        if self.way != SUCCEEDS_LATE or request.name in self.put_off or any(volume.name == request.name for volume in driver.volumes()):
+            return False
+        self.put_off[request.name] = True
+        return True
 
     def kills(self, method: str, name: str) -> bool:
         """Whether the driver dies of this call. The first one that it is asked for is the one."""

@@ -21,6 +21,7 @@ from sidecar.simulation.world.plan_hostile import (
     hostile_drivers,
     hostile_tenants,
     kept_data,
+    late_successes,
 )
 
 LATE_CLASSES: Final = ("late", "late-too")
@@ -326,5 +327,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "direct deletions": direct_deletions,
     "crashing drivers": crashing_drivers,
     "kept data": kept_data,
+    "late successes": late_successes,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

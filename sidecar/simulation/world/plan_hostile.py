@@ -24,6 +24,8 @@ DOUBLES: Final = "doubles"
 """Answers with the volume of another claim, and makes none."""
 EVERYWHERE: Final = "everywhere"
 """Makes the volume and says that it can be reached from thousands of places."""
+SUCCEEDS_LATE: Final = "succeeds late"
+"""Gives up a call, goes on with it all the same, and says meanwhile that it has no room."""
 MANNERS: Final = (BOASTS, TOO_LONG, ECHOES, DOUBLES, EVERYWHERE)
 
 OWN_VOLUME: Final = "own volume"
@@ -69,6 +71,14 @@ def crashing_drivers(dice: random.Random, draft: "Draft") -> None:
     node, at = dice.choice(draft.nodes), dice.uniform(1.0, 60.0)
     draft.add(at, "manner", node, detail=dice.choice(tuple(CRASHES.values())))
     draft.add(at + dice.choice((40.0, 300.0)), "manner", node)
+
+
+def late_successes(dice: random.Random, draft: "Draft") -> None:
+    """The caller's timeout is 10 seconds; what is at work for twice as long as that after it was given up is not waited for."""
+    for at in _moments(dice, 4):
+        node = dice.choice(draft.nodes)
+        draft.add(at, "manner", node, dice.uniform(0.5, 15.0), detail=SUCCEEDS_LATE)
+        draft.add(at + dice.uniform(1.0, 30.0), "manner", node)
 
 
 def kept_data(dice: random.Random, draft: "Draft") -> None:

@@ -31,13 +31,25 @@ class Referee:
         self._named: dict[str, Json] = {}
         """The PersistentVolume of each handle, as it is now."""
         self._claims: set[str] = set()
+        self._late: set[str] = set()
+        """Handles of volumes that a driver has made after it had said that it could not."""
 
     def created(self, name: str) -> None:
         """A driver has made that volume, or had it already."""
-        holders = [(node, volume) for node, driver in self._drivers.items() for volume in driver.volumes() if volume.name == name]
+        holders = [
+            (node, volume)
+            for node, driver in self._drivers.items()
+            for volume in driver.volumes()
+            if volume.name == name and volume.id not in self._late
+        ]
         self._made.update(volume.id for _, volume in holders)
         if len(holders) > 1:
             self._found(TWO_VOLUMES, f"{name} exists on {' and '.join(node for node, _ in holders)}")
+
+    def made_late(self, handle: str) -> None:
+        """For a while there may be two then, and nobody can help it. At rest there is one."""
+        self._late.add(handle)
+        self._made.add(handle)
 
     def deleted(self, handle: str) -> None:
         """A driver has deleted that volume, or had none."""

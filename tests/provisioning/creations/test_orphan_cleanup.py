@@ -199,8 +199,12 @@ def test_a_driver_that_denies_without_a_reason_is_believed_the_tenth_time_and_a_
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
 
 
-def test_a_driver_that_gives_a_reason_is_believed_at_once() -> None:
+def test_a_driver_that_gives_a_reason_is_believed_once_an_earlier_call_must_be_over() -> None:
     bench, paper = after_a_death(creates=[rpc(Code.NOT_FOUND)])
+    assert [bench.claim(), bench.claim()] == [110.0, 110.0] and bench.driver.count("create") == 1
+    bench.now = 110.0
+    assert bench.claim() == 120.0 and paper.lines
+    bench.now = 120.0
     assert bench.claim() is None and not paper.lines
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 0
 
