@@ -79,6 +79,8 @@ class Orphaned:
     on_file: OnFile | None = None
     unproven: bool = False
     """That process is gone for so long that something else may have run here, and people may have kept the volume since."""
+    renamed: bool = False
+    """The claim's volume has another name now, so this one is not made again for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,7 @@ def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:
         if orphan.inherited and orphan.reclaim_policy != "Delete":
             return Keep(f"its class keeps volumes, and PersistentVolume {orphan.volume_name} may have come and gone", suspected=True)
         return None
-    if not claim.volume_name and claim.selected_node == orphan.node:
+    if not claim.volume_name and claim.selected_node == orphan.node and not orphan.renamed:
         return Keep("the claim is this node's again")
     if orphan.inherited and claim.volume_name == orphan.volume_name and stored is None:
         return Keep(f"the claim is bound to PersistentVolume {orphan.volume_name}, which is gone", suspected=True)

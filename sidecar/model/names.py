@@ -172,6 +172,12 @@ def shared_event(name: str, uid: str, what: str) -> str:
     return name[: _NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
 
 
+def is_volume_name(name: str, uid: str) -> bool:
+    """Whether `volume_name` gives it for that uid, with whatever prefix and length."""
+    prefix, _, digits = name.rpartition("-")
+    return name.endswith(f"-{uid}") or bool(prefix and digits and uid.replace("-", "").startswith(digits))
+
+
 def capacity_manager(node: str, base: str = _MANAGER) -> str:
     """The managed-by label of this node's capacity objects: upstream's value, so that each program adopts the other's objects.
 

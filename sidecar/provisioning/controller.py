@@ -25,7 +25,9 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.roster import Roster
+from sidecar.provisioning.creations.confirmation import foreign
 from sidecar.provisioning.creations.confirming_io import Confirming
+from sidecar.provisioning.creations.creation_record import OpenCall
 from sidecar.provisioning.creations.journal import Journal, NoJournal
 from sidecar.provisioning.decisions import (
     Bid,
@@ -70,6 +72,10 @@ from sidecar.tools import Tools
 
 _ONCE_IN: Final = 1.0
 """Seconds."""
+
+# In seconds. A PersistentVolume whose sender has died may still arrive. If its volume were deleted before, the claim would be bound to
+# nothing; where the claim's volume keeps its name, the same PersistentVolume is stored again.
+_LATE_STORE: Final = 60.0
 
 
 class Provisioner:
@@ -161,7 +167,7 @@ class Provisioner:
         progress = self._table.progress(uid)
         now, here, cached = self._clock(), self._here(), self._caches.claims.get(uid)
         claim, record = cached or created_for(progress), self._table.record(uid)
-        name = here.volume_name(claim.uid) if claim else record.request.name if record else None
+        name = record.request.name if record else here.volume_name(claim.uid) if claim else None
         return ClaimView(
             now=now,
             here=here,
@@ -169,7 +175,7 @@ class Provisioner:
             claim=claim,
             gone=cached is None,
             class_=self._caches.classes.get(claim.class_name) if claim else None,
-            volume=self._volume_here(name) if name else None,
+            volume=(self._volume_here(name) or self._volume_of(claim)) if name else None,
             progress=progress,
             findings=self._table.findings(uid),
             roster=self._roster(claim.class_name) if claim else None,
@@ -199,6 +205,12 @@ class Provisioner:
         """For drain decisions the cache also holds volumes that people made, of which this room cannot tell where they lie."""
         volume = self._caches.volumes.get(name)
         return volume if volume and lies_here(self._here(), volume) else None
+
+    def _volume_of(self, claim: Claim | None) -> Volume | None:
+        """The claim's own, whatever it is called: the flags for names may have changed since."""
+        named = self._caches.volumes.by_index("claim", claim.full_name) if claim else ()
+        own = (volume for volume in named if claim and volume.claim and volume.claim.uid == claim.uid)
+        return next((volume for volume in own if lies_here(self._here(), volume)), None)
 
     def _roster(self, class_name: str) -> Roster | None:
         return self._contenders.roster(class_name) if self._contenders else None
@@ -378,6 +390,8 @@ class Provisioner:
         for record in filter(None, map(self._table.record, uids)):
             if record.losses:
                 self._losses.remember(record.call, record.losses, self._clock())
+            if record.is_renamed(self._here()) and not foreign(self._here(), record):
+                self._table.keep_record(replace(record, open_call=OpenCall(not_before=self._clock() + _LATE_STORE)))
         return uids
 
     def _settle(self, uid: str, view: ClaimView) -> None:

@@ -107,28 +107,33 @@ def _clean_up(view: ClaimView, record: CreationRecord, why: str) -> CleanUp | Wa
     open_call = record.open_call
     if open_call is None or view.now >= open_call.not_before:
         return CleanUp(record, why)
-    again = "an earlier call may still make the volume that the driver says is not there: it is asked again later"
-    return Wait(open_call.not_before, None, f"{why}; {again}")
+    return Wait(open_call.not_before, None, f"{why}; what was begun may still be under way, so the driver is asked later")
 
 
 def _is_elsewhere(view: ClaimView, claim: Claim) -> bool:
-    """Whether a creation that was begun here is no longer needed: the claim is bound, or it names no node or another node."""
-    return view.record is not None and (bool(claim.volume_name) or claim.selected_node != view.here.node)
+    """Whether a creation that was begun here is no longer needed: the claim is bound, or it names no node or another node, or its volume
+    gets another name now."""
+    record = view.record
+    return record is not None and (bool(claim.volume_name) or claim.selected_node != view.here.node or record.is_renamed(view.here))
 
 
 def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp | Wait:
     """What is left to do if nothing is to be created: a volume may exist that no PersistentVolume leads to."""
-    whose = "the claim is gone, bound, or another node's" if claim is None else f"the claim is {_whereabouts(claim)}"
+    whose = "the claim is gone, bound, or another node's" if claim is None else f"the claim is {_whereabouts(view, claim)}"
     if view.record is None:
         return Ignore(whose)
-    volume = view.volume
-    if isinstance(view.progress, Stored) or (volume is not None and volume.claim is not None and volume.claim.uid == view.record.uid):
-        return Ignore(f"volume {view.record.request.name} exists for it")
+    name, volume = view.record.request.name, view.volume
+    is_stored = volume is not None and volume.name == name and volume.claim is not None and volume.claim.uid == view.record.uid
+    if is_stored or (isinstance(view.progress, Stored) and not view.record.is_renamed(view.here)):
+        return Ignore(f"volume {name} exists for it")
     return _clean_up(view, view.record, f"{whose}, and a volume may have been made for it here")
 
 
-def _whereabouts(claim: Claim) -> str:
-    return f"bound to {claim.volume_name}" if claim.volume_name else f"selected for node {claim.selected_node or '(none)'}"
+def _whereabouts(view: ClaimView, claim: Claim) -> str:
+    if claim.volume_name:
+        return f"bound to {claim.volume_name}"
+    renamed = f", where its volume is called {view.here.volume_name(claim.uid)} now" if claim.selected_node == view.here.node else ""
+    return f"selected for node {claim.selected_node or '(none)'}{renamed}"
 
 
 def _done(view: ClaimView, claim: Claim) -> ClaimDecision | None:

@@ -30,7 +30,8 @@ class ClaimView:
     """The claim is not in the cache, so `claim` is the remembered one, and nobody waits for the volume."""
     class_: Class | None = None
     volume: Volume | None = None
-    """The PersistentVolume with the name that the claim's volume gets, if the cache has one. It may be another claim's."""
+    """The PersistentVolume with the name that was begun, or else that the claim's volume gets, if the cache has one. It may be another
+    claim's. If there is none, the one that the claim has here under another name."""
     progress: Progress = NOT_BEGUN
     findings: Findings = NOTHING_FOUND
     free: CapacityAnswer | Unmeasured | None = None

@@ -94,6 +94,13 @@ def test_what_only_a_file_speaks_for_is_kept_for_any_persistent_volume_anywhere(
     assert may_delete(view) == (Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True) if user else Delete())
 
 
+@pytest.mark.parametrize("inherited", [False, True])
+def test_a_claim_whose_volume_is_called_otherwise_now_does_not_wait_for_this_one(inherited: bool) -> None:
+    renamed = replace(orphan(inherited=inherited), renamed=True)
+    assert may_delete(DeletionView(reason=renamed, handle="h", users=(), volume=None, claim=OURS)) == Delete()
+    assert may_delete(DeletionView(reason=renamed, handle="h", users=(), volume=Found(VOLUME), claim=OURS)) == STORED
+
+
 def test_a_released_volume_does_not_keep_itself() -> None:
     view = DeletionView(reason=Released(VOLUME), handle="h", users=(Found(VOLUME),), volume=Found(VOLUME))
     assert may_delete(view) == Delete()

@@ -115,3 +115,17 @@ def test_one_that_stands_elsewhere_is_found(line: str) -> None:
 @pytest.mark.parametrize("line", ['def f() -> "Pod": ...', 'x: "Pod" = y', 'class A:\n    x: int\n    "Pod"'])
 def test_docstrings_and_names_of_types_are_not_meant(line: str) -> None:
     assert strays(line, Path("room/file.py")) == []
+
+
+UID = "0a1b2c3d-1111-2222-3333-444455556666"
+
+
+@pytest.mark.parametrize("prefix", ["pvc", "a-b"])
+@pytest.mark.parametrize("length", [-1, 1, 8, 12, 32])
+def test_a_volume_s_name_is_known_whatever_the_flags_were(prefix: str, length: int) -> None:
+    assert names.is_volume_name(names.volume_name(prefix, UID, length), UID)
+
+
+@pytest.mark.parametrize("name", ["", "-", "pvc", "pvc-", "by-hand", UID, "-0a1b2c3d", f"pvc{UID}", "pvc-0a1b2c3e", "pvc-1111"])
+def test_other_names_are_not(name: str) -> None:
+    assert not names.is_volume_name(name, UID)

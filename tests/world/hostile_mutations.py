@@ -32,7 +32,7 @@ from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.provisioning import deletion_io, watches
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
-from sidecar.provisioning.creations.creation_record import OpenCall
+from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.handle_holders_io import HandleHolders
@@ -104,6 +104,10 @@ def _one_volume_for_two_claims(patch: Patch) -> None:
     patch.setattr(HandleHolders, "other", nobody)
 
 
+def _any_name_ends_a_begin(patch: Patch) -> None:
+    patch.setattr(CreationRecord, "is_renamed", lambda self, here: False)
+
+
 def _any_number_of_places(patch: Patch) -> None:
     patch.setattr(volumes, "MOST_PLACES", ENDLESS)
 
@@ -135,6 +139,8 @@ HOSTILE_MUTATIONS: Final = (
     Mutation("a denial is believed while an earlier call may be under way", _denials_are_believed, frozenset({LEAKED})),
     Mutation("a volume is given to two claims", _one_volume_for_two_claims, frozenset({TWO_VOLUMES, TAKEN_AWAY, HOLLOW})),
     Mutation("a driver may name any number of places", _any_number_of_places, frozenset({BELIEVED})),
+    # Operators
+    Mutation("what was begun under another name ends with the claim's volume", _any_name_ends_a_begin, frozenset({LEAKED})),
     # Files
     Mutation("a line of the journal deletes what a PersistentVolume names", _lines_delete_what_is_named, frozenset({TAKEN_AWAY})),
     Mutation("a line of the journal reads any Secret", _lines_read_any_secret, frozenset({PRIED})),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sidecar.deletion.rules import OnFile
 from sidecar.local.here import Here
+from sidecar.model.names import is_volume_name
 from sidecar.model.objects import Claim, Class, Json
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.requests.request import Unfit
@@ -25,9 +26,12 @@ class Confirmed:
 
 
 def foreign(here: Here, record: CreationRecord) -> str:
-    """Why nothing of the line is followed; empty: it is. A volume that was begun here has the name that this node gives to the claim's."""
+    """Why nothing of the line is followed; empty: it is. A volume that was begun here has a name that is made of the claim's uid, perhaps
+    as flags were then."""
     name = here.volume_name(record.uid)
-    return "" if record.request.name == name else f"a volume for that claim would be called {name}: another name is not looked for"
+    if record.request.name == name or is_volume_name(record.request.name, record.uid):
+        return ""
+    return f"a volume for that claim would be called {name}, or with other flags end alike: another name is not looked for"
 
 
 def on_file(record: CreationRecord) -> OnFile | None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.losses import Call, creation, deletion
+from sidecar.local.here import Here
 from sidecar.model.topology import Segment
 from sidecar.observe.sanitize import clipped, visible
 
@@ -36,7 +37,7 @@ class OpenCall:
     denials: int = 0
     """How often the driver has said so since."""
     not_before: float = 0.0
-    """Until then it would say nothing new."""
+    """Until then the driver would say nothing new, or it is too early to ask."""
 
     def denied(self, now: float, timeout: float) -> "OpenCall | None":
         """After the driver has said so once more; None: it is believed."""
@@ -85,6 +86,10 @@ class CreationRecord:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def is_renamed(self, here: Here) -> bool:
+        """The flags for names of volumes have changed since, so the claim's volume is another one now."""
+        return self.request.name != here.volume_name(self.uid)
 
     @property
     def leftover(self) -> str:

@@ -132,6 +132,7 @@ def _orphaned(here: Here, record: CreationRecord) -> Orphaned:
         inherited=record.inherited,
         on_file=on_file(record),
         unproven=record.unproven,
+        renamed=record.is_renamed(here),
     )
 
 

@@ -91,7 +91,9 @@ class Storer:
             self._table.stored(volume, handle)
         if findings.source.source is not None:
             self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
-        self._creations.end(uid)
+        record = self._table.record(uid)
+        if record is not None and record.request.name == volume:
+            self._creations.end(uid)
         if uid not in self._caches.claims:
             self._table.forget(uid)  # it was deleted meanwhile, so no event of it will come that could lead here
         seconds = self._clock() - findings.creating_since if findings.creating_since is not None else 0.0

@@ -49,6 +49,12 @@ async def clock_jumps(world: "World", item: "PlannedEvent") -> None:
     world.nodes[item.whom].clock_offset += item.number
 
 
+async def flags_changed(world: "World", item: "PlannedEvent") -> None:
+    node = world.nodes[item.whom]
+    node.flags = (item.detail,)
+    node.kill()
+
+
 async def class_guarded(world: "World", item: "PlannedEvent") -> None:
     """The same class, whose volumes are made with a Secret."""
     await world.api.delete(CLASSES, item.whom)

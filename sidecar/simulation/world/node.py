@@ -102,6 +102,8 @@ class Node:
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self._drawn = self.reception.faults
         self.manners = Manners()
+        self.flags: tuple[str, ...] = ()
+        """Further flags of its next sidecar."""
         self.clock_offset = 0.0
         """By how much its wall clock is wrong."""
         self.sidecar: Sidecar | None = None
@@ -255,7 +257,7 @@ class Node:
             self._over.set_result(f"killed: {why}")
 
     def _config(self) -> Config:
-        parsed = parse([*_ARGS, *self._world.plan.args], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        parsed = parse([*_ARGS, *self._world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
         assert isinstance(parsed, Parsed), parsed
         return parsed.config
 

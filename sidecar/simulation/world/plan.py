@@ -14,6 +14,7 @@ from sidecar.csi.outcome import Code
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
 from sidecar.simulation.world.plan_hostile import (
+    changed_flags,
     clock_jumps,
     crashing_drivers,
     direct_deletions,
@@ -328,5 +329,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "crashing drivers": crashing_drivers,
     "kept data": kept_data,
     "late successes": late_successes,
+    "changed flags": changed_flags,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

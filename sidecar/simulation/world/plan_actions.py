@@ -213,6 +213,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "odd claim gone": hostile_actions.odd_claim_gone,
     "manner": hostile_actions.manner,
     "clock jumps": hostile_actions.clock_jumps,
+    "flags changed": hostile_actions.flags_changed,
     "class guarded": hostile_actions.class_guarded,
     "forged line": hostile_actions.forged_line,
     "volume deleted": hostile_actions.volume_deleted,

@@ -41,6 +41,8 @@ FORGED: Final = (OWN_VOLUME, OTHER_UID, DELETION, OTHER_SECRET)
 CRASHES: Final = {"CreateVolume": "crashes making", "DeleteVolume": "crashes deleting"}
 """By method: dies of each such call for one volume."""
 
+NAMES_OF_VOLUMES: Final = ("--volume-name-prefix=data", "--volume-name-uuid-length=12", "--volume-name-prefix=pvc")
+
 JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
 """Seconds: a day forward, an hour back, ten years as from a battery that is empty, a minute."""
 
@@ -79,6 +81,12 @@ def late_successes(dice: random.Random, draft: "Draft") -> None:
         node = dice.choice(draft.nodes)
         draft.add(at, "manner", node, dice.uniform(0.5, 15.0), detail=SUCCEEDS_LATE)
         draft.add(at + dice.uniform(1.0, 30.0), "manner", node)
+
+
+def changed_flags(dice: random.Random, draft: "Draft") -> None:
+    """Operators, who replace a sidecar in the middle of its work by one that calls volumes otherwise."""
+    for at in _moments(dice, 4):
+        draft.add(at, "flags changed", dice.choice(draft.nodes), detail=dice.choice(NAMES_OF_VOLUMES))
 
 
 def kept_data(dice: random.Random, draft: "Draft") -> None:

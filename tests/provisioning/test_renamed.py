@@ -1,0 +1,118 @@
+"""The flags for names of volumes change while a creation is under way: what was begun under the old name is seen to before the claim gets a
+volume under the new one."""
+
+from typing import Any
+
+import pytest
+
+from sidecar.csi.api import CreatedVolume
+from sidecar.csi.outcome import Code
+from sidecar.model.names import SELECTED_NODE
+from sidecar.model.objects import Json
+from tests.harness import samples
+from tests.harness.provisioning.bench import UID, rpc, run
+from tests.harness.provisioning.journal import JournalInMemory
+from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, settle, show
+
+MADE = CreatedVolume("id", 100)
+OLD, NEW = "test-testi", "new-test"
+CHANGED = {"volume_name_prefix": "new", "volume_name_uuid_length": 4}
+OURS = {"driver": samples.DRIVER, "volumeHandle": f"id-{OLD}"}
+
+
+def restarted(*answers: CreatedVolume | Exception, **changed: Any) -> Room:
+    """One process dies between CreateVolume and the store; the next one has other flags, and a minute has passed."""
+    kube, paper = KeepingKube(), JournalInMemory()
+    claim = samples.claim_json(annotations={SELECTED_NODE: samples.NODE})
+    before = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)]), kube=kube, paper=paper)
+    before.show(claim).see(class_=samples.class_())
+    before.claim()
+    after = Room(driver=OpenDriver(creates=list(answers), own_handles=True), kube=kube, paper=paper, options=CHANGED | changed)
+    after.show(claim).see(class_=samples.class_())
+    assert run(after.room.take_over()) == [UID]
+    assert settle(after) == after.now + 60.0 and not after.driver.asked
+    after.now += 60.0
+    return after
+
+
+def stored(room: Room) -> list[str]:
+    return [name for plural, name in room.kube.objects if plural == "persistentvolumes"]
+
+
+def of_the_old_name(**changes: Any) -> Json:
+    return samples.volume_json(meta={"name": OLD}, spec={"csi": OURS}, **changes)
+
+
+def calls(room: Room) -> list[str]:
+    return [f"{method} {getattr(what, 'name', what)}" for method, what in room.driver.asked]
+
+
+def test_what_the_old_name_has_goes_before_the_claim_gets_the_new_one() -> None:
+    room = restarted(MADE, MADE)
+    settle(room)
+    assert calls(room) == [f"create {OLD}", f"delete id-{OLD}", f"create {NEW}"]
+    assert stored(room) == [NEW] and not room.paper.lines
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"volume_name_prefix": "test", "volume_name_uuid_length": -1},
+        {"volume_name_prefix": "a-b", "volume_name_uuid_length": 5},
+    ],
+    ids=["length", "prefix"],
+)
+def test_whatever_flag_has_changed(changed: dict[str, Any]) -> None:
+    room = restarted(MADE, MADE, **changed)
+    settle(room)
+    assert room.driver.asked[1] == ("delete", f"id-{OLD}") and len(stored(room)) == 1 and not room.paper.lines
+
+
+def test_while_the_old_name_is_open_nothing_is_made_under_the_new_one() -> None:
+    room = restarted(rpc(Code.ABORTED), MADE, MADE)
+    until = settle(room)
+    assert calls(room) == [f"create {OLD}"] and room.paper.lines
+    assert until is not None
+    room.now = until
+    settle(room)
+    assert stored(room) == [NEW] and not room.paper.lines
+
+
+def test_a_claim_whose_volume_has_the_old_name_keeps_it() -> None:
+    """The process before this one has stored it, and did not live to write that down."""
+    room = show(restarted(), of_the_old_name())
+    assert settle(room) is None
+    assert not room.driver.asked and stored(room) == [OLD] and not room.paper.lines
+    settle(room)
+    assert not room.driver.asked, "also once nothing is on record"
+
+
+def test_one_that_arrives_late_and_that_the_watch_has_yet_to_show_is_not_deleted() -> None:
+    room = restarted().add("persistentvolumes", of_the_old_name())
+    room.claim()
+    assert not room.driver.asked and not room.paper.lines
+
+
+def test_where_the_claim_is_gone_the_old_name_goes_too() -> None:
+    room = restarted(MADE)
+    room.delete_claim()
+    settle(room)
+    assert calls(room) == [f"create {OLD}", f"delete id-{OLD}"] and not room.paper.lines
+
+
+def test_a_volume_of_the_new_name_does_not_end_what_was_begun_under_the_old_one() -> None:
+    room = show(restarted(MADE), samples.volume_json(meta={"name": NEW}, spec={"csi": OURS | {"volumeHandle": f"id-{NEW}"}}))
+    settle(room)
+    assert calls(room) == [f"create {OLD}", f"delete id-{OLD}"] and not room.paper.lines
+
+
+def test_a_driver_that_does_not_survive_the_old_name_does_not_keep_the_claim_for_ever() -> None:
+    room = restarted(MADE)
+    record = room.table.record(UID)
+    assert record is not None
+    room.room._losses.remember(record.call, 10, room.now)
+    settle(room)
+    room.now += 600.0
+    settle(room)
+    assert calls(room) == [f"create {NEW}"] and stored(room) == [NEW]
+    assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
