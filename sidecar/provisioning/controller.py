@@ -248,14 +248,17 @@ class Provisioner:
         if uid in self._caches.claims:
             self._table.doubt(uid)
 
-    def volumes_listed(self) -> list[str]:
-        """Every PersistentVolume was listed anew. Returns the claims to look at: it did not have what this process stored for them."""
-        name_of = self._here().volume_name
-        return self._table.doubt_stored(self._clock(), shown=lambda uid: name_of(uid) in self._caches.volumes)
+    def volumes_listed(self) -> None:
+        """Every PersistentVolume was listed anew. What this process stored and the list does not have is doubted soon."""
+        self._table.doubt_stored(self._clock(), shown=self._is_shown)
 
     def doubtful(self) -> list[str]:
-        """The claims whose PersistentVolume this process stored long ago. No event leads to one that nobody binds."""
-        return self._table.doubtful(self._clock())
+        """The claims whose PersistentVolume this process stored and no watch has shown. No event leads to one that nobody binds."""
+        return self._table.doubtful(self._clock(), shown=self._is_shown)
+
+    def _is_shown(self, uid: str) -> bool:
+        volume = self._caches.volumes.get(self._here().volume_name(uid))
+        return volume is not None and volume.claim is not None and volume.claim.uid == uid
 
     def glance_at_claim(self, uid: str) -> float | NeedsWork | None:
         """What `handle_claim` returns where there is nothing to be done, which is most often."""
@@ -325,7 +328,7 @@ class Provisioner:
             return self._clock() if view.record is not None and self._table.record(uid) is None and uid in self._caches.claims else None
         if decision.race is not None:
             self._table.advance(uid, Racing(decision.race))
-        elif isinstance(stored := self._table.progress(uid), Stored) and stored.doubt_from != decision.until:
+        elif decision.doubts_then and isinstance(stored := self._table.progress(uid), Stored):
             self._table.advance(uid, replace(stored, doubt_from=decision.until))
         if decision.release_turn:
             self._table.learn(uid, replace(self._table.findings(uid), release_turn=decision.until))

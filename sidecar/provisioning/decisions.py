@@ -33,6 +33,8 @@ class Wait:
     why: str
     release_turn: bool = False
     """`until` is this node's next turn to release the claim in place of the node that has its volume."""
+    doubts_then: bool = False
+    """`until` is when to doubt again that the PersistentVolume which this process has stored is still there."""
 
 
 @dataclass(frozen=True, slots=True)

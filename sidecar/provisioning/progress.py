@@ -25,6 +25,10 @@ _ENOUGH_FAILURES: Final = 3
 # In seconds. The watch shows what was stored within moments, and within a minute where it had to be opened anew. An object that it has not
 # shown by then may have come and gone between two of its lists, or be one that this node does not keep.
 BELIEVED: Final = 180.0
+# In seconds. What was stored while every PersistentVolume was listed is shown by the watch that follows.
+_SHOWN_AFTER_A_LIST: Final = 10.0
+# Of what is doubted, so many are looked at at a time: each costs a request at least, and new claims must not wait for all of them.
+MOST_DOUBTED: Final = 100
 
 # The watch shows within moments what was stored. What came and went between two of its lists it never does.
 MOST_UNSEEN: Final = 1000
@@ -357,8 +361,11 @@ class ProgressTable:
     def keep_record(self, record: CreationRecord) -> None:
         """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
         self._records[record.uid] = record
-        self._suspects.pop(record.uid, None)
         (self._deleting.discard if record.deletion is None else self._deleting.add)(record.uid)
+        suspect = self._suspects.get(record.uid)
+        # What may still be deleted must be given to nobody, also not under another name to the claim itself.
+        if suspect is not None and (suspect.deletion is None or suspect.request.name == record.request.name):
+            del self._suspects[record.uid]
 
     def keep_suspect(self, record: CreationRecord) -> None:
         """Keeps what is left to people, apart from what this program sees to."""
@@ -393,16 +400,17 @@ class ProgressTable:
         if isinstance(self.progress(uid), Stored):
             self.advance(uid, NOT_BEGUN)
 
-    def doubt_stored(self, now: float, *, shown: Callable[[str], bool]) -> list[str]:
-        """Lets each PersistentVolume that is stored and not shown be asked for now. Returns whose they are."""
-        unseen = [(uid, progress) for uid, progress in self._claims.items() if isinstance(progress, Stored) and not shown(uid)]
-        for uid, progress in unseen:
-            self._claims[uid] = replace(progress, doubt_from=min(progress.doubt_from, now))
-        return [uid for uid, _ in unseen]
+    def doubt_stored(self, now: float, *, shown: Callable[[str], bool]) -> None:
+        """A list of all PersistentVolumes is complete: what is stored and was not shown may be asked for in a moment."""
+        for uid, progress in self._claims.items():
+            if isinstance(progress, Stored) and progress.doubt_from > now + _SHOWN_AFTER_A_LIST and not shown(uid):
+                self._claims[uid] = replace(progress, doubt_from=now + _SHOWN_AFTER_A_LIST)
 
-    def doubtful(self, now: float) -> list[str]:
-        """The claims whose PersistentVolume is stored, and is to be doubted by now if no watch has shown it."""
-        return [uid for uid, progress in self._claims.items() if isinstance(progress, Stored) and progress.doubt_from <= now]
+    def doubtful(self, now: float, *, shown: Callable[[str], bool]) -> list[str]:
+        """The claims whose PersistentVolume is stored, was not shown, and is to be doubted by now; not all at once, the longest first."""
+        stored = ((progress.doubt_from, uid) for uid, progress in self._claims.items() if isinstance(progress, Stored))
+        unseen = sorted((since, uid) for since, uid in stored if since <= now and not shown(uid))
+        return [uid for _, uid in unseen[:MOST_DOUBTED]]
 
     def concerns(self, uid: str) -> bool:
         """Whether something is under way for the claim."""
@@ -461,7 +469,9 @@ class ProgressTable:
         for uid in self._by_handle.get(mark(handle), ()):
             if uid != besides:
                 return f"the volume of claim {uid}"
-        others = (self._records[uid] for uid in self._deleting if uid != besides)
+        others = [self._records[uid] for uid in self._deleting if uid != besides]
+        if (suspect := self._suspects.get(besides)) is not None:
+            others.append(suspect)
         return next(
             (f"the volume of claim {record.full_name}, which is being deleted" for record in others if _deletes(record, handle)), ""
         )

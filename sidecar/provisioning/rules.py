@@ -46,12 +46,24 @@ _ENOUGH_REFUSALS: Final = 3
 
 # A leftover that the driver does not survive being asked for so often is nothing that this program can see to.
 _MOST_LOSSES: Final = 10
+# A claim does not wait longer for what was begun under another name. With back-off these take about as many minutes.
+_MOST_FAILURES: Final = 10
 
 
 def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
-    decision = _decide(view)
+    decision = _unless_in_vain(view, _decide(view))
     return decision if view.loss.count == 0 else _after_a_loss(view, decision)
+
+
+def _unless_in_vain(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
+    """What was begun under another name, and can be neither found nor deleted, holds up the claim for a while and not for ever."""
+    record, claim = view.record, view.claim
+    if record is None or claim is None or view.gone or record.denials < _MOST_FAILURES or not isinstance(decision, CleanUp | DeleteAgain):
+        return decision
+    if claim.volume_name or claim.selected_node != view.here.node or not record.is_renamed(view.here):
+        return decision
+    return Suspect(record, f"{decision.why}; but that has failed {record.denials} times, and the claim waits for another volume")
 
 
 def _after_a_loss(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
@@ -160,11 +172,12 @@ def _stored(view: ClaimView, claim: Claim, stored: Stored) -> ClaimDecision:
     if (made := view.facts.get(volume)) is None:
         return Fetch(frozenset({volume}), f"{binds}; but the watch of volumes has not shown {volume}, which may be gone")
     if not _is_gone(made, claim):
-        return Wait(stored.found(view.now), None, binds)
+        return Wait(stored.found(view.now), None, binds, doubts_then=True)
     if (now := view.facts.get(of_claim)) is None:
         return Fetch(frozenset({of_claim}), f"{volume} is gone, and the claim may be too")
     if not _is_open(now, claim):
-        return Wait(stored.found(view.now), None, f"{volume} is gone; the watch of claims is yet to show how the claim has changed")
+        changed = f"{volume} is gone; the watch of claims is yet to show how the claim has changed"
+        return Wait(stored.found(view.now), None, changed, doubts_then=True)
     return _create(view, claim, f"{volume} was stored and is gone, and the claim is not bound")
 
 

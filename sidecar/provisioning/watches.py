@@ -31,15 +31,15 @@ Wake = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningWatches:
-    """`concerns` says of a claim's uid whether something is under way for it here; the others are told."""
+    """`concerns` says of a claim's uid whether something is under way for it here; the others are told, of `volumes_listed` when a list
+    of all volumes is complete."""
 
     here: Callable[[], Here]
     caches: Caches
     concerns: Callable[[str], bool]
     volume_gone: Callable[[str], None]
     volume_seen: Callable[[str], None]
-    volumes_listed: Callable[[], Iterable[str]]
-    """Told when a list of volumes is complete; returns the claims to look at."""
+    volumes_listed: Callable[[], None]
     promise_changed: Callable[[str], None]
     wake_claim: Wake
     edited_claim: Wake
@@ -116,12 +116,8 @@ class ProvisioningWatches:
             wakes=self._volume_changed,
             skip=skip,
             required=True,
-            on_list=self._volumes_listed,
+            on_list=self.volumes_listed,
         )
-
-    def _volumes_listed(self) -> None:
-        for uid in self.volumes_listed():
-            self.wake_claim(uid)
 
     def _volume_changed(self, change: Change[Volume]) -> None:
         self.volume_seen(change.key)

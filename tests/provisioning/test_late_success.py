@@ -92,6 +92,15 @@ def test_a_call_that_is_not_sent_says_neither() -> None:
     assert not room.paper.lines
 
 
+@pytest.mark.parametrize("first", [rpc(Code.INTERNAL), rpc(Code.UNKNOWN), rpc(Code.DATA_LOSS)], ids=lambda error: error.code.value)
+def test_a_failure_that_says_nothing_may_go_on_too(first: Exception) -> None:
+    """What the driver has started, such as a command of the operating system, outlives the answer."""
+    room = denied(MADE, first=first)
+    elsewhere(room)
+    look_later(room)
+    assert room.driver.asked[-1] == ("delete", "test-volume-id") and not room.paper.lines
+
+
 @pytest.mark.parametrize("denial", [rpc(Code.FAILED_PRECONDITION), rpc(Code.INVALID_ARGUMENT), rpc(Code.NOT_FOUND)])
 def test_that_holds_for_each_denial_and_where_the_claim_is_deleted(denial: Exception) -> None:
     room = denied(MADE, denial=denial)

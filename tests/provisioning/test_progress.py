@@ -151,7 +151,7 @@ def test_who_holds_a_handle_is_found_however_the_claims_changed() -> None:
     for _ in range(2_000):
         uid, handle = dice.choice("abcdef"), dice.choice("xyz")
         claim = claims[uid]
-        table.advance(uid, dice.choice((NOT_BEGUN, Stored(), Creating(claim), Creating(claim, mark(handle)))))
+        table.advance(uid, dice.choice((NOT_BEGUN, Stored.at(100.0, handle), Creating(claim), Creating(claim, mark(handle)))))
         for asked in "xyz":
             holds = {other for other in claims if isinstance(at := table.progress(other), Creating) and at.handle == mark(asked)}
             for besides in ("", *claims):

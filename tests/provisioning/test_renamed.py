@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import Code
+from sidecar.csi.outcome import Code, NotSent
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Json
 from tests.harness import samples
@@ -116,3 +116,66 @@ def test_a_driver_that_does_not_survive_the_old_name_does_not_keep_the_claim_for
     settle(room)
     assert calls(room) == [f"create {NEW}"] and stored(room) == [NEW]
     assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+def looks(room: Room, most: int = 30) -> int:
+    """Looks at the claim whenever it is due, until it has a volume. Returns how often."""
+    for number in range(most):
+        if stored(room):
+            return number
+        room.now += 600.0
+        settle(room)
+    raise AssertionError(f"the claim has no volume after {most} looks")
+
+
+@pytest.mark.parametrize("code", [Code.DEADLINE_EXCEEDED, Code.ABORTED, Code.INTERNAL], ids=lambda code: code.value)
+def test_an_old_name_that_the_driver_never_finds_does_not_keep_the_claim_for_ever(code: Code) -> None:
+    room = restarted(*[rpc(code)] * 10, MADE)
+    looks(room)
+    assert calls(room) == [f"create {OLD}"] * 10 + [f"create {NEW}"] and stored(room) == [NEW]
+    assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
+    assert any("leftovers` does not list it" in event[3] for event in room.told.events)
+
+
+@pytest.mark.parametrize("code", [Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.FAILED_PRECONDITION], ids=lambda code: code.value)
+def test_an_old_volume_that_the_driver_does_not_delete_does_not_keep_the_claim_for_ever(code: Code) -> None:
+    room = restarted(*[MADE] * 12)
+    room.driver.deletes = [rpc(code)] * 30
+    looks(room)
+    assert calls(room).count(f"delete id-{OLD}") == 10 and calls(room)[-1] == f"create {NEW}"
+    assert stored(room) == [NEW] and room.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+def test_what_may_still_be_deleted_is_not_given_to_the_claim_under_its_new_name() -> None:
+    """Some drivers make the handle of the claim's name, whatever the volume is called."""
+    room = restarted(*[MADE] * 12)
+    room.driver.own_handles = False
+    room.driver.deletes = [rpc(Code.INTERNAL)] * 30
+    for _ in range(15):
+        room.now += 600.0
+        settle(room)
+    assert calls(room).count("delete id") == 10 and f"create {NEW}" in calls(room)
+    assert not stored(room)
+
+
+def test_a_driver_that_is_away_is_not_counted() -> None:
+    away = NotSent(Code.UNAVAILABLE, "away")
+    room = restarted(*[away] * 15, MADE, MADE)
+    looks(room)
+    assert calls(room)[-3:] == [f"create {OLD}", f"delete id-{OLD}", f"create {NEW}"]
+    assert room.value("csi_node_sidecar_suspected_leaks_total") == 0
+
+
+def test_the_user_is_told_what_the_claim_waits_for() -> None:
+    room = restarted(rpc(Code.ABORTED))
+    room.claim()
+    assert OLD in room.said() and "as flags were then" in room.said()
+
+
+def test_where_nobody_waits_it_is_asked_for_on_and_on() -> None:
+    room = restarted(*[rpc(Code.ABORTED)] * 20, MADE)
+    room.delete_claim()
+    for _ in range(21):
+        room.now += 600.0
+        settle(room)
+    assert calls(room)[-1] == f"delete id-{OLD}" and not room.paper.lines

@@ -9,7 +9,8 @@ from sidecar.csi.outcome import Code
 from sidecar.kube.errors import Forbidden
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.standing import Standing
-from sidecar.provisioning.progress import BELIEVED, Creating, Stored
+from sidecar.provisioning.decisions import Wait
+from sidecar.provisioning.progress import BELIEVED, MOST_DOUBTED, Creating, ProgressTable, Stored
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.provisioning.bench import UID, Bench, late, rpc
@@ -49,19 +50,50 @@ def test_then_it_is_made_anew_as_one_volume_and_one_object() -> None:
     assert bench.table.record(UID) is None
 
 
-def test_a_list_without_it_raises_the_doubt_at_once() -> None:
+def test_a_list_without_it_raises_the_doubt_soon() -> None:
     bench = stored()
     bench.now = AT + 5
-    assert bench.room.volumes_listed() == [UID]
+    bench.room.volumes_listed()
+    bench.now += 10
+    assert bench.room.doubtful() == [UID]
     bench.claim()
     assert bench.driver.count("create") == 2
 
 
-def test_a_list_with_it_raises_none() -> None:
-    bench = stored().see(volume=samples.volume())
-    assert bench.room.volumes_listed() == []
+def test_what_was_stored_while_they_were_listed_is_shown_by_the_watch_that_follows() -> None:
+    bench = stored()
+    bench.room.volumes_listed()
+    assert bench.room.doubtful() == []
+    bench.see(volume=samples.volume())
+    bench.now = AT + BELIEVED
+    assert bench.room.doubtful() == []
     assert bench.claim() is None
     assert reads(bench) == []
+
+
+def test_a_list_with_it_raises_none() -> None:
+    bench = stored().see(volume=samples.volume())
+    bench.room.volumes_listed()
+    bench.now += 10
+    assert bench.room.doubtful() == []
+    assert bench.claim() is None
+    assert reads(bench) == []
+
+
+def test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first() -> None:
+    table = ProgressTable()
+    for number in range(2000):
+        table.advance(str(number), Stored.at(AT - number, f"handle-{number}"))
+    now = AT + BELIEVED
+    assert table.doubtful(now, shown=lambda uid: False) == [str(number) for number in range(1999, 1999 - MOST_DOUBTED, -1)]
+    assert table.doubtful(now, shown=lambda uid: int(uid) >= 50) == [str(number) for number in range(49, -1, -1)]
+
+
+def test_a_wait_for_something_else_does_not_change_when_it_is_doubted() -> None:
+    bench = stored()
+    before = bench.table.progress(UID)
+    bench.room._let_be(UID, bench.room.claim_view(UID), Wait(AT + 1, None, "the driver is away"))
+    assert bench.table.progress(UID) == before
 
 
 def test_one_that_is_there_is_asked_for_ever_more_seldom() -> None:

@@ -58,11 +58,14 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> tuple[Report, World]:
 
 
 def by_list(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProgressTable, "doubtful", lambda *_: [])
+    def at(now: float, handle: str, *, real: Any = Stored.at) -> Stored:
+        return replace(real(now, handle), doubt_from=float("inf"))
+
+    patch.setattr(Stored, "at", at)
 
 
 def by_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProgressTable, "doubt_stored", lambda *_, **__: [])
+    patch.setattr(ProgressTable, "doubt_stored", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("noticed", [by_list, by_time])
@@ -74,10 +77,7 @@ def test_either_a_list_or_time_raises_the_doubt(noticed: Any, monkeypatch: pytes
 
 
 def test_believing_for_ever_what_was_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at(now: float, handle: str, *, real: Any = Stored.at) -> Stored:
-        return replace(real(now, handle), doubt_from=float("inf"))
-
-    monkeypatch.setattr(Stored, "at", at)
+    by_list(monkeypatch)
     by_time(monkeypatch)
     report, _ = unseen(monkeypatch)
     assert LOST in report.kinds

@@ -60,7 +60,8 @@ class CreationRecord:
     secret: tuple[str, str] | None = None
     """(namespace, name) of the Secret whose content the driver was given."""
     denials: int = 0
-    """How often the driver has since refused in a way that does not prove that there is no volume."""
+    """How often the driver has since refused in a way that does not prove that there is no volume; where a claim waits for this to end,
+    also how often it has failed otherwise."""
     losses: int = 0
     """How often in a row the driver was lost while it was asked for the volume."""
     suspect: str = ""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from sidecar.csi.api import Driver
-from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused, of_failure
+from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, NotSent, Outcome, Refused, of_failure
 from sidecar.deletion.rules import Delete, DeletionView, Keep, Need, Orphaned
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.local.here import Here
 from sidecar.provisioning.creations.confirmation import on_file
 from sidecar.provisioning.creations.confirming_io import Confirming
@@ -48,6 +48,8 @@ class AskAgain:
     denied: bool = False
     open_call: OpenCall | None = None
     """What this answer leaves of `CreationRecord.open_call`; None: it says nothing of that."""
+    in_vain: bool = False
+    """The driver was asked, or could have been, and the volume can be neither found nor deleted."""
 
 
 class Deletion(Protocol):
@@ -109,7 +111,7 @@ class OrphanCleanup:
             if kept := await self._deletion.delete(record.uid, view, secrets=_known(secrets), name=name, claim=claim):
                 return Settled(kept.why, kept.suspected)
         except (ApiError, DriverError) as error:
-            return AskAgain(str(error))
+            return AskAgain(str(error), in_vain=not isinstance(error, NotSent | Unavailable))
         log.info(
             "A volume that had lost its claim was deleted",
             extra={"fields": {"claim": record.full_name, "uid": record.uid, "volume": record.request.name, "handle": found.volume_id}},
@@ -155,11 +157,11 @@ def _without_volume(
         case NeverSent(why):
             return AskAgain(why)
         case MaybeRunning(why):
-            return AskAgain(why, open_call=OpenCall())
+            return AskAgain(why, open_call=OpenCall(), in_vain=True)
         case Refused(why, occupied=True) if not blind:
             return Settled(f"something else has its name: {why}", suspected=True)
         case Refused(why, doubtful=doubtful) if (doubtful or blind) and record.denials + 1 < _MOST_DENIALS:
-            return AskAgain(why, denied=True)
+            return AskAgain(why, denied=True, open_call=OpenCall() if doubtful else None)
         case Refused(why, doubtful=doubtful) if doubtful or blind:
             return Settled(f"the driver has said {_MOST_DENIALS} times that there is nothing: {why}", suspected=True)
         case Refused(why) | NoSpaceHere(why) if open_call is not None:

@@ -77,7 +77,7 @@ class Creator:
             self._reports.tell(attempt.claim, names.NORMAL, names.PROVISIONING, _is_provisioning(attempt.claim) + although)
             outcome = await self._ask_driver(view, attempt, secrets)
             await self._creations.count_losses(uid)
-            if isinstance(outcome, MaybeRunning):
+            if isinstance(outcome, MaybeRunning) or (isinstance(outcome, Refused) and outcome.doubtful):
                 self._creations.left_open(uid)
             says_none = isinstance(outcome, NoSpaceHere | Refused) and not volume_exists(view.progress)  # else it contradicts itself
             if says_none or (first and isinstance(outcome, NeverSent)):

@@ -5,10 +5,11 @@ A deletion without an answer may still happen. If the claim were given the volum
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import DeletionView, Keep, Undone
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.provisioning.creations.confirmation import on_file
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.decisions import DeleteAgain
@@ -93,13 +94,13 @@ class Deleter:
             kept = await self._deletion.delete(uid, view, secrets=lambda: self._secrets(record), before=deletion, claim=claim)
         except (DriverError, ApiError) as error:
             await self._creations.count_losses(uid)
-            return self._not_over(uid, decision, str(error))
+            return self._not_over(uid, decision, str(error), in_vain=not isinstance(error, NotSent | Unavailable))
         if kept is not None and kept.suspected:
             if record.unproven and not self._waits_here(uid):
                 self._confirming.over(uid)
                 return await self._suspect(uid, record, kept.why)
             # It may be another volume than the one whose deletion was begun: that one may still go, so nobody is given it.
-            return self._not_over(uid, decision, kept.why)
+            return self._not_over(uid, decision, kept.why, in_vain=True)
         fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name, "handle": deletion.handle}
         log.info("A begun deletion is over", extra={"fields": fields | {"kept": kept.why if kept else ""}})
         self._space.changed(record.class_name, placed=self._here().with_topology)
@@ -124,8 +125,11 @@ class Deleter:
         claim = self._caches.claims.get(uid)
         return claim is not None and claim.selected_node == self._here().node
 
-    def _not_over(self, uid: str, decision: DeleteAgain, problem: str) -> float:
+    def _not_over(self, uid: str, decision: DeleteAgain, problem: str, *, in_vain: bool) -> float:
         claim, why = self._caches.claims.get(uid), f"{decision.why}: {problem}"
+        record = self._table.record(uid)
+        if in_vain and record is not None and record.is_renamed(self._here()) and self._waits_here(uid):
+            self._table.keep_record(replace(record, denials=record.denials + 1))
         if claim is not None and self._waits_here(uid):
             return self._reports.failed(uid, claim, why)
         log.warning("A begun deletion is not over", extra={"fields": {"claim": decision.record.full_name, "uid": uid, "err": why}})

@@ -20,6 +20,9 @@ ROOM = "provisioning"
 
 _LISTED: Final = "`csi-node-sidecar leftovers` lists it, and deletes it if a person says so"
 _NOT_LISTED: Final = "so many are on record already that this one is not"
+_REPLACED: Final = (
+    "`csi-node-sidecar leftovers` does not list it, as the claim's next volume takes its place on record: look for it in the driver"
+)
 
 
 class ClaimReports:
@@ -52,14 +55,15 @@ class ClaimReports:
     def note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
 
-    def tell_leak(self, suspect: CreationRecord, *, kept: bool) -> None:
+    def tell_leak(self, suspect: CreationRecord, *, kept: bool, replaced: bool = False) -> None:
         """To those of the claim, in the log, and as a metric that has an alert. The claim may be gone; its events stay for a while all the
-        same. `kept`: it is on record."""
+        same. `kept`: it is on record. `replaced`: only until the claim's volume of another name is begun."""
+        said = f"{suspect.leftover}; {_REPLACED if replaced else _LISTED if kept else _NOT_LISTED}"
         fields = {"claim": suspect.full_name, "uid": suspect.uid, "volume": suspect.request.name, "why": suspect.suspect}
-        log.warning(f"{suspect.leftover}; {_LISTED if kept else _NOT_LISTED}", extra={"fields": fields})
+        log.warning(said, extra={"fields": fields})
         self._metrics.leak_suspected()
         ref = ObjectRef("v1", names.CLAIM, suspect.namespace, suspect.name, suspect.uid)
-        self._recorder.record(ref, names.WARNING, names.LEAK_SUSPECTED, f"{suspect.leftover}; {_LISTED if kept else _NOT_LISTED}")
+        self._recorder.record(ref, names.WARNING, names.LEAK_SUSPECTED, said)
 
     def tell(self, claim: Claim, type_: str, reason: str, message: str, *, once: str = "") -> None:
         ref = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version)

@@ -13,6 +13,7 @@ _MOST_KEPT: Final = 200
 class Suspecting:
     def __init__(self, shared: Shared) -> None:
         self._clock = shared.tools.clock
+        self._here = shared.here
         self._caches = shared.caches
         self._table = shared.table
         self._creations = shared.creations
@@ -21,7 +22,9 @@ class Suspecting:
     async def suspect(self, uid: str, record: CreationRecord, why: str) -> float | None:
         """Returns when to look at the claim again."""
         suspect, kept = replace(record, suspect=why), self._table.suspects() < _MOST_KEPT
-        self._reports.tell_leak(suspect, kept=kept)
+        claim, here = self._caches.claims.get(uid), self._here()
+        replaced = record.is_renamed(here) and claim is not None and not claim.volume_name and claim.selected_node == here.node
+        self._reports.tell_leak(suspect, kept=kept and not replaced, replaced=replaced)
         if kept:
             await self._creations.suspect(suspect)
         else:

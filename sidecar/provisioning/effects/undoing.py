@@ -76,11 +76,21 @@ class Undoer:
                 self._table.forget(uid)
                 self._reports.attempts.forget(uid)
                 return self._clock() if uid in self._caches.claims else None
-            case AskAgain(why, denied, open_call):
+            case AskAgain(why, denied, open_call, in_vain):
                 log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
+                held_up = self._held_up(uid, record)
                 if (kept := self._table.record(uid)) is not None:
-                    self._table.keep_record(replace(kept, denials=kept.denials + denied, open_call=open_call or kept.open_call))
-                return max(self._reports.later(uid), open_call.not_before if open_call else 0.0)
+                    counts = denied or (in_vain and held_up is not None)
+                    self._table.keep_record(replace(kept, denials=kept.denials + counts, open_call=open_call or kept.open_call))
+                problem = f"volume {record.request.name} was begun for it, as flags were then, and is seen to first: {why}"
+                until = self._reports.failed(uid, held_up, problem) if held_up else self._reports.later(uid)
+                return max(until, open_call.not_before if open_call else 0.0)
+
+    def _held_up(self, uid: str, record: CreationRecord) -> Claim | None:
+        """The claim that waits for a volume of another name until this is settled."""
+        claim, here = self._caches.claims.get(uid), self._here()
+        waits = claim is not None and not claim.volume_name and claim.selected_node == here.node
+        return claim if waits and record.is_renamed(here) else None
 
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
         return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")
