@@ -30,10 +30,11 @@ from sidecar.model import objects
 from sidecar.model.objects import compact
 from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
-from sidecar.provisioning import deletion_io, watches
+from sidecar.provisioning import deletion_io, progress, watches
+from sidecar.provisioning import rules as provisioning
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
-from sidecar.provisioning.effects import creation
+from sidecar.provisioning.effects import creation, creation_log
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.progress import ProgressTable, Unsaved
@@ -344,6 +345,24 @@ ROOM_MUTATIONS: Final = (
         _setting(Rebuilding, "due", -math.inf),
         "drain.gate.test_rebuilding:test_who_takes_it_away_for_ever_has_no_node_write_for_ever",
         lambda: {"kinds": (BUDGETS,), "drained": True},
+    ),
+    RoomMutation(
+        "a failure that says nothing ends what the driver has begun",
+        _setting(creation_log.CreationLog, "left_open", lambda self, uid: None),
+        "provisioning.test_late_success:test_a_failure_that_says_nothing_may_go_on_too",
+        lambda: {"first": DriverError(Code.INTERNAL, "the command went wrong")},
+    ),
+    # Operators
+    RoomMutation(
+        "a claim waits for ever for what was begun under another name",
+        _setting(provisioning, "_MOST_FAILURES", ENDLESS),
+        "provisioning.test_renamed:test_an_old_name_that_the_driver_never_finds_does_not_keep_the_claim_for_ever",
+        lambda: {"code": Code.ABORTED},
+    ),
+    RoomMutation(
+        "what nobody has seen is asked for all at once",
+        _setting(progress, "MOST_DOUBTED", ENDLESS),
+        "provisioning.test_stored_doubted:test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first",
     ),
     # Files
     RoomMutation(
