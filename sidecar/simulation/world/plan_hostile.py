@@ -43,6 +43,9 @@ CRASHES: Final = {"CreateVolume": "crashes making", "DeleteVolume": "crashes del
 
 NAMES_OF_VOLUMES: Final = ("--volume-name-prefix=data", "--volume-name-uuid-length=12", "--volume-name-prefix=pvc")
 
+GUARDED: Final = "late-too"
+"""A class whose volumes are made with a Secret."""
+
 JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
 """Seconds: a day forward, an hour back, ten years as from a battery that is empty, a minute."""
 
@@ -61,7 +64,9 @@ def hostile_tenants(dice: random.Random, draft: "Draft") -> None:
 
 
 def hostile_drivers(dice: random.Random, draft: "Draft") -> None:
-    draft.add(0.0, "class guarded", "late-too")
+    draft.add(0.0, "class guarded", GUARDED)
+    if any(item.whom == GUARDED for item in draft.events):
+        draft.settle = _TEN_REFUSALS  # it is replaced by one that names no Secret, so the driver is asked without
     for at in _moments(dice, 4):
         node = dice.choice(draft.nodes)
         draft.add(at, "manner", node, detail=dice.choice(MANNERS))
