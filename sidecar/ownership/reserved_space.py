@@ -2,6 +2,7 @@
 created yet (`promises`), and which classes share free space. Asking the driver and using its answer do not belong here.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ class ReservedSpace:
         self.promises = PromiseBook()
         self.on_change: Told = _nobody
         self.on_growth: Callable[[frozenset[str], CapacityAnswer, int], None] = _nobody_waits
-        """Called when there is more free space than before, with how much, and how much of that is promised."""
+        """Called when there is more free space, or larger volumes can be made: with the driver's answer and what is promised of it."""
         self.waiting: Callable[[], Collection[str]] = tuple
         """Returns the namespaces of claims that wait for space on this node."""
         self._pools = Pools()
@@ -173,6 +174,16 @@ class ReservedSpace:
         """Stores an answer, and says whether it differs from the one before. The first answer is no change."""
         before, told[class_name] = told.get(class_name), answer
         self._pools.heard(class_name, answer, asked=asked)
-        if before is not None and answer.available > before.available:
+        if before is not None and _grew(before, answer):
             self.on_growth(self._sharing(class_name), answer, self.promised(class_name, answer))
         return before is not None and before != answer
+
+
+def _grew(before: CapacityAnswer, answer: CapacityAnswer) -> bool:
+    """There is more free space, or a larger volume can be made of it."""
+    return answer.available > before.available or _largest(answer) > _largest(before)
+
+
+def _largest(answer: CapacityAnswer) -> float:
+    # A negative maximum means that there is none.
+    return math.inf if answer.maximum is None or answer.maximum < 0 else answer.maximum

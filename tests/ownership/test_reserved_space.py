@@ -165,6 +165,28 @@ def test_growth_is_told_and_only_growth() -> None:
     assert heard.growth == [({FAST}, 12, 5)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (99, 100, True),
+        (99, None, True),
+        (0, 1, True),
+        (100, 99, False),
+        (100, 100, False),
+        (None, 100, False),
+        (-1, 100, False),
+        (None, -1, False),
+        (99, -1, True),
+    ],
+)
+def test_a_larger_largest_volume_is_growth_too(before: int | None, after: int | None, told: bool) -> None:
+    """A negative one means that there is none, as none at all does."""
+    heard = Heard()
+    for maximum in (before, after):
+        heard.space.bid_for(FAST, CapacityAnswer(1000, maximum=maximum))
+    assert heard.growth == ([({FAST}, 1000, 0)] if told else [])
+
+
 def test_what_is_promised_is_not_worth_asking_for_in_the_moment_in_which_most_of_it_is_created() -> None:
     heard = Heard({"a": Promise(FAST, 5)})
     heard.space.promise_changed(FAST)

@@ -128,6 +128,16 @@ def test_free_space_that_wobbles_is_measured_no_more_than_once_a_second() -> Non
     assert looks == [] and bench.now > 101.0
 
 
+def test_who_waits_for_a_larger_volume_is_woken_when_the_largest_has_grown_and_once_a_second() -> None:
+    bench = hindered(Bench())
+    looks: list[tuple[str, float]] = []
+    bench.space.on_growth = lambda classes, answer, promised: looks.extend(bench.room.room_grew(classes, answer, promised))
+    for maximum in (98, 99, 100, 99, 101):
+        bench.table.advance(UID, Racing(Race(1, 1000.0, hindered_since=100.0, why="no room")))
+        bench.space.published("fake-class", CapacityAnswer(2**40, maximum=maximum))
+    assert looks == [(UID, 100.0), (UID, 101.0)]
+
+
 def test_claims_of_another_namespace_that_wait_are_known_to_whoever_publishes() -> None:
     bench = hindered(Bench())
     assert bench.room.waiting() == {"fake-ns"}

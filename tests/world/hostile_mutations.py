@@ -32,6 +32,8 @@ from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.provisioning import deletion_io, progress, watches
 from sidecar.provisioning import rules as provisioning
+from sidecar.ownership import reserved_space
+from sidecar.provisioning import deletion_io
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.effects import creation, creation_log
@@ -323,6 +325,11 @@ ROOM_MUTATIONS: Final = (
     ),
     RoomMutation(
         "lists are read however much is in them", _lists_never_end, "csi.test_driver:test_a_list_is_bounded_in_entries_and_handles"
+    ),
+    RoomMutation(
+        "larger volumes than before are no growth",
+        _setting(reserved_space, "_largest", lambda answer: 0.0),
+        "provisioning.test_promises:test_who_waits_for_a_larger_volume_is_woken_when_the_largest_has_grown_and_once_a_second",
     ),
     RoomMutation(
         "a volume that the cache has yet to show is nobody's",
