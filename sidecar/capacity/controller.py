@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, assert_never
 
+from sidecar.capacity.forbidden import ForbiddenWrites
 from sidecar.capacity.rules import Decision, Measure, Publish, Rest, Retry, Update, Withdraw, decide, eligible, is_unplaced
 from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import TOPOLOGY, CapacityAnswer
 from sidecar.csi.outcome import Unmeasured, measure
 from sidecar.engine.backoff import Attempts
 from sidecar.kube.api import CAPACITIES
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store as Cache
 from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.standing import OPEN, Standing
@@ -60,6 +61,7 @@ class CapacityPublisher:
         """Since when (on the wall clock, and on the one that does not jump) and why the driver does not answer for a class."""
         self._leaving: dict[str, float] = {}
         """By uid: when an object that was deleted, and is still there, is deleted again."""
+        self._forbidden = ForbiddenWrites(tools.retry)
         self.attempts: Attempts[str] = Attempts()
 
     def class_names(self) -> set[str]:
@@ -114,13 +116,38 @@ class CapacityPublisher:
         self._count()
         if self._tools.dry_run and not isinstance(decision, Rest | Retry):
             return self._tools.clock() + self._publisher.poll_interval
+        if not isinstance(decision, Withdraw) and (held := self._forbidden.until(class_name, _kind(decision))) > self._tools.clock():
+            return min(held, self._tools.clock() + self._publisher.poll_interval)
         try:
-            return await self._perform(class_name, decision)
+            until = await self._perform(class_name, decision)
+        except Forbidden as error:
+            return self._refused(class_name, decision, error)
         except ApiError as error:
             # One that was deleted meanwhile is created again, which needs no warning. NotFound at a creation means a wrong NAMESPACE.
             if not (isinstance(decision, Update) and isinstance(error, NotFound)):
                 log.warning("Publishing capacity failed", extra={"fields": {"class": class_name, "err": str(error)}})
             return self._later(class_name)
+        self._allowed(class_name, decision)
+        return until
+
+    def _refused(self, class_name: str, decision: Decision, error: Forbidden) -> float:
+        now = self._tools.clock()
+        if self._forbidden.refused(class_name, _kind(decision), str(error), now):
+            fields = {"class": class_name, "err": str(error)}
+            log.warning("Publishing capacity is forbidden: tried again ever less often", extra={"fields": fields})
+        self._tools.metrics.capacities_forbidden(self._forbidden.classes())
+        held = self._forbidden.until(class_name, _kind(decision))
+        if isinstance(decision, Withdraw):
+            # Other objects of the class are seen to meanwhile.
+            self._leaving[decision.record.uid] = max(self._leaving[decision.record.uid], held)
+            return now + _PACE
+        self.attempts.next(class_name)
+        return min(held, now + self._publisher.poll_interval)
+
+    def _allowed(self, class_name: str, decision: Decision) -> None:
+        if self._forbidden.allowed(class_name, _kind(decision)):
+            log.info("Publishing capacity is allowed again", extra={"fields": {"class": class_name}})
+        self._tools.metrics.capacities_forbidden(self._forbidden.classes())
 
     async def _measured(self, class_name: str, decision: Measure) -> CapacityView:
         with self._space.promises.moment() as asked:
@@ -204,9 +231,14 @@ class CapacityPublisher:
     def _forget(self, class_name: str) -> None:
         """The class is gone. A later one of the same name may have other parameters, so nothing known of this one is kept."""
         self._space.forget(class_name)
+        self._forbidden.forget(class_name)
         for known in (self._busy, self._failing, self._settling):
             known.pop(class_name, None)
 
     def _later(self, class_name: str) -> float:
         """When to try again: after the usual pause, but no later than the poll, which would look at the class anyway."""
         return self._tools.clock() + min(self._tools.retry.delay(self.attempts.next(class_name)), self._publisher.poll_interval)
+
+
+def _kind(decision: Decision) -> str:
+    return type(decision).__name__

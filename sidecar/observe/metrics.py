@@ -102,6 +102,10 @@ class Metrics:
         for gauge, count in zip(self._capacity.values(), (goal, current, obsolete), strict=True):
             gauge.set(count)
 
+    def capacities_forbidden(self, classes: int) -> None:
+        """Of how many classes the API server forbids this process to write or delete an object."""
+        self._capacities_forbidden.set(classes)
+
     def queue(self, name: str) -> QueueObserver:
         """The observer for loops over the queue of this name."""
         if name not in self._queues:
@@ -257,6 +261,7 @@ class Metrics:
         self._driver_faults = self._counter("driver_faults_total", "Answers of the driver that break what CSI demands.", "kind")
         self._journal_damage = self._counter("journal_damage_total", "What was found wrong with the journals of dead processes.", "kind")
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
+        self._capacities_forbidden = self._gauge("capacities_forbidden", "Classes whose CSIStorageCapacity this program may not write.")
         self.stalls = StallObserver()
         self._registry.register(Stalls(self.stalls))
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pytest
 
@@ -67,8 +68,11 @@ class Bench:
         return asyncio.run(self.room.handle("fake-class"))
 
     def gauge(self, name: str) -> float:
+        return self.number(f"csistoragecapacities_{name}")
+
+    def number(self, name: str) -> float:
         page = self.metrics.render()[0].decode()
-        return float(next(line.split()[1] for line in page.splitlines() if line.startswith(f"csistoragecapacities_{name} ")))
+        return float(next(line.split()[1] for line in page.splitlines() if line.startswith(f"{name} ")))
 
 
 def test_C2_nothing_published_yet() -> None:
@@ -196,6 +200,61 @@ def test_C7_one_that_may_not_be_deleted_is_told_again_at_the_next_poll() -> None
         bench.now = until or 0.0
     assert at == [100.0, 161.0, 222.0]
     assert bench.driver.count("capacity") == 3
+
+
+def played(bench: Bench, seconds: float, verb: str) -> list[float]:
+    """When the verb was asked for, from now on."""
+    at, end = [], bench.now + seconds
+    while bench.now < end:
+        before = len(bench.kube.wrote(verb))
+        until = bench.look()
+        at += [bench.now - 100.0] if len(bench.kube.wrote(verb)) > before else []
+        assert until is not None and until > bench.now
+        bench.now = until
+    return at
+
+
+@pytest.mark.parametrize("verb", ["create", "replace"])
+def test_what_may_not_be_written_is_tried_ever_less_often_and_told_once(verb: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The rights are missing for hours; meanwhile the driver is asked at every poll, for claims may wait for room."""
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={verb: [Forbidden("no")] * 100}))
+    if verb == "replace":
+        bench.see(record())
+    at = played(bench, 3600.0, verb)
+    assert at[:9] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0]
+    assert all(later - sooner == 300.0 for sooner, later in pairwise(at[9:])) and len(at) < 22
+    assert bench.driver.count("capacity") >= 55
+    assert caplog.messages == ["Publishing capacity is forbidden: tried again ever less often"]
+    assert bench.number("csi_node_sidecar_capacities_forbidden") == 1
+
+
+def test_an_end_of_a_refusal_or_another_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = [Forbidden("no"), Forbidden("no"), Forbidden("nor so")]
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={"replace": list(refusals)})).see(record())
+    caplog.set_level("INFO")
+    assert played(bench, 60.0, "replace") == [0.0, 1.0, 3.0, 7.0]
+    bench.kube.failures["replace"] = list(refusals)
+    bench.now = 1000.0
+    played(bench, 2.0, "replace")
+    forbidden, allowed = "Publishing capacity is forbidden: tried again ever less often", "Publishing capacity is allowed again"
+    assert caplog.messages == [forbidden, forbidden, allowed, forbidden]
+
+
+def test_a_write_that_is_forbidden_keeps_no_other_from_being_made() -> None:
+    """The object of another place may not be deleted; the right one is renewed all the same."""
+    kube = ScriptedKube(failures={"delete": [Forbidden("no")] * 100})
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), kube).see(WRONG, record())
+    assert len(played(bench, 3600.0, "delete")) < 22
+    assert len(kube.wrote("replace")) >= 50
+
+
+def test_what_is_known_of_a_refusal_goes_with_the_class() -> None:
+    bench = Bench(kube=ScriptedKube(failures={"create": [Forbidden("no")]}))
+    bench.look()
+    assert bench.number("csi_node_sidecar_capacities_forbidden") == 1
+    bench.classes.apply(Change("fake-class", samples.class_(), None))
+    bench.look()
+    assert bench.number("csi_node_sidecar_capacities_forbidden") == 0
 
 
 def test_a_driver_that_moves_the_node_while_volumes_do_not_follow_is_published_anew() -> None:

@@ -412,7 +412,8 @@ def test_C7_one_that_will_not_go_does_not_stop_the_poll(holds: str) -> None:
             (right,) = found.values()
             assert (right["nodeTopology"], right["capacity"]) == ({"matchLabels": {KEY: NODE}}, "3Gi")
             await bench.pause(20 * POLL)
-            assert bench.wrote().count("delete") == 1 if holds == "finalizer" else 20 <= bench.wrote().count("delete") <= 23
+            # What is forbidden is tried at polls too, until the back-off has grown beyond them.
+            assert bench.wrote().count("delete") == 1 if holds == "finalizer" else 9 <= bench.wrote().count("delete") <= 12
 
     play(story)
 

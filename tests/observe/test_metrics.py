@@ -43,6 +43,7 @@ def everything():
     metrics.deleted("fast", 1.0)
     metrics.delete_failed("fast")
     metrics.capacities(goal=3, current=2, obsolete=1, stale=1)
+    metrics.capacities_forbidden(1)
     metrics.decision("provisioning", "Create")
     metrics.race_bid()
     metrics.race_lost()
@@ -79,6 +80,7 @@ ALL = {
     "controller_persistentvolume_delete_total": ("counter", {"class"}),
     "controller_persistentvolume_delete_failed_total": ("counter", {"class"}),
     "controller_persistentvolume_delete_duration_seconds": ("histogram", {"class"}),
+    "csi_node_sidecar_capacities_forbidden": ("gauge", set()),
     "csi_node_sidecar_capacities_stale": ("gauge", set()),
     "csi_node_sidecar_suspected_leaks_total": ("counter", set()),
     "csistoragecapacities_desired_goal": ("gauge", set()),

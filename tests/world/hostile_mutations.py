@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from sidecar.capacity.forbidden import ForbiddenWrites
 from sidecar.csi import codec, driver, outcome, secret_words, unheard
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, DriverError, Unheard
@@ -302,6 +303,13 @@ ROOM_MUTATIONS: Final = (
         "a namespace may hold all workers",
         _one_party_may_hold_all,
         "engine.test_queue:test_a_party_whose_work_hangs_leaves_room_for_others",
+    ),
+    # Rights
+    RoomMutation(
+        "what is forbidden is tried at every poll",
+        _setting(ForbiddenWrites, "until", lambda self, class_name, write: 0.0),
+        "capacity.test_controller:test_what_may_not_be_written_is_tried_ever_less_often_and_told_once",
+        lambda: {"verb": "create"},
     ),
     # Drivers
     RoomMutation(
