@@ -104,6 +104,8 @@ class Refused:
     """The status does not rule out that there is a volume: drivers have answered it for volumes that they had created."""
     occupied: bool = False
     """A volume of that name exists, and it is not the one that was asked for."""
+    not_found: bool = False
+    """The driver does not know something that was asked for: of a clone, its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
         infeasible=error.code is Code.INVALID_ARGUMENT,
         doubtful=error.code in _SAYS_NOTHING,
         occupied=error.code is Code.ALREADY_EXISTS,
+        not_found=error.code is Code.NOT_FOUND,
     )
 
 

@@ -21,6 +21,17 @@ def lies_elsewhere(here: Here, volume: Volume) -> bool:
     return not lies_here(here, volume)
 
 
+def is_of_another_node(here: Here, volume: Volume) -> bool:
+    """The volume says that another node has it. Of one that says nothing, this is false on every node: whoever can reach it may use it."""
+    labels = here.segment.labels()
+    affinity = volume.affinity
+    if affinity is not None and not any(term.may_match(here.node, {names.HOSTNAME: here.node, **labels}) for term in affinity):
+        return True
+    named = any(term.names_values(labels) for term in affinity or ())
+    maker = volume.identity.split("-", 2)[-1]
+    return not named and maker.startswith(f"{here.driver.name}-") and maker != f"{here.driver.name}-{here.node}"
+
+
 def concerns_us(here: Here, obj: Json) -> bool:
     """`lies_here` for a PersistentVolume in JSON, so that no record is made of volumes of other nodes."""
     driver = ((obj.get("spec") or {}).get("csi") or {}).get("driver")

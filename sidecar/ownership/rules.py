@@ -23,7 +23,8 @@ from sidecar.ownership.tries import Tries
 _LONGEST_RECHECK: Final = 60.0
 # However far a node lags behind, it bids after this many seconds of putting off: a conflict is better than a claim without a node.
 _LONGEST_PUT_OFF: Final = 60.0
-_SNAPSHOT_RECHECK: Final = 1800.0
+_ELSEWHERE_RECHECK: Final = 1800.0
+_UNFIT_RECHECK: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class Race:
     put_off: float = 0.0
     """For how many seconds in all this node's turn was postponed because it lags behind."""
     source_elsewhere: bool = False
-    """What hindered this node is not a lack of room: the snapshot lies on another node."""
+    """What hindered this node is not a lack of room: the source lies on another node, or cannot be used yet."""
+    source_unseen: bool = False
+    """The delay was drawn while nothing told that the source lies here; nodes that have it come first."""
     blind: bool = False
     """The delay was drawn while the contenders were not known; it may be far longer than one by their order."""
 
@@ -80,9 +83,11 @@ class OwnershipView:
     watch_down: bool = False
     """The watch of claims is down, so another node may have the claim by now."""
     source_here: bool = True
-    """False: the volume to be cloned lies on another node, and only that node can clone it."""
+    """False: nothing tells that the volume to be cloned lies on this node. Another node may have it, or it says nothing of its place."""
     source_elsewhere: str = ""
-    """Why this node cannot fill the volume from the claim's snapshot, as was found when it was looked up in this look."""
+    """Why this node cannot fill the volume from the claim's source, as was found when it was looked up in this look."""
+    source_unfit: str = ""
+    """Why no node can fill it as things are now: as was found in this look, too."""
     standing: Standing = OPEN
 
 
@@ -166,7 +171,7 @@ def step_back(view: OwnershipView) -> Race:
     the order could take the claim again at once."""
     noted = view.node in Tries.of(view.claim.notes).nodes
     delay = _first_delay(view) if noted else _after_the_others(view, floor=0.0)
-    return Race(_attempt(view), _due(view, delay), blind=_is_blind(view))
+    return Race(_attempt(view), _due(view, delay), blind=_is_blind(view), source_unseen=not view.source_here)
 
 
 def waits_for_room(race: Race) -> bool:
@@ -193,8 +198,6 @@ def _excluded(view: OwnershipView) -> NotForUs | Wait | Tell | None:
         return _left_out(view, f"the driver of node {view.node} reports a topology that no PersistentVolume can name: {flaw}")
     if class_.allowed and view.with_topology and not allows(class_.allowed, view.segment):
         return _left_out(view, f"allowedTopologies of StorageClass {class_.name!r} leave out this node ({view.segment})")
-    if not view.source_here:
-        return _left_out(view, f"what the claim is to be cloned from has no volume on node {view.node}")
     if view.standing.closed:
         return _left_out(view, f"node {view.node} takes no volumes: {view.standing.why}")
     return None
@@ -215,21 +218,39 @@ def _race(view: OwnershipView) -> Decision:
     race = view.race
     if race is None or math.isinf(race.bid_at):
         # A node that was left out until now begins as if the claim were new.
-        race = Race(0, _due(view, _first_delay(view)), told=race is not None and race.told, blind=_is_blind(view))
+        race = _opened(view, told=race is not None and race.told)
+    elif race.source_unseen and view.source_here:
+        race = _opened(view, told=race.told)
     elif race.blind and not _is_blind(view):
         # The random delay may be far longer than the one by order, so the earlier of the two counts.
-        race = replace(race, bid_at=min(race.bid_at, _due(view, _first_delay(view))), blind=False)
+        race = replace(race, bid_at=min(race.bid_at, _due(view, _opening_delay(view))), blind=False)
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
         if turn is not None and view.now >= turn:
             return Tell(replace(race, told=True), f"no node has taken the claim yet: {race.why}")
         until = race.bid_at if turn is None else min(race.bid_at, turn)
-        return Wait(until, race, race.why or "the claim is open to every node; this node's delay runs")
+        return Wait(until, race, race.why or _while_it_waits(view))
     if race.beaten and race.beaten == view.claim.resource_version:
         # The cache still holds the version that met a conflict. A write with it would only meet the next one.
         wait = _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
         return replace(wait, race=replace(wait.race, beaten="", asks=True))
     return _put_off(view, race) or _judge_room(view)
+
+
+def _opened(view: OwnershipView, *, told: bool) -> Race:
+    return Race(0, _due(view, _opening_delay(view)), told=told, blind=_is_blind(view), source_unseen=not view.source_here)
+
+
+def _opening_delay(view: OwnershipView) -> float:
+    """Where the source of a clone lies, its node knows. What no node knows to be its own is looked up after those have had their turn: so
+    a clone costs the other nodes of its source nothing."""
+    return _first_delay(view) if view.source_here else _after_the_others(view, floor=0.0)
+
+
+def _while_it_waits(view: OwnershipView) -> str:
+    if view.source_here:
+        return "the claim is open to every node; this node's delay runs"
+    return f"what the claim is to be cloned from has no volume that is known to lie on node {view.node}; nodes that have it come first"
 
 
 def _is_blind(view: OwnershipView) -> bool:
@@ -262,8 +283,11 @@ def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
 
 def _judge_room(view: OwnershipView) -> Decision:
     if view.source_elsewhere:
-        # Snapshots do not move. One that is made anew under its name may lie here, so it is looked up again, ever more seldom.
-        wait = _hindered(view, _SNAPSHOT_RECHECK * 2.0 ** min(_attempt(view) - 1, 5) * (0.5 + view.chance), view.source_elsewhere)
+        # Sources do not move. One that is made anew under its name may lie here, so it is looked up again, ever more seldom.
+        wait = _hindered(view, _ELSEWHERE_RECHECK * 2.0 ** min(_attempt(view) - 1, 5) * (0.5 + view.chance), view.source_elsewhere)
+        return replace(wait, race=replace(wait.race, source_elsewhere=True))
+    if view.source_unfit:
+        wait = _hindered(view, _UNFIT_RECHECK * 2.0 ** min(_attempt(view) - 1, 5) * (0.5 + view.chance), view.source_unfit)
         return replace(wait, race=replace(wait.race, source_elsewhere=True))
     needed = view.claim.requested or 0
     match view.free:
@@ -361,7 +385,15 @@ def _attempt(view: OwnershipView) -> int:
 
 def _hindered(view: OwnershipView, delay: float, why: str) -> Wait:
     since = view.race.hindered_since if view.race and view.race.hindered_since is not None else view.now
-    race = Race(_attempt(view), _due(view, delay), since, why, told=view.race.told if view.race else False, blind=_is_blind(view))
+    race = Race(
+        _attempt(view),
+        _due(view, delay),
+        since,
+        why,
+        told=view.race.told if view.race else False,
+        blind=_is_blind(view),
+        source_unseen=not view.source_here,
+    )
     turn = _turn_to_tell(view, race)
     return Wait(race.bid_at if turn is None else min(race.bid_at, turn), race, why)
 

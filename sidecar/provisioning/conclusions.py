@@ -2,6 +2,7 @@
 
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
+from sidecar.model.objects import IMMEDIATE
 from sidecar.model.packed import PackedVolume
 from sidecar.provisioning.decisions import Clash, Conclusion, Create, Remember, Reschedule, Retry, Store, Undo
 from sidecar.provisioning.progress import NOT_BEGUN, Progress, Unsaved, asked, created_for, refusals_of
@@ -30,8 +31,17 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
             return Unsaved.of(claim, effect.body, refusals_of(view.progress)) if isinstance(effect, Store) else NOT_BEGUN, effect
         case NoSpaceHere(why):
             return NOT_BEGUN, Reschedule(claim, view.giving_back(), why)
+        case Refused(why, not_found=True) if _may_be_elsewhere(view, attempt):
+            return NOT_BEGUN, Reschedule(claim, view.giving_back(), f"{why}; the source may be on another node")
         case Refused(why, infeasible):
             return NOT_BEGUN, Retry(claim, why, infeasible=infeasible)
+
+
+def _may_be_elsewhere(view: ClaimView, attempt: Create) -> bool:
+    """Whether the driver of another node may know the source. Nothing told where it lies, so this node took the claim to ask its driver.
+    Where an earlier attempt may still be running, the claim stays."""
+    guessed = bool(attempt.request.source_volume) and not view.source_here and attempt.class_.binding_mode == IMMEDIATE
+    return guessed and view.record is None and created_for(view.progress) is None
 
 
 def _clash(view: ClaimView, created: CreatedVolume) -> str:

@@ -205,22 +205,28 @@ def _by_owner(view: ClaimView, claim: Claim) -> ClaimDecision:
         case ownership.Tell(race, why):
             return Tell(claim, race, why)
         case ownership.Measure(why):
-            return _snapshot_first(view, claim) or _measure(view, claim, why)
+            return _source_first(view, claim) or _measure(view, claim, why)
         case ownership.Bid(why, out_of_turn):
-            return _snapshot_first(view, claim) or Bid(claim, Take(view.here.node), why, out_of_turn)
+            return _source_first(view, claim) or Bid(claim, Take(view.here.node), why, out_of_turn)
         case ownership.Ours(why):
             return _unless_closed(view, claim, _create(view, claim, why))
 
 
-def _snapshot_first(view: ClaimView, claim: Claim) -> ClaimDecision | None:
-    """Where a snapshot lies is known before the claim is taken; no cache tells, so it is looked up. What else may be wrong with it is told
-    by the node that takes the claim."""
-    if claim.source is None or claim.source.kind != SNAPSHOT or view.source_elsewhere:
+def _source_first(view: ClaimView, claim: Claim) -> ClaimDecision | None:
+    """Where a source lies is known before the claim is taken. No cache tells of a snapshot, nor of a volume that no node counts as its own:
+    so it is looked up. What else may be wrong with a snapshot is told by the node that takes the claim; a clone is taken by none before its
+    source can be cloned, for only then it shows who can do it."""
+    kind = claim.source.kind if claim.source is not None else ""
+    if kind not in (SNAPSHOT, CLAIM) or (kind == CLAIM and view.source_here) or view.source_elsewhere or view.source_unfit:
         return None
     match _source(view, claim):
         case Need(wanted):
-            return Fetch(wanted, "on which node the snapshot lies from which the claim is to be filled")
+            return Fetch(wanted, "on which node the source lies from which the claim is to be filled")
         case Elsewhere(why):
+            return _by_owner(replace(view, source_elsewhere=why), claim)
+        case Unfit(why) if kind == CLAIM:
+            return _by_owner(replace(view, source_unfit=why), claim)
+        case Content() if kind == CLAIM and (why := sources.with_another_node(view.here, claim, view.facts)):
             return _by_owner(replace(view, source_elsewhere=why), claim)
         case _:
             return None

@@ -54,9 +54,11 @@ class ClaimView:
     clones: tuple[str, ...] = ()
     """Claims that are to be cloned from this one and have no volume yet, as far as they are in the cache."""
     source_here: bool = True
-    """False: the claim that this one is to be cloned from has no volume on this node."""
+    """False: the claim that this one is to be cloned from has no volume that is known to lie on this node."""
     source_elsewhere: str = ""
-    """Why a driver on this node cannot fill the volume from the claim's snapshot."""
+    """Why a driver on this node cannot fill the volume from the claim's source."""
+    source_unfit: str = ""
+    """Why no driver can fill it as things are now."""
     standing: Standing = OPEN
     loss: Loss = NO_LOSS
     """Whether the driver was lost while it was asked for the claim's volume."""
@@ -87,6 +89,7 @@ class ClaimView:
             watch_down=self.watch_down,
             source_here=self.source_here,
             source_elsewhere=self.source_elsewhere,
+            source_unfit=self.source_unfit,
             standing=self.standing,
         )
 

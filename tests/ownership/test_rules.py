@@ -105,12 +105,15 @@ def test_N10_allowed_topologies(node: str, taken: bool) -> None:
 @pytest.mark.parametrize("placement", [RandomDelay(20.0, 60.0), Ranked(RandomDelay(20.0, 60.0))])
 def test_where_the_source_comes_late_nothing_of_before_hinders_the_race(placement: RandomDelay | Ranked) -> None:
     away = view(placement=placement, source_here=False)
-    out = decide(replace(away, race=after_conflict(view(race=DUE)).race))
-    assert isinstance(out, Wait) and math.isinf(out.race.bid_at)
-    told = decide(replace(away, now=out.until, race=out.race))
-    assert isinstance(told, Tell)
-    assert isinstance(decide(replace(away, now=out.until, race=told.race)), NotForUs)
-    for race in (None, out.race, told.race):
+    behind = decide(away)
+    assert isinstance(behind, Wait) and behind.until > 120.0 and "come first" in behind.why
+    at_its_turn = replace(away, now=behind.until, race=behind.race)
+    assert decide(at_its_turn) == Measure()
+    out = decide(replace(at_its_turn, free=TIB, source_unfit="it is not Bound"))
+    assert isinstance(out, Wait) and out.race.bid_at >= behind.until + 30.0 and out.why == "it is not Bound"
+    told = decide(replace(away, now=behind.until + 200.0, race=replace(out.race, bid_at=1000.0)))
+    assert isinstance(told, Tell) and "it is not Bound" in told.why
+    for race in (None, behind.race, out.race, told.race):
         here = decide(view(placement=placement, now=500.0, race=race))
         assert isinstance(here, Wait) and 500.0 < here.until <= 520.0
         assert decide(view(placement=placement, now=here.until, race=here.race)) == Measure()

@@ -160,8 +160,8 @@ def test_V9_every_code(code: Code, may_reschedule: bool) -> None:
         assert isinstance(outcome, NoSpaceHere)
     else:
         doubtful = code in (Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS)
-        infeasible, occupied = code is Code.INVALID_ARGUMENT, code is Code.ALREADY_EXISTS
-        assert outcome == Refused(outcome.why, infeasible=infeasible, doubtful=doubtful, occupied=occupied)
+        infeasible, occupied, not_found = (code is each for each in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS, Code.NOT_FOUND))
+        assert outcome == Refused(outcome.why, infeasible=infeasible, doubtful=doubtful, occupied=occupied, not_found=not_found)
 
 
 def test_every_decision_says_why() -> None:

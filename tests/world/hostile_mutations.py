@@ -34,14 +34,17 @@ from sidecar.observe.decisions import Decisions
 from sidecar.provisioning import deletion_io, progress, watches
 from sidecar.provisioning import rules as provisioning
 from sidecar.ownership import reserved_space
-from sidecar.provisioning import deletion_io
+from sidecar.provisioning import conclusions, deletion_io, rules
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.effects import creation, creation_log
+from sidecar.provisioning.decisions import Ignore
+from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
+from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.invariants import LEAKED, TOLD
@@ -233,6 +236,7 @@ def _files_of_others_are_written(patch: Patch) -> None:
 
 
 _FILES: Final = "engine.test_files_io"
+_STATIC: Final = "cases.test_static_sources"
 _LARGE, _JOURNAL, _FORGED = "kube.test_large_objects", "provisioning.creations.test_journal_lines", "provisioning.creations.test_forged"
 ROOM_MUTATIONS: Final = (
     # Tenants
@@ -303,6 +307,24 @@ ROOM_MUTATIONS: Final = (
         "a namespace may hold all workers",
         _one_party_may_hold_all,
         "engine.test_queue:test_a_party_whose_work_hangs_leaves_room_for_others",
+    ),
+    # Volumes that people made
+    RoomMutation(
+        "clones of volumes that no node counts as its own are left to others",
+        _setting(rules, "_source_first", lambda view, claim: None if view.source_here else Ignore("another node has it")),
+        f"{_STATIC}:test_a_node_that_can_reach_the_source_takes_the_clone_after_those_that_have_it",
+        lambda: {"affinity": None},
+    ),
+    RoomMutation(
+        "who made a volume says nothing about where it is",
+        _setting(sources, "with_another_node", lambda here, claim, facts: ""),
+        f"{_STATIC}:test_what_is_on_another_node_is_left_to_it_and_seldom_asked_about",
+        lambda: {"affinity": None, "identity": "1700000000000-1-test-driver-bar"},
+    ),
+    RoomMutation(
+        "a node of which the driver does not know the source keeps the clone",
+        _setting(conclusions, "_may_be_elsewhere", lambda view, attempt: False),
+        f"{_STATIC}:test_a_node_of_which_the_driver_does_not_know_the_source_leaves_the_clone_to_others",
     ),
     # Rights
     RoomMutation(

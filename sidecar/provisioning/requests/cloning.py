@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from sidecar.local.here import Here
+from sidecar.local.volume_location import is_of_another_node
 from sidecar.model.names import CLONE_FINALIZER
-from sidecar.model.objects import Claim
+from sidecar.model.objects import Claim, Volume
 from sidecar.model.topology import Requirement, Term
 from sidecar.provisioning.needs import CLAIM, CLAIMS, VOLUME, Facts, Json, Need, Ref, items, part, text
 from sidecar.provisioning.requests.request import Unfit
@@ -66,6 +67,16 @@ def _volume_elsewhere(here: Here, asked: Asked, volume: Json) -> Elsewhere | Non
     if not terms or any(term.may_hold(here.segment.labels()) for term in terms):
         return None
     return elsewhere(here, asked, " or ".join(_place(term) for term in terms))
+
+
+def other_place(here: Here, asked: Asked, facts: Facts) -> str:
+    """Of a source that has been looked up: why its volume is another node's, though its affinity leaves that open. Who made it may tell, or
+    the hostname that it asks for, which is nearly always the node's name."""
+    source = facts.get(asked.ref)
+    volume = facts.get(Ref(VOLUME, text(source, "spec", "volumeName")))
+    if not isinstance(volume, dict) or not is_of_another_node(here, Volume.of(volume)):
+        return ""
+    return elsewhere(here, asked, "another node").why
 
 
 def _affinity(volume: Json) -> tuple[Term, ...]:

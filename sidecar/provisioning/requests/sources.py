@@ -12,7 +12,7 @@ from sidecar.local.here import Here
 from sidecar.model.names import SNAPSHOT_GROUP
 from sidecar.model.objects import Claim
 from sidecar.provisioning.needs import CLAIM, GRANTS, SNAPSHOT, Facts, Need, Ref, items, text
-from sidecar.provisioning.requests.cloning import from_claim
+from sidecar.provisioning.requests.cloning import from_claim, other_place
 from sidecar.provisioning.requests.request import Unfit
 from sidecar.provisioning.requests.restoring import from_snapshot
 from sidecar.provisioning.requests.source_facts import Asked, Content, Elsewhere, LeftToPopulator, asked_of, fact, lacking
@@ -42,6 +42,12 @@ def content_of(
     if asked.kind == SNAPSHOT:
         return from_snapshot(here, claim, asked, facts, keep_mode=keep_mode)
     return from_claim(here, claim, asked, facts)
+
+
+def with_another_node(here: Here, claim: Claim, facts: Facts) -> str:
+    """Why it is not for this node to clone what the claim names, although nothing forbids it; empty: it may."""
+    asked = asked_of(claim)
+    return other_place(here, asked, facts) if asked is not None and asked.kind == CLAIM else ""
 
 
 def wants_source(claim: Claim, *, cross_namespace: bool = False) -> bool:
