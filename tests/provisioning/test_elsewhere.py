@@ -1,6 +1,8 @@
 """What a live PersistentVolume leads to is never deleted, whatever else its place asks for and in whatever order it was written."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -101,3 +103,59 @@ def test_a_driver_that_says_it_cannot_delete_is_not_asked_to(said: DriverInfo) -
     room.volume()
     assert room.driver.count("delete") == 0
     assert "capability" in str(room.told.events)
+
+
+ALLOWED = [{"matchLabelExpressions": [{"key": samples.KEY, "values": [samples.NODE, "bar"]}]}]
+FARTHER = Segment.of({samples.KEY: "baz"})
+IN_ITS_RACK = Segment.of({samples.KEY: "bar", "rack": "7"})
+
+
+def answered(*topologies: Segment, allowed: Sequence[Json] = ALLOWED, **options: Any) -> Room:
+    room = room_for(driver=OpenDriver(creates=[CreatedVolume("h1", 100, topologies=topologies)]), options=options)
+    room.see(class_=samples.class_(allowedTopologies=list(allowed)))
+    settle(room)
+    return room
+
+
+@pytest.mark.parametrize("places", [(ELSEWHERE,), (IN_ITS_RACK,), (ELSEWHERE, IN_ITS_RACK)], ids=["there", "and a rack", "two"])
+def test_a_place_that_the_class_allows_and_the_driver_chose_is_stored_as_it_is(places: tuple[Segment, ...]) -> None:
+    """It was asked for all that the class allows, this node first. The scheduler brings the claim's pods there, or they wait."""
+    room = answered(*places)
+    assert room.driver.count("delete") == 0 and room.driver.count("create") == 1
+    terms = room.kube.wrote_volume()["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert [{item["key"]: item["values"] for item in term["matchExpressions"]} for term in terms] == [
+        {key: [value] for key, value in place.pairs} for place in places
+    ]
+    assert room.told.reasons() == ["Provisioning", "ProvisioningSucceeded"]
+    assert not room.paper.lines
+
+
+@pytest.mark.parametrize(
+    ("places", "options"),
+    [((FARTHER,), {}), ((ELSEWHERE, FARTHER), {}), ((ELSEWHERE,), {"strict_topology": True})],
+    ids=["not allowed", "one of them not", "not asked for"],
+)
+def test_a_place_that_nobody_asked_for_is_undone_and_told(places: tuple[Segment, ...], options: Json) -> None:
+    room = answered(*places, **options)
+    assert not room.kube.wrote("create") and room.driver.count("delete") == 1
+    assert "it was asked for" in room.said() and str(places[-1]) in room.said()
+
+
+def test_an_allowed_place_that_was_stored_is_not_cleaned_up_by_the_next_process() -> None:
+    """The process is killed before its journal says that the creation is over, and the claim is bound meanwhile."""
+    answer = CreatedVolume("h1", 100, topologies=(ELSEWHERE,))
+    first = room_for(driver=OpenDriver(creates=[answer]))
+    first.see(class_=samples.class_(allowedTopologies=ALLOWED))
+    first.paper.end = lambda uid: None  # type: ignore[method-assign]
+    settle(first)
+    stored = first.kube.wrote_volume()
+    stored["metadata"] |= {"uid": "pv-uid", "resourceVersion": "3"}
+    for claim_is_gone in (False, True):
+        second = Room(driver=OpenDriver(creates=[answer]), kube=first.kube, paper=first.paper)
+        second.kube.objects["persistentvolumes", stored["metadata"]["name"]] = stored | {"status": {"phase": "Bound"}}
+        second.see(class_=samples.class_(allowedTopologies=ALLOWED))
+        assert run(second.room.take_over()) == [UID]
+        if not claim_is_gone:
+            second.show(samples.claim_json(annotations={names.SELECTED_NODE: samples.NODE}, volumeName=stored["metadata"]["name"]))
+        settle(second)
+        assert second.driver.count("delete") == 0

@@ -29,6 +29,7 @@ from sidecar.kube.api import BUDGETS, CLAIMS
 from sidecar.kube.line_reader import LineReader
 from sidecar.model import objects
 from sidecar.model.objects import compact
+from sidecar.model.topology import Segment
 from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.provisioning import deletion_io, progress, watches
@@ -325,6 +326,13 @@ ROOM_MUTATIONS: Final = (
         "a node of which the driver does not know the source keeps the clone",
         _setting(conclusions, "_may_be_elsewhere", lambda view, attempt: False),
         f"{_STATIC}:test_a_node_of_which_the_driver_does_not_know_the_source_leaves_the_clone_to_others",
+    ),
+    # Places
+    RoomMutation(
+        "a place that the class allows is undone for ever",
+        _setting(volumes, "_was_asked_for", lambda request, created: False),
+        "provisioning.test_elsewhere:test_a_place_that_the_class_allows_and_the_driver_chose_is_stored_as_it_is",
+        lambda: {"places": (Segment.of({"topology.test-driver/node": "bar"}),)},
     ),
     # Rights
     RoomMutation(

@@ -39,10 +39,11 @@ def build(
         )
     if oversized := _oversized(created):
         return Unusable(f"CSI driver {here.driver.name} created volume {created.volume_id[:100]!r} with {oversized}")
-    if is_elsewhere(here, created):
+    if is_elsewhere(here, created) and not _was_asked_for(request, created):
         places = " or ".join(map(str, created.topologies))
         return Unusable(
-            f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment})",
+            f"CSI driver {here.driver.name} created volume {created.volume_id!r} on {places}, not on this node ({here.segment});"
+            f" it was asked for {' or '.join(map(str, request.requisite))}",
             elsewhere=True,
         )
     if flaw := _unwritable(here, created):
@@ -167,6 +168,13 @@ def is_elsewhere(here: Here, created: CreatedVolume) -> bool:
     places = [segment for segment in created.topologies if segment]
     contradicted = all(any(mine.get(key, value) != value for key, value in segment.pairs) for segment in places)
     return here.with_topology and bool(places) and contradicted
+
+
+def _was_asked_for(request: CreateRequest, created: CreatedVolume) -> bool:
+    """Whether each place that the driver names is one of those that the request allowed. Where the class names places and --strict-topology
+    is off, a driver may choose another than this node's."""
+    places = [segment for segment in created.topologies if segment]
+    return all(any(wanted.within(place) for wanted in request.requisite) for place in places)
 
 
 def _affinity(here: Here, topologies: tuple[Segment, ...]) -> dict[str, Any] | None:
