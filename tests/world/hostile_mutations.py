@@ -42,6 +42,7 @@ from sidecar.provisioning.effects import creation, creation_log
 from sidecar.provisioning.decisions import Ignore
 from sidecar.provisioning.effects import creation
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
+from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
@@ -326,6 +327,11 @@ ROOM_MUTATIONS: Final = (
         "a node of which the driver does not know the source keeps the clone",
         _setting(conclusions, "_may_be_elsewhere", lambda view, attempt: False),
         f"{_STATIC}:test_a_node_of_which_the_driver_does_not_know_the_source_leaves_the_clone_to_others",
+    ),
+    RoomMutation(
+        "each volume that nobody can use is a list of all",
+        _setting(UndoPace, "wait_until", lambda self, now: 0.0),
+        "provisioning.test_undo_pace:test_volumes_that_nobody_can_use_cost_few_lists_and_all_go",
     ),
     # Places
     RoomMutation(

@@ -126,9 +126,8 @@ class Creator:
             case Store():
                 return await self._storer.store(uid, conclusion)
             case Undo(claim, volume_id, secret, why, elsewhere):
-                return self._reports.failed(
-                    uid, claim, await self._undoer.undo(uid, claim, volume_id, secret=secret, why=why, elsewhere=elsewhere)
-                )
+                undone = await self._undoer.undo(uid, claim, volume_id, secret=secret, why=why, elsewhere=elsewhere)
+                return max(self._reports.failed(uid, claim, undone), self._undoer.next_turn(uid))
             case Retry(claim, why, infeasible):
                 if not infeasible:
                     return self._reports.failed(uid, claim, why)

@@ -46,7 +46,7 @@ class Storer:
             await self._kube.create(VOLUMES, body)
         except AlreadyExists:
             if problem := await self._not_ours(uid, claim, body.unpacked()):
-                return self._reports.failed(uid, claim, problem)
+                return max(self._reports.failed(uid, claim, problem), self._undoer.next_turn(uid))
         except Unavailable as error:
             log.warning(
                 "A volume waits for the API server", extra={"fields": {"claim": claim.full_name, "volume": name, "err": str(error)}}

@@ -13,6 +13,7 @@ from sidecar.provisioning.creations.orphan_cleanup import AskAgain, OrphanCleanu
 from sidecar.provisioning.effects.deleting import RecordedDeletion
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.suspecting import Suspecting
+from sidecar.provisioning.effects.undo_pace import PAUSE, UndoPace
 from sidecar.provisioning.progress import NOT_BEGUN, Creating
 from sidecar.provisioning.requests.secrets import SecretRef
 
@@ -33,6 +34,8 @@ class Undoer:
         self._lookup = shared.lookup
         self._reports = shared.reports
         self._deletion = deletion
+        self._pace = UndoPace()
+        self._turns: dict[str, float] = {}
         self._orphans = OrphanCleanup(
             here=shared.here,
             driver=shared.tools.driver,
@@ -44,6 +47,10 @@ class Undoer:
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
         """Returns `why` with what has become of the volume, for the claim's user."""
+        if turn := self._pace.wait_until(self._clock()):
+            self._turns[uid] = turn
+            self._table.advance(uid, Creating(claim))  # the next look has to see to it
+            return f"{why}; it is left behind for now: such volumes are deleted together, every {PAUSE / 60:.0f} minutes"
         try:
             view = DeletionView(reason=Undone(), handle=volume_id, any_node=elsewhere)
             kept = await self._deletion.delete(uid, view, secrets=lambda: self._lookup.secret_if_any(secret, about=claim.full_name))
@@ -56,6 +63,10 @@ class Undoer:
             return f"{why}; it is left alone: {kept.why}"
         self._space.changed(claim.class_name, placed=self._here().with_topology)
         return f"{why}; it was deleted again"
+
+    def next_turn(self, uid: str) -> float:
+        """When those that were left behind for now are seen to, if this claim's is one of them; else 0.0."""
+        return self._turns.pop(uid, 0.0)
 
     def _undone(self, uid: str) -> None:
         self._table.advance(uid, NOT_BEGUN)
