@@ -24,6 +24,7 @@ from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.large_objects import LargeObjects
 from sidecar.kube.read_batching import SHORTEST
+from sidecar.model.timestamps import to_text
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
@@ -192,12 +193,12 @@ async def fitted(config: Config, kube: KubeApi) -> Config:
     return config
 
 
-def health_of_link(state: link.LinkState) -> State:
-    """What the driver's link means for health."""
+def health_of_link(state: link.LinkState, *, since: float | None = None) -> State:
+    """What the driver's link means for health. `since`: when, on the wall clock, the driver was last ready, or first waited for."""
     match state:
         case link.Ready():
             return OK()
         case link.GaveUp(why):
             return Stopped(why)
         case link.Waiting(why) | link.Probing(why) | link.Reading(why) | link.Lost(why):
-            return Degraded(why)
+            return Degraded(why if since is None else f"{why} (since {to_text(since)})")

@@ -62,6 +62,7 @@ class _Life:
         self._sidecar: Sidecar | None = None
         self._threads_of_others = frozenset(threading.enumerate())
         self._threads = ThreadPoolExecutor(thread_name_prefix="files")
+        self._driver_away_since: float | None = None
         self._driver_scope = self._tools.health.scope("driver", gates_ready=True)
         self._work_scope = self._tools.health.scope("work", gates_ready=True)
 
@@ -189,8 +190,10 @@ class _Life:
 
     def _heard_of_driver(self, state: link.LinkState) -> None:
         was_ready = isinstance(self._driver_scope.state, OK)
-        self._driver_scope.report(health_of_link(state))
         ready = isinstance(state, link.Ready)
+        if ready or self._driver_away_since is None:
+            self._driver_away_since = None if ready else self._tools.wall()
+        self._driver_scope.report(health_of_link(state, since=self._driver_away_since))
         self._tools.metrics.driver_connected(ready)
         if ready and not was_ready and self._sidecar is not None:
             self._sidecar.wake_all()

@@ -5,7 +5,7 @@ event, with the time, to the next step. `_RULES` has all transitions:
 
     Waiting  Connected → Probing    ConnectFailed → Waiting, or GaveUp when the start limit has passed
     Lost     Connected → Probing    ConnectFailed → Lost
-    Probing  Probed(ready) → Reading    Probed(not ready) → Probing    Failed → see `_failed`
+    Probing  Probed(ready) → Reading    Probed(not ready) → Probing, without limit as upstream    Failed → see `_failed`
     Reading  InfoRead → Ready, or GaveUp if the driver is another one than before    Failed → see `_failed`
     Ready    Disconnected → Lost
 
@@ -164,6 +164,8 @@ class GiveUp:
 Action = Connect | Probe | Read | Serve | GiveUp
 
 
+NO_LIMIT: Final = "; it is waited for without limit"
+
 # ---- the machine --------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +184,8 @@ class Link:
     """Attempts that failed, or led to a connection that broke soon, since it was last ready for a while."""
     ready_at: float = 0.0
     """When it became ready."""
+    unavailable_since: float | None = None
+    """At start: the first of the answers in a row that the driver is unavailable."""
 
     @classmethod
     def start(cls, path: str, *, now: float, limits: Limits, topology: bool) -> "tuple[Link, Action]":
@@ -209,24 +213,36 @@ def _not_connected(link: Link, event: ConnectFailed, now: float) -> Step:
 
 
 def _probed(link: Link, event: Probed, _now: float) -> Step:
+    link = replace(link, unavailable_since=None)
     if event.ready:
         return replace(link, state=Reading("the driver is ready; asking for its name, capabilities and topology")), Read()
-    return replace(link, state=Probing("the driver says that it is not ready")), Probe(after=link.limits.probe_pause)
+    return replace(link, state=Probing(f"the driver says that it is not ready{NO_LIMIT}")), Probe(after=link.limits.probe_pause)
 
 
 def _failed(link: Link, event: Failed, now: float) -> Step:
-    """A slow driver is asked again without limit. Any other failure ends the start, as upstream; later it must not, as calls may run."""
+    """A slow driver is asked again without limit. Any other failure ends the start, as upstream; later it must not, as calls may run. One
+    that is unavailable has the start limit, for it may be about to restart; upstream ends at once."""
     why = f"{event.rpc} failed: {event.error}"
     match event.error.code:
         case Code.DEADLINE_EXCEEDED:
-            return replace(link, state=Probing(why)), Probe(after=link.limits.probe_pause)
-        case Code.UNAVAILABLE:
-            # It was connected a moment ago, so the start limit begins again: a driver that restarts gets the same time.
-            return _away(replace(link, deadline=now + link.limits.start), why, now)
+            waits = replace(link, state=Probing(f"{why}{NO_LIMIT}"), unavailable_since=None)
+            return waits, Probe(after=link.limits.probe_pause)
+        case Code.UNAVAILABLE if link.known is None:
+            return _unavailable(link, event, now)
         case _ if link.known is not None:
             return _away(link, why, now)
         case _:
             return _give_up(link, _refused(link, event))
+
+
+def _unavailable(link: Link, event: Failed, now: float) -> Step:
+    limit = link.limits.start
+    since = now if link.unavailable_since is None else link.unavailable_since
+    if now >= since + limit:
+        return _give_up(link, f"{_refused(link, event)} It was unavailable for {limit:g} s.")
+    # It was connected a moment ago, so the start limit begins again, once: a driver that restarts gets the same time.
+    again = replace(link, deadline=since + limit, unavailable_since=since)
+    return _away(again, f"{event.rpc} failed: {event.error}; this process ends if that lasts for {limit:g} s", now)
 
 
 def _read(link: Link, event: InfoRead, now: float) -> Step:

@@ -66,7 +66,7 @@ def test_a_driver_that_is_not_ready_is_waited_for(path: Path) -> None:
         await driver.start()
         async with connection(path) as (door, seen, _):
             await until(lambda: driver.count("Probe") >= 5)
-            assert seen.states[-1] == Probing("the driver says that it is not ready")
+            assert seen.states[-1] == Probing("the driver says that it is not ready; it is waited for without limit")
             assert driver.count("GetPluginInfo") == 0
             driver.ready = True
             await door.first_ready()

@@ -82,7 +82,7 @@ def test_not_ready_repeats_for_ever() -> None:
     walk = fresh(link.Probing("p"))
     for hour in range(1000):
         walk, action = walk.step(link.Probed(False), now=hour * 3600.0)
-        assert (walk.state, action) == (link.Probing("the driver says that it is not ready"), link.Probe(after=1.0))
+        assert (walk.state, action) == (link.Probing(f"the driver says that it is not ready{link.NO_LIMIT}"), link.Probe(after=1.0))
 
 
 @pytest.mark.parametrize("state", [link.Probing("p"), link.Reading("r")], ids=["probe", "read"])
@@ -129,6 +129,32 @@ def test_a_connection_that_breaks_at_start_begins_the_limit_anew() -> None:
     assert isinstance(action, link.Connect)
     _, action = after.step(link.ConnectFailed("gone"), now=1030.0)
     assert isinstance(action, link.GiveUp)
+
+
+def test_a_driver_that_is_unavailable_all_the_time_ends_the_start_and_says_when() -> None:
+    """It answers, so each attempt to connect succeeds."""
+    walk, now, texts = fresh(), 100.0, list[str]()
+    action: link.Action = link.Connect(10.0)
+    while not isinstance(action, link.GiveUp):
+        for event in (link.Connected(), failed(Code.UNAVAILABLE)):
+            walk, action = walk.step(event, now=now)
+        texts.append(walk.state.why)
+        now += action.after
+        assert now < 200.0
+    assert 130.0 <= now <= 133.0
+    assert set(texts[:-1]) == {
+        "Probe failed: " + str(DriverError(Code.UNAVAILABLE, "because")) + "; this process ends if that lasts for 30 s"
+    }
+    assert "for 30 s" in action.text and PATH in action.text and "because" in action.text
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_driver_that_answers_in_between_has_its_time_anew(ready: bool) -> None:
+    walk = fresh()
+    for now in (100.0, 125.0, 150.0, 175.0):
+        for event in (link.Connected(), link.Probed(ready), failed(Code.UNAVAILABLE)):
+            walk, action = walk.step(event, now=now)
+        assert isinstance(action, link.Connect)
 
 
 def away(walk: link.Link, now: float, until: float) -> tuple[list[float], link.Link, link.Action]:

@@ -8,13 +8,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pytest
 
 from sidecar.capacity.forbidden import ForbiddenWrites
-from sidecar.csi import codec, driver, outcome, secret_words, unheard
+from sidecar.csi import codec, driver, link, outcome, secret_words, unheard
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, DriverError, Unheard
 from sidecar.deletion import rules as deletion
@@ -352,6 +352,11 @@ ROOM_MUTATIONS: Final = (
         "what gRPC says itself is the driver's word",
         _setting(unheard, "STATUSES", {}),
         "csi.test_unheard:test_the_beginning_of_a_status_decides",
+    ),
+    RoomMutation(
+        "a driver that is unavailable has its time anew with each answer",
+        lambda patch: patch.setattr(link, "_unavailable", lambda at, event, now: link._away(replace(at, deadline=now + 30.0), "", now)),
+        "csi.test_link:test_a_driver_that_is_unavailable_all_the_time_ends_the_start_and_says_when",
     ),
     RoomMutation(
         "texts of drivers go on as long as they are",
