@@ -86,10 +86,12 @@ class ProvisioningPart:
             volume_gone=room.volume_gone,
             volume_seen=self._table.seen,
             volumes_listed=room.volumes_listed,
+            volume_not_kept=room.removal.unowned.noticed,
             promise_changed=space.promise_changed,
             wake_claim=self.claims.add,
             edited_claim=self._edited,
             wake_volume=self.volumes.add,
+            wake_volume_at=self.volumes.add,
         )
         tools.metrics.watch_claims_in_progress(self._table.in_progress)
         tools.metrics.watch_unsaved_volumes(self._table.unsaved)

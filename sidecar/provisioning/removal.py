@@ -20,6 +20,7 @@ from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.progress import UNSTORED, ProgressTable, RemovalStep
 from sidecar.provisioning.requests.secrets import SecretRef
+from sidecar.provisioning.unowned_io import Unowned
 from sidecar.provisioning.view import VolumeView
 from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
 from sidecar.tools import Tools
@@ -63,6 +64,7 @@ class Removal:
         self._deletion = deletion
         self._attachments_known = attachments_known
         self._dry_run = tools.dry_run
+        self.unowned = Unowned(tools, here=here)
         self._emptying: dict[str, float] = {}
         """By name: since when a volume is being deleted."""
         self.attempts: Attempts[str] = Attempts()
@@ -87,7 +89,7 @@ class Removal:
     def glance(self, name: str) -> NeedsWork | None:
         """What `handle` does where there is nothing to be done, which is nearly always."""
         decision = decide_volume(self.view(name))
-        if not isinstance(decision, Rest):
+        if self.unowned.is_due(name) or not isinstance(decision, Rest):
             return WORK
         self._narrator.note(ROOM, name, name, decision)
         self._forget_volume(name)
@@ -101,6 +103,8 @@ class Removal:
         if self._dry_run and not isinstance(decision, Rest):
             return None
         try:
+            if self.unowned.is_due(name):
+                await self.unowned.look(name)
             return await self._perform(name, decision)
         except NotFound:
             return None

@@ -40,11 +40,14 @@ class ProvisioningWatches:
     volume_gone: Callable[[str], None]
     volume_seen: Callable[[str], None]
     volumes_listed: Callable[[], None]
+    volume_not_kept: Callable[[Json], float | None]
+    """Of a PersistentVolume that the cache does not keep: when it is to be looked at all the same."""
     promise_changed: Callable[[str], None]
     wake_claim: Wake
     edited_claim: Wake
     """Of a claim that stays where it is: a tenant may edit it as often as it likes."""
     wake_volume: Wake
+    wake_volume_at: Callable[[str, float], None]
 
     def watches(self) -> list[Watch[Any]]:
         """Attachments only for a driver that attaches: upstream's role grants them to such drivers alone."""
@@ -112,12 +115,20 @@ class ProvisioningWatches:
         return Watch(
             resource=VOLUMES,
             store=self.caches.volumes,
-            project=lambda obj: Volume.of(obj) if concerns_us(here, obj) else None,
+            project=lambda obj: self._volume(obj, here),
             wakes=self._volume_changed,
             skip=skip,
             required=True,
             on_list=self.volumes_listed,
         )
+
+    def _volume(self, obj: Json, here: Here) -> Volume | None:
+        if concerns_us(here, obj):
+            return Volume.of(obj)
+        at = self.volume_not_kept(obj)
+        if at is not None:
+            self.wake_volume_at(obj["metadata"]["name"], at)
+        return None
 
     def _volume_changed(self, change: Change[Volume]) -> None:
         self.volume_seen(change.key)

@@ -27,7 +27,7 @@ from sidecar.engine.queue import WorkQueue
 from sidecar.kube import list_reader, page_sizes
 from sidecar.kube.api import BUDGETS, CLAIMS
 from sidecar.kube.line_reader import LineReader
-from sidecar.model import objects
+from sidecar.model import names, objects
 from sidecar.model.objects import compact
 from sidecar.model.topology import Segment
 from sidecar.observe import decisions, labels
@@ -35,7 +35,7 @@ from sidecar.observe.decisions import Decisions
 from sidecar.provisioning import deletion_io, progress, watches
 from sidecar.provisioning import rules as provisioning
 from sidecar.ownership import reserved_space
-from sidecar.provisioning import conclusions, deletion_io, rules
+from sidecar.provisioning import conclusions, deletion_io, rules, unowned_io
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.effects import creation, creation_log
@@ -51,6 +51,7 @@ from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.invariants import LEAKED, TOLD
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
+from tests.harness import samples
 from tests.world.mutations import Mutation
 
 Patch = pytest.MonkeyPatch
@@ -238,6 +239,11 @@ def _files_of_others_are_written(patch: Patch) -> None:
 
 
 _FILES: Final = "engine.test_files_io"
+_MADE_ELSEWHERE: Final = {
+    "driver": samples.DRIVER,
+    "volumeHandle": "h",
+    "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1700000000000-1-{samples.DRIVER}-bar"},
+}
 _STATIC: Final = "cases.test_static_sources"
 _LARGE, _JOURNAL, _FORGED = "kube.test_large_objects", "provisioning.creations.test_journal_lines", "provisioning.creations.test_forged"
 ROOM_MUTATIONS: Final = (
@@ -332,6 +338,17 @@ ROOM_MUTATIONS: Final = (
         "each volume that nobody can use is a list of all",
         _setting(UndoPace, "wait_until", lambda self, now: 0.0),
         "provisioning.test_undo_pace:test_volumes_that_nobody_can_use_cost_few_lists_and_all_go",
+    ),
+    RoomMutation(
+        "nobody tells of a volume that nobody deletes",
+        _setting(unowned_io, "why_unowned", lambda here, volume: ""),
+        "provisioning.test_unowned:test_the_watch_shows_them_and_the_cache_does_not_keep_them",
+    ),
+    RoomMutation(
+        "of a volume that another node deletes it is told that nobody does",
+        _setting(unowned_io, "is_of_another_node", lambda here, volume: False),
+        "provisioning.test_unowned:test_of_others_nothing_is_said_and_nothing_asked",
+        lambda: {"obj": samples.volume_json(spec={"nodeAffinity": None, "csi": _MADE_ELSEWHERE})},
     ),
     # Places
     RoomMutation(

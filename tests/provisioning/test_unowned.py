@@ -1,0 +1,110 @@
+"""Released volumes that no node deletes are told of, by one node, and never deleted."""
+
+from typing import Any
+
+import pytest
+
+from sidecar.engine.loop import WORK
+from sidecar.kube.api import VOLUMES
+from sidecar.model import names
+from sidecar.provisioning.watches import ProvisioningWatches
+from tests.harness import samples
+from tests.harness.provisioning.bench import Bench
+
+NAME = "test-testi"
+Json = dict[str, Any]
+
+
+def released(identity: str = "", *, affinity: Json | None = None, meta: Json | None = None, **spec: Any) -> Json:
+    attributes = {names.PROVISIONER_IDENTITY: identity} if identity else {}
+    csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": attributes}
+    return samples.volume_json(meta=meta, spec={"csi": csi, "nodeAffinity": affinity, **spec})
+
+
+def told(obj: Json, *, topology: bool = False) -> Bench:
+    """What comes of it when the watch has shown it and its turn has come."""
+    bench = Bench()
+    bench.driver.info = samples.info(topology=topology)
+    bench.kube.objects["persistentvolumes", NAME] = obj
+    for _ in range(3):  # a list shows it again
+        at = bench.room.removal.unowned.noticed(obj)
+        if at is not None:
+            bench.now = at
+            assert bench.room.removal.glance(NAME) is WORK
+            bench.volume()
+            assert bench.room.removal.glance(NAME) is None
+    return bench
+
+
+IN_A_RACK = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["7"]}]}]}}
+
+
+@pytest.mark.parametrize("topology", [True, False])
+@pytest.mark.parametrize(
+    ("obj", "said"),
+    [
+        (released("mine"), "(mine) names no node"),
+        (released(), "(missing) names no node"),
+        (released(affinity=IN_A_RACK), "names no node"),
+    ],
+    ids=["the driver has overridden it", "made by hand", "a rack"],
+)
+def test_it_is_told_once_why_nobody_deletes_it(obj: Json, said: str, topology: bool) -> None:
+    bench = told(obj, topology=topology)
+    ((name, type_, reason, text),) = bench.told.events
+    assert (name, type_, reason) == (NAME, "Warning", "VolumeFailedDelete")
+    assert said in text and "no node is known to have this volume" in text
+    assert bench.driver.asked == [] and {verb for verb, *_ in bench.kube.asked} == {"get"}
+    assert 130.0 <= bench.now <= 300.0, "one of thousands of nodes at a time"
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        released(f"1700000000000-1-{samples.DRIVER}-bar"),
+        released(f"1700000000000-1-{samples.DRIVER}-{samples.NODE}"),
+        released(persistentVolumeReclaimPolicy="Retain"),
+        released(csi={"driver": "another", "volumeHandle": "h"}),
+        released(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        released() | {"status": {"phase": "Bound"}},
+        samples.volume_json(annotations={"pv.kubernetes.io/provisioned-by": "another"}, spec={"nodeAffinity": None}),
+    ],
+    ids=["another node's", "ours", "to be kept", "another driver's", "on its way out", "in use", "another's to delete"],
+)
+def test_of_others_nothing_is_said_and_nothing_asked(obj: Json) -> None:
+    bench = told(obj)
+    assert (bench.told.events, bench.kube.asked) == ([], [])
+
+
+@pytest.mark.parametrize("now", [None, released(persistentVolumeReclaimPolicy="Retain"), released(meta={"uid": "another"})])
+def test_what_has_changed_until_then_is_not_told(now: Json | None) -> None:
+    bench = Bench()
+    at = bench.room.removal.unowned.noticed(released())
+    assert at is not None
+    if now is not None:
+        bench.kube.objects["persistentvolumes", NAME] = now
+    bench.now = at
+    bench.volume()
+    assert bench.told.events == []
+
+
+def test_the_watch_shows_them_and_the_cache_does_not_keep_them() -> None:
+    bench = Bench()
+    bench.driver.info = samples.info(topology=False)
+    woken: list[tuple[str, float]] = []
+    watches = ProvisioningWatches(
+        here=bench.look_around,
+        caches=bench.caches,
+        concerns=lambda uid: False,
+        volume_gone=lambda uid: None,
+        volume_seen=lambda name: None,
+        volume_not_kept=bench.room.removal.unowned.noticed,
+        promise_changed=lambda class_name: None,
+        wake_claim=lambda uid: None,
+        wake_volume=lambda name: None,
+        wake_volume_at=lambda name, at: woken.append((name, at)),
+    )
+    volumes = next(watch for watch in watches.watches() if watch.resource == VOLUMES)
+    for _ in range(2):
+        assert volumes.project is not None and volumes.project(released("mine")) is None
+    assert [name for name, at in woken if at > bench.now] == [NAME]
