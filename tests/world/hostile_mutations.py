@@ -32,15 +32,12 @@ from sidecar.model.objects import compact
 from sidecar.model.topology import Segment
 from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
-from sidecar.provisioning import deletion_io, progress, watches
-from sidecar.provisioning import rules as provisioning
 from sidecar.ownership import reserved_space
-from sidecar.provisioning import conclusions, deletion_io, rules, unowned_io
+from sidecar.provisioning import conclusions, deletion_io, progress, rules, unowned_io, watches
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
-from sidecar.provisioning.effects import creation, creation_log
 from sidecar.provisioning.decisions import Ignore
-from sidecar.provisioning.effects import creation
+from sidecar.provisioning.effects import creation, creation_log
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.handle_holders_io import HandleHolders
@@ -428,7 +425,7 @@ ROOM_MUTATIONS: Final = (
     # Operators
     RoomMutation(
         "a claim waits for ever for what was begun under another name",
-        _setting(provisioning, "_MOST_FAILURES", ENDLESS),
+        _setting(rules, "_MOST_FAILURES", ENDLESS),
         "provisioning.test_renamed:test_an_old_name_that_the_driver_never_finds_does_not_keep_the_claim_for_ever",
         lambda: {"code": Code.ABORTED},
     ),
