@@ -15,14 +15,13 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations.journal import Journal
+from sidecar.provisioning.edits import Edits
 from sidecar.provisioning.progress import ProgressTable
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.watches import ProvisioningWatches, attachments_known
 from sidecar.tools import MakeLoop, Tools
 
 _TAKE_OVER_SECONDS: Final = 60.0
-_EDITED: Final = 15.0
-"""Seconds after an edit until a claim that has failed is tried again, if it is not due sooner: who mends one need not wait for minutes."""
 
 
 class ProvisioningPart:
@@ -45,6 +44,7 @@ class ProvisioningPart:
         make_loop: MakeLoop,
     ) -> None:
         self._contenders = contenders
+        self._edits = Edits()
         self._clock = tools.clock
         self._table = ProgressTable()
         self._sweep = _make_sweep(tools, here, sweep_interval)
@@ -139,9 +139,9 @@ class ProvisioningPart:
         self._watches.wake_volumes()
 
     def _edited(self, uid: str) -> None:
-        """What has failed is tried again when it is due, or a while after it was edited: else each edit would be a call of the driver."""
+        """Whoever mends a claim that has failed need not wait, but each edit must not be a call of the driver."""
         failing = self.room.claim_attempts.count(uid) > 0
-        self.claims.add(uid, self._clock() + _EDITED if failing else None)
+        self.claims.add(uid, self._edits.turn(uid, self._clock()) if failing else None)
 
     def standing_changed(self) -> None:
         """Claims that wait are decided again."""
