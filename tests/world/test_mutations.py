@@ -24,7 +24,7 @@ FOUND_BEFORE = {
     "a node bids without looking for room": 6,
     "a creation that was begun is not written down": 13,
     "a call that killed its driver is made again at once": 3,
-    "the guard is removed from the ownership write": 1,
+    "the guard is removed from the ownership write": 5,
     "the reflector drops an event now and then": 2,
     "a creation that may still be running is forgotten": 4,
     "a line that was left long ago is believed": 1,
