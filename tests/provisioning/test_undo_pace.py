@@ -5,7 +5,8 @@ from typing import Any
 
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
-from sidecar.provisioning.effects.undo_pace import PAUSE, WINDOW, UndoPace
+from sidecar.engine.limiter import TokenBucket
+from sidecar.provisioning.effects.undo_pace import AT_ONCE, PAUSE, WINDOW, UndoPace
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
 from tests.harness.provisioning.room import OpenDriver, Room
@@ -52,14 +53,14 @@ def test_volumes_that_nobody_can_use_cost_few_lists_and_all_go() -> None:
     made = Many(driver=OpenDriver(creates=[CreatedVolume("small", 99)], own_handles=True)).play(HOUR)
     # One look after the other here, so each of the same moment has a list of its own; in a process they share one.
     moments = {at for at in made.listed if at > 100.0 + 7.0 * CLAIMS}
-    assert len(moments) <= 3 * (HOUR / (PAUSE + WINDOW) + 1)
+    assert len(moments) <= 3 * (HOUR / (PAUSE + WINDOW) + 1) + HOUR / PAUSE
     assert len({volume for method, volume in made.driver.asked if method == "delete"}) == CLAIMS
     assert all("99 bytes" in text for _, _, reason, text in made.told.events if reason == "ProvisioningFailed")
 
 
 def test_those_that_wait_have_their_turn_together() -> None:
     made = Many(driver=OpenDriver(creates=[CreatedVolume("small", 99)], own_handles=True)).play(WINDOW + 7.0 * CLAIMS)
-    assert made.lists() <= 3, "the first one's, which is tried again after 1 and 2 s"
+    assert made.lists() <= AT_ONCE + 3, "those at once, and the first one's after them, which is tried again after 1 and 2 s"
     assert all(made.now < due < 100.0 + 2 * PAUSE for due in made.due.values())
     waiting = {due for uid, due in made.due.items() if uid != "uid-00"}
     assert len(waiting) == 1, "they come in the same moment, so that one list answers for all"
@@ -71,8 +72,16 @@ def test_a_driver_that_comes_to_reason_is_not_waited_for_longer() -> None:
     assert len(made.kube.wrote("create")) == CLAIMS
 
 
-def test_the_pace_opens_for_seconds_and_rests_for_minutes() -> None:
+def test_a_few_are_deleted_at_once() -> None:
+    made = Many(driver=OpenDriver(creates=[CreatedVolume("small", 99)], own_handles=True)).play(2.0)
+    assert [method for method, _ in made.driver.asked].count("delete") >= 1
     pace = UndoPace()
+    assert [pace.wait_until(100.0 + 10 * number) for number in range(AT_ONCE)] == [0.0] * AT_ONCE
+
+
+def test_the_pace_opens_for_seconds_and_rests_for_minutes() -> None:
+    pace = UndoPace(TokenBucket(1.0 / 1e9, 1))
+    assert pace.wait_until(1.0) == 0.0
     assert [pace.wait_until(now) for now in (100.0, 104.9)] == [0.0, 0.0]
     assert [pace.wait_until(now) for now in (105.0, 404.9)] == [405.0, 405.0]
     assert pace.wait_until(405.0) == 0.0
