@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, Driver, DriverInfo
 from sidecar.csi.losses import ALONE, Call, Losses, creation, deletion
-from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
+from sidecar.csi.outcome import Code, Lost, NotSent
 
 T = TypeVar("T")
 
@@ -60,10 +60,5 @@ class CarefulDriver:
         except Lost as error:
             loss = self._losses.lost(call, self._clock())
             raise Lost(error.code, f"{error.message} ({loss})" if loss.count > 1 else error.message) from None
-        except NotSent:
-            raise
-        except DriverError:
-            self._losses.heard(call)
-            raise
-        self._losses.heard(call)
+        self._losses.succeeded(call)
         return answer

@@ -1,4 +1,4 @@
-"""Which calls ended with the loss of the driver, how often in a row, and until when each is not made again.
+"""Which calls ended with the loss of the driver, how often since they last succeeded, and until when each is not made again.
 
 A request that crashes its driver would be made again as soon as the driver is back, and would keep it down for all others. When it is back,
 nobody knows which of the calls under way it was. So each waits, and for longer each time. The innocent ones succeed in between.
@@ -14,7 +14,7 @@ Call = tuple[str, Hashable]
 """The method, and what tells the call from others of that method."""
 
 ALONE: Final = 2
-"""After so many losses in a row a call is made while no other such call is, so that the guilty one does not take the others with it."""
+"""After so many losses a call is made while no other such call is, so that the guilty one does not take the others with it."""
 # Whoever makes up more calls than this that crash the driver is forgotten the oldest first.
 _MOST: Final = 10_000
 
@@ -34,7 +34,7 @@ class Loss:
     """The call is not made before."""
 
     def __str__(self) -> str:
-        return f"the CSI driver was lost during this call{f', {self.count} times in a row' if self.count > 1 else ''}"
+        return f"the CSI driver was lost during this call{f', {self.count} times' if self.count > 1 else ''}"
 
 
 NO_LOSS: Final = Loss()
@@ -65,6 +65,7 @@ class Losses:
         if call in self._losses:
             self._losses[call] = replace(self._losses[call], until=until)
 
-    def heard(self, call: Call) -> None:
-        """The driver has answered, or lives on: whatever killed it was another call."""
+    def succeeded(self, call: Call) -> None:
+        """Whatever killed the driver was another call. A failure does not say that: a driver that fails now and then, and dies of the call
+        in between, would be sent to its death each time as if for the first time."""
         self._losses.pop(call, None)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.csi.api import CapacityAnswer, CapacityQuery
+from sidecar.csi.api import CapacityAnswer, CapacityQuery, CreatedVolume
 from sidecar.csi.careful_io import CarefulDriver
 from sidecar.csi.losses import NO_LOSS, Losses, creation, deletion
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
@@ -47,11 +47,13 @@ def test_each_loss_doubles_the_pause_up_to_the_cap() -> None:
 
 
 @pytest.mark.parametrize("answer", [DriverError(Code.INTERNAL, "text"), DriverError(Code.UNAVAILABLE, "text")])
-def test_an_answer_ends_it(answer: DriverError) -> None:
-    calls = Calls(ScriptedDriver(creates=[GONE, answer]))
-    calls.create()
-    calls.now = 5.0
-    assert calls.create() is DriverError
+def test_a_success_ends_it_and_a_failure_does_not(answer: DriverError) -> None:
+    """Else a driver that fails now and then would be sent to its death after it as if for the first time."""
+    calls = Calls(ScriptedDriver(creates=[GONE, answer, GONE, CreatedVolume("id")]))
+    for now, raised, count in ((0.0, Lost, 1), (5.0, DriverError, 1), (6.0, Lost, 2), (8.0, None, 0)):
+        calls.now = now
+        assert calls.create() is raised
+        assert calls.losses.of(creation("test-testi")).count == count
     assert calls.losses.of(creation("test-testi")) == NO_LOSS
 
 
@@ -60,7 +62,7 @@ def test_a_call_that_is_not_sent_says_so_and_for_how_long() -> None:
     calls.create()
     calls.now = 1.0
     calls.create()
-    with pytest.raises(NotSent, match="2 times in a row, so it is tried in 2 s"):
+    with pytest.raises(NotSent, match="2 times, so it is tried in 2 s"):
         asyncio.run(calls.careful.create_volume(create().request))
 
 

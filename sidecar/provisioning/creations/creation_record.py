@@ -63,7 +63,7 @@ class CreationRecord:
     """How often the driver has since refused in a way that does not prove that there is no volume; where a claim waits for this to end,
     also how often it has failed otherwise."""
     losses: int = 0
-    """How often in a row the driver was lost while it was asked for the volume."""
+    """How often the driver was lost while it was asked for the volume."""
     suspect: str = ""
     """Why a volume may be left behind that nobody deletes without a person's word; empty: it is being seen to."""
     reclaim_policy: str = "Delete"

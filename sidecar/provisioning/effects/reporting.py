@@ -20,7 +20,7 @@ ROOM = "provisioning"
 
 _LISTED: Final = "`csi-node-sidecar leftovers` lists it, and deletes it if a person says so"
 _NOT_LISTED: Final = "so many are on record already that this one is not"
-_REPLACED: Final = (
+REPLACED: Final = (
     "`csi-node-sidecar leftovers` does not list it, as the claim's next volume takes its place on record: look for it in the driver"
 )
 
@@ -58,7 +58,7 @@ class ClaimReports:
     def tell_leak(self, suspect: CreationRecord, *, kept: bool, replaced: bool = False) -> None:
         """To those of the claim, in the log, and as a metric that has an alert. The claim may be gone; its events stay for a while all the
         same. `kept`: it is on record. `replaced`: only until the claim's volume of another name is begun."""
-        said = f"{suspect.leftover}; {_REPLACED if replaced else _LISTED if kept else _NOT_LISTED}"
+        said = f"{suspect.leftover}; {REPLACED if replaced else _LISTED if kept else _NOT_LISTED}"
         fields = {"claim": suspect.full_name, "uid": suspect.uid, "volume": suspect.request.name, "why": suspect.suspect}
         log.warning(said, extra={"fields": fields})
         self._metrics.leak_suspected()

@@ -10,7 +10,8 @@ from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
 from sidecar.kube.api import KubeApi
-from sidecar.kube.events.recorder import EventRecorder
+from sidecar.kube.events.recorder import EventRecorder, ObjectRef
+from sidecar.model import names
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.metrics import Metrics
 from sidecar.simulation.driver.calls import Call, Reception, Record
@@ -102,6 +103,8 @@ class Node:
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self._drawn = self.reception.faults
         self.manners = Manners()
+        self.leaks_told: list[str] = []
+        """What people were told of volumes that may be left behind, by all lives."""
         self.flags: tuple[str, ...] = ()
         """Further flags of its next sidecar."""
         self.clock_offset = 0.0
@@ -283,8 +286,18 @@ class Node:
             on_done=lambda method, name: world.acted(self.name, method, name),
             on_death=self._driver_died,
         )
-        recorder = EventRecorder(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
+        recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
+        recorder.leaks = self.leaks_told
         return Sidecar(config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)
+
+
+class _Overheard(EventRecorder):
+    leaks: list[str]
+
+    def record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
+        if reason == names.LEAK_SUSPECTED:
+            self.leaks.append(message)
+        super().record(ref, type_, reason, message, once=once)
 
 
 def _others_than_killed(error: BaseException | None) -> list[Any]:

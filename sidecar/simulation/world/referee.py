@@ -27,6 +27,8 @@ class Referee:
         self._drivers = drivers
         self._found = found
         self._owners: dict[str, str] = {}
+        self._owned: set[tuple[str, str]] = set()
+        """Every claim with each node that has ever had it."""
         self._made: set[str] = set()
         self._named: dict[str, Json] = {}
         """The PersistentVolume of each handle, as it is now."""
@@ -35,7 +37,8 @@ class Referee:
         """Handles of volumes that a driver has made after it had said that it could not."""
 
     def created(self, name: str) -> None:
-        """A driver has made that volume, or had it already."""
+        """A driver has made that volume, or had it already. A node that has lost the claim asks its driver for what it had begun, and the
+        driver may make it only then: that it goes again is judged at rest."""
         holders = [
             (node, volume)
             for node, driver in self._drivers.items()
@@ -43,8 +46,13 @@ class Referee:
             if volume.name == name and volume.id not in self._late
         ]
         self._made.update(volume.id for _, volume in holders)
-        if len(holders) > 1:
+        if sum(not self._has_lost(node, name) for node, _ in holders) > 1:
             self._found(TWO_VOLUMES, f"{name} exists on {' and '.join(node for node, _ in holders)}")
+
+    def _has_lost(self, node: str, name: str) -> bool:
+        """Whether the claim of that volume was that node's, and is not any more."""
+        owned = (uid for uid, owner in self._owned if owner == node and names.is_volume_name(name, uid))
+        return any(self._owners.get(uid) != node for uid in owned)
 
     def made_late(self, handle: str) -> None:
         """For a while there may be two then, and nobody can help it. At rest there is one."""
@@ -110,6 +118,7 @@ class Referee:
         if owner and before and owner != before:
             self._found(TWO_OWNERS, f"claim {claim['metadata']['name']} was {before}'s and became {owner}'s")
         self._owners[uid] = owner
+        self._owned.add((uid, owner))
 
     def _look_at_volume(self, volume: Json) -> None:
         """A PersistentVolume may outlive its volume for a while, but must not exist before it."""
