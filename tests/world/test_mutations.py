@@ -21,7 +21,7 @@ MOST = 200
 FOUND_BEFORE = {
     "a new list removes nothing": 69,
     "a claim is not given back where there is no room": 49,
-    "a node bids without looking for room": 6,
+    "a node bids without looking for room": 26,
     "a creation that was begun is not written down": 13,
     "a call that killed its driver is made again at once": 3,
     "the guard is removed from the ownership write": 5,
