@@ -75,4 +75,5 @@ class Unowned:
             self._seen.pop(name, None)
             return
         ref = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid, volume.resource_version)
-        self._recorder.record(ref, names.WARNING, names.VOLUME_FAILED_DELETE, why, once=f"{volume.name[:200]}.{volume.uid[:8]}.unowned")
+        once = names.shared_event(volume.name, volume.uid, "unowned")
+        self._recorder.record(ref, names.WARNING, names.VOLUME_FAILED_DELETE, why, once=once)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from sidecar.model.objects import Claim
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.effects.shared import Shared
 
@@ -19,11 +20,16 @@ class Suspecting:
         self._creations = shared.creations
         self._reports = shared.reports
 
+    def held_up(self, uid: str, record: CreationRecord) -> Claim | None:
+        """The claim that waits here for a volume of another name until this creation is settled."""
+        claim, here = self._caches.claims.get(uid), self._here()
+        waits = claim is not None and not claim.volume_name and claim.selected_node == here.node
+        return claim if waits and record.is_renamed(here) else None
+
     async def suspect(self, uid: str, record: CreationRecord, why: str) -> float | None:
         """Returns when to look at the claim again."""
         suspect, kept = replace(record, suspect=why), self._table.suspects() < _MOST_KEPT
-        claim, here = self._caches.claims.get(uid), self._here()
-        replaced = record.is_renamed(here) and claim is not None and not claim.volume_name and claim.selected_node == here.node
+        replaced = self.held_up(uid, record) is not None
         self._reports.tell_leak(suspect, kept=kept and not replaced, replaced=replaced)
         if kept:
             await self._creations.suspect(suspect)

@@ -24,7 +24,8 @@ class Undoer:
     """`undo` deletes a volume that the driver has just made, `clean_up` one that may have been made at any time before."""
 
     def __init__(self, shared: Shared, *, deletion: RecordedDeletion) -> None:
-        self.suspect = Suspecting(shared).suspect
+        suspecting = Suspecting(shared)
+        self.suspect, self._held_up = suspecting.suspect, suspecting.held_up
         self._clock = shared.tools.clock
         self._here = shared.here
         self._caches = shared.caches
@@ -96,12 +97,6 @@ class Undoer:
                 problem = f"volume {record.request.name} was begun for it, as flags were then, and is seen to first: {why}"
                 until = self._reports.failed(uid, held_up, problem) if held_up else self._reports.later(uid)
                 return max(until, open_call.not_before if open_call else 0.0)
-
-    def _held_up(self, uid: str, record: CreationRecord) -> Claim | None:
-        """The claim that waits for a volume of another name until this is settled."""
-        claim, here = self._caches.claims.get(uid), self._here()
-        waits = claim is not None and not claim.volume_name and claim.selected_node == here.node
-        return claim if waits and record.is_renamed(here) else None
 
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
         return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")
