@@ -1,4 +1,4 @@
-"""A test file that costs twice its budget fails the run, and a busy machine fails nobody."""
+"""A test file that costs three times its budget fails the run, and a busy machine fails nobody."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Measures what each test file costs, prints where the time goes, and with `--budgets` fails the run when a file costs twice its budget.
+"""Measures what each test file costs, prints where the time goes, and with `--budgets` fails the run when a file costs three times its budget.
 
 Two figures of each file are compared, and neither grows because others use the machine: the CPU time of the tests and of what
 they start, and the time in which the test process had nothing to do, which on a busy machine is divided by how much longer
@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 
 TABLE = Path(__file__).with_name("time_budgets.toml")
-TIMES_ALLOWED = 2.0
-SLACK = {"cpu": 3.0, "waits": 10.0}
+TIMES_ALLOWED = 3.0
+"""Two CPUs of a shared machine may be the two threads of one core: beside a busy neighbour the same work takes twice the CPU time."""
+SLACK = {"cpu": 5.0, "waits": 10.0}
 """Seconds on top: what is small may double by chance."""
 DEFAULT = {"cpu": 1.0, "waits": 1.0}
 """The budget of a file that is not in the table."""
@@ -156,7 +157,7 @@ class Bookkeeper:
         for (tier, file), spent in self._spent.items():
             figures = {kind: float(f"{used:.2g}") for kind, used in self._figures(spent).items()}
             self._budgets.setdefault(tier, {})[file] = {kind: max(used, DEFAULT[kind]) for kind, used in figures.items()}
-        lines = ["# Seconds that each test file may take; twice as many fail. Renew: pytest --renew-budgets on a quiet machine."]
+        lines = ["# Seconds that each test file may take; three times as many fail. Renew: pytest --renew-budgets on a quiet machine."]
         for tier, files in sorted(self._budgets.items()):
             lines += ["", f"[{tier}]"]
             for file, budget in sorted(files.items()):
