@@ -209,6 +209,7 @@ class Sidecar:
             standing=self._standing,
             has_synced=self._watching.has_synced,
             hears=self._watching.is_watching,
+            watched=self._watching.version,
             threads=self._config.worker_threads,
             sweep_interval=self._config.snapshot_orphan_sweep_interval,
             make_loop=self._loop,

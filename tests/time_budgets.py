@@ -1,4 +1,4 @@
-"""Measures what each test file costs, prints where the time goes, and with `--budgets` fails the run when a file costs three times its budget.
+"""Measures what each test file costs and prints where the time goes. With `--budgets` one that costs three times its budget fails the run.
 
 Two figures of each file are compared, and neither grows because others use the machine: the CPU time of the tests and of what
 they start, and the time in which the test process had nothing to do, which on a busy machine is divided by how much longer

@@ -92,6 +92,7 @@ class Provisioner:
         table: ProgressTable,
         contenders: Contenders | None = None,
         hearing: Callable[[], bool] = lambda: True,
+        watched: Callable[[], str] = lambda: "",
         journal: Journal | None = None,
         snapshot_protected: Callable[[], None] = lambda: None,
         standing: Callable[[], Standing] = lambda: OPEN,
@@ -111,7 +112,7 @@ class Provisioner:
         self._promises = Promises(here=here, caches=caches, table=table, space=space)
         self._contenders = contenders
         self._hearing = hearing
-        self._delay = LocalDelay()
+        self._delay = LocalDelay(watched=watched)
         self._woken: dict[str, float] = {}
         """By class: when claims that waited for room were last woken, or will be."""
         self._standing = standing

@@ -17,7 +17,7 @@ from sidecar.provisioning.view import ClaimView
 
 
 class Bidder:
-    """`promise` says what this node owes a claim, `delay` is told how long each write takes."""
+    """`promise` says what this node owes a claim, `delay` is told how long each write takes, and what the watch has not shown."""
 
     def __init__(
         self, shared: Shared, *, delay: LocalDelay, promise: Callable[[str], Promise | None], contenders: Contenders | None
@@ -74,7 +74,11 @@ class Bidder:
         if fresh["metadata"].get("uid") != claim.uid:
             raise NotFound(f"claim {claim.full_name} with uid {claim.uid} is gone", status=404)
         self._caches.write_through(claim, fresh)
-        return bool(fresh["metadata"].get("resourceVersion") == claim.resource_version)
+        version = str(fresh["metadata"].get("resourceVersion"))
+        if version == claim.resource_version:
+            return True
+        self._delay.told(version, self._clock())
+        return False
 
     def _still_wants(self, claim: Claim) -> bool:
         """Asked when the write leaves: false if the watch has shown a newer claim, or the node was closed meanwhile."""

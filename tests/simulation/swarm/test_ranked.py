@@ -8,6 +8,7 @@ import pytest
 from sidecar.simulation.swarm.counts import Summary
 from sidecar.simulation.swarm.race import play
 from sidecar.simulation.swarm.scenario import RANDOM, RANKED, Scenario
+from sidecar.simulation.world.network import Latency
 
 GIB = 1 << 30
 SIZES = [3, 10, 30, 100, 300]
@@ -87,3 +88,13 @@ def test_a_node_that_comes_back_takes_what_came_meanwhile(placement: str, troubl
     counts, summary = play(Scenario(nodes=1, claims=500, placement=placement, base_delay=0.1, **trouble), "thin")  # type: ignore[arg-type]
     assert summary.bound == 500
     assert 9.0 < max(counts.latencies) < 60.0
+
+
+@pytest.mark.parametrize("load", [{"rate": 5.0}, {"burst": True}], ids=["one after another", "at once"])
+def test_nodes_whose_watches_are_late_ask_once_and_not_for_each_claim(load: dict[str, object]) -> None:
+    """Of twelve nodes seven asked about each claim that came while the watches were eight seconds late."""
+    late = Scenario(placement=RANKED, nodes=12, claims=25, watch=Latency(8.0, 9.0), **load)  # type: ignore[arg-type]
+    counts, summary = play(late, "full")
+    assert counts.requests["get persistentvolumeclaims"] <= 1.5 * 25
+    assert summary.conflicts <= 0.3
+    assert summary.bound_longest <= 20.0
