@@ -35,22 +35,19 @@ class FairLine(Generic[T]):
         # The first party is the next one. A dict would be slow to find its first key after many were taken from its front.
         self._parties: OrderedDict[Party, list[Place[T]]] = OrderedDict()
         self._paused: dict[Party, list[Place[T]]] = {}
-        self._places = 0
-
-    def __len__(self) -> int:
-        """How many places are kept, those that do not count any more included."""
-        return self._places
+        self.places = 0
+        """How many are kept, those that do not count any more included."""
 
     def put(self, party: Party, place: Place[T]) -> None:
         paused = self._paused.get(party)
         heapq.heappush(self._parties.setdefault(party, []) if paused is None else paused, place)
-        self._places += 1
+        self.places += 1
 
     def take(self) -> tuple[Party, Place[T]] | None:
         """The next one, after which the other parties come first."""
-        if self.next_turn() is None:
+        if (head := self._head()) is None:
             return None
-        party, heap = next(iter(self._parties.items()))
+        party, heap = head
         place = self._pop(heap)
         if heap:
             self._parties.move_to_end(party)
@@ -60,14 +57,8 @@ class FairLine(Generic[T]):
 
     def next_turn(self) -> Turn | None:
         """Of the one that `take` would give."""
-        while self._parties:
-            party, heap = next(iter(self._parties.items()))
-            while heap and not self._is_current(heap[0]):
-                self._pop(heap)
-            if heap:
-                return heap[0].turn
-            del self._parties[party]
-        return None
+        head = self._head()
+        return None if head is None else head[1][0].turn
 
     def pause(self, party: Party) -> None:
         """Nothing of that party is given until `resume`."""
@@ -87,8 +78,19 @@ class FairLine(Generic[T]):
                 heapq.heapify(heap)
                 if not heap and parties is self._parties:
                     del parties[party]
-        self._places = sum(len(heap) for parties in (self._parties, self._paused) for heap in parties.values())
+        self.places = sum(len(heap) for parties in (self._parties, self._paused) for heap in parties.values())
+
+    def _head(self) -> tuple[Party, list[Place[T]]] | None:
+        """Whose turn it is, with what waits for it; the first of these counts."""
+        while self._parties:
+            party, heap = next(iter(self._parties.items()))
+            while heap and not self._is_current(heap[0]):
+                self._pop(heap)
+            if heap:
+                return party, heap
+            del self._parties[party]
+        return None
 
     def _pop(self, heap: list[Place[T]]) -> Place[T]:
-        self._places -= 1
+        self.places -= 1
         return heapq.heappop(heap)

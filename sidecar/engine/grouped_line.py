@@ -47,9 +47,10 @@ class GroupedLine(Generic[T]):
         self._own_was_last = False
         self._new_in_a_row = 0
 
-    def __len__(self) -> int:
-        """How many places are kept, those that do not count any more included."""
-        return sum(map(len, self._lines))
+    @property
+    def places(self) -> int:
+        """How many are kept, those that do not count any more included."""
+        return sum(line.places for line in self._lines)
 
     def put(self, whose: Whose, place: Place[T]) -> None:
         self._lines[whose.group].put(whose.party, place)
@@ -73,7 +74,7 @@ class GroupedLine(Generic[T]):
 
     def next_turn(self) -> Turn | None:
         """The earliest of those that could be given."""
-        turns = [self._lines[group].next_turn() for group in Group if group not in self._closed]
+        turns = [line.next_turn() for group, line in enumerate(self._lines) if line.places and group not in self._closed]
         return min((turn for turn in turns if turn is not None), default=None)
 
     def pause(self, party: Party) -> None:
@@ -98,4 +99,5 @@ class GroupedLine(Generic[T]):
             line.tidy()
 
     def _waits(self, group: Group) -> bool:
-        return group not in self._closed and self._lines[group].next_turn() is not None
+        line = self._lines[group]
+        return line.places > 0 and group not in self._closed and line.next_turn() is not None

@@ -127,10 +127,13 @@ class WorkQueue(Generic[K]):
         """Give a held key back. Returns the seconds for which it was held."""
         hold = self._held.pop(key)
         party = hold.whose.party
-        self._held_by[party] -= 1
-        if not self._held_by[party]:
+        held = self._held_by[party]
+        if held >= self._most_held:
+            self._due.resume(party)
+        if held > 1:
+            self._held_by[party] = held - 1
+        else:
             del self._held_by[party]
-        self._due.resume(party)
         if hold.whose.group is Group.LATER:
             self._held_later -= 1
             self._due.open(Group.LATER)
@@ -199,7 +202,7 @@ class WorkQueue(Generic[K]):
         self._turns += 1
         self._waiting[key] = turn
         heapq.heappush(self._later, Place(turn, key))
-        if len(self._later) + len(self._due) > 2 * len(self._waiting) + _SMALL_HEAP:
+        if len(self._later) + self._due.places > 2 * len(self._waiting) + _SMALL_HEAP:
             # More stale turns than valid ones. Rebuilding costs no more than the pushes since the last time, so each is still O(log n).
             self._later = [place for place in self._later if self._is_current(place)]
             heapq.heapify(self._later)

@@ -413,9 +413,11 @@ def compact(obj: Mapping[str, Any]) -> bytes:
 
 
 def _whole_if_small(obj: Mapping[str, Any]) -> bytes:
-    meta = obj["metadata"]
-    noted = (part for name in ("labels", "annotations") for pair in (meta.get(name) or {}).items() for part in pair)
-    if sum(len(str(part)) for part in noted) > LARGEST_WHOLE:  # to write it all down, only to see that, would take long
+    noted = 0
+    for name in ("labels", "annotations"):
+        for key, value in (obj["metadata"].get(name) or {}).items():
+            noted += len(key) + len(str(value))
+    if noted > LARGEST_WHOLE:  # to write it all down, only to see that, would take long
         return b""
     whole = compact(obj)
     return whole if len(whole) <= LARGEST_WHOLE else b""

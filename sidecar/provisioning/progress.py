@@ -313,6 +313,9 @@ class ProgressTable:
 
     def advance(self, uid: str, progress: Progress) -> None:
         before = self._claims.pop(uid, NOT_BEGUN)
+        if isinstance(before, NotBegun | Racing) and isinstance(progress, Racing):
+            self._claims[uid] = progress  # nothing is promised, kept or named by a race: most claims that are looked at go elsewhere
+            return
         self._kept -= _size(before)
         if isinstance(progress, Unsaved) and self._kept + _size(progress) > MOST_KEPT:
             progress = progress.unpacked()

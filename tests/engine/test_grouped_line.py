@@ -77,6 +77,6 @@ def test_a_party_that_is_paused_is_paused_in_every_group() -> None:
     for number, group in enumerate(Group):
         line.put(Whose("a", group), Place(Turn(0.0, number), group.name))
     line.pause("a")
-    assert line.take() is None and len(line) == 3
+    assert line.take() is None and line.places == 3
     line.resume("a")
     assert [place.item for _, place in (line.take(), line.take(), line.take())] == ["OWN", "NEW", "LATER"]  # type: ignore[misc]

@@ -215,7 +215,7 @@ def test_the_heap_stays_in_proportion_to_what_waits():
         for key in range(50):
             queue.add(key, float(round))
     assert queue.waiting == 50
-    assert len(queue._later) + len(queue._due) <= 2 * 50 + 64 + 1
+    assert len(queue._later) + queue._due.places <= 2 * 50 + 64 + 1
     assert [queue.take(1.0) for _ in range(51)] == [*range(50), None]
 
 
