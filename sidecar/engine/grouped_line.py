@@ -50,7 +50,8 @@ class GroupedLine(Generic[T]):
     @property
     def places(self) -> int:
         """How many are kept, those that do not count any more included."""
-        return sum(line.places for line in self._lines)
+        own, new, later = self._lines
+        return own.places + new.places + later.places
 
     def put(self, whose: Whose, place: Place[T]) -> None:
         self._lines[whose.group].put(whose.party, place)
