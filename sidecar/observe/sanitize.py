@@ -31,6 +31,8 @@ class Limits:
 LIMITS: Final = Limits()
 NOT_SHOWN: Final = "***"
 
+_LARGEST_INT: Final = 1 << 64
+
 _NAMED_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 _QUOTE_ESCAPES = {'"': r"\"", "\\": r"\\"}
 
@@ -41,8 +43,12 @@ def plain(value: object, limits: Limits = LIMITS) -> Plain:
 
 
 def _safely(value: object, limits: Limits, depth: int) -> Plain:
-    if type(value) is str:  # nearly everything is
-        return clipped(value, limits.text)
+    """Nearly everything is text or needs no change, and three decisions of each volume are made plain."""
+    kind = type(value)
+    if kind is str:
+        return value if len(value) <= limits.text else clipped(value, limits.text)  # type: ignore[arg-type, return-value]
+    if value is None or kind is bool or (kind is int and -_LARGEST_INT < value < _LARGEST_INT):  # type: ignore[operator]
+        return value  # type: ignore[return-value]
     try:
         return _plain(value, limits, depth)
     except Exception:  # noqa: BLE001  a value's own __str__ or __iter__ may raise anything
@@ -78,7 +84,7 @@ def _plain(value: object, limits: Limits, depth: int) -> Plain:
         case None | bool():
             return value
         case int():
-            return int(value) if abs(value) < 1 << 64 else clipped(str(value), limits.text)
+            return int(value) if abs(value) < _LARGEST_INT else clipped(str(value), limits.text)
         case float():
             return float(value) if math.isfinite(value) else str(value)
         case str():
@@ -90,26 +96,29 @@ def _plain(value: object, limits: Limits, depth: int) -> Plain:
 
 
 def _composed(value: object, limits: Limits, depth: int) -> Plain:
-    def inner(item: object) -> Plain:
-        return _safely(item, limits, depth)
-
+    if (fields := _fields(type(value))) is not None:  # type: ignore[arg-type]
+        shown: dict[str, Plain] = {}
+        for name, by_key in fields:
+            item = _safely(getattr(value, name), limits, depth)
+            shown[name] = _keys(item) if by_key else item
+        return shown
     if isinstance(value, Mapping):
-        shown = {clipped(str(key), limits.text): inner(item) for key, item in islice(value.items(), limits.items)}
+        shown = {clipped(str(key), limits.text): _safely(item, limits, depth) for key, item in islice(value.items(), limits.items)}
         return shown if len(value) <= limits.items else shown | {"…": f"and {len(value) - limits.items} more"}
     if isinstance(value, list | tuple | set | frozenset):
-        items = [inner(item) for item in islice(value, limits.items)]
+        items = [_safely(item, limits, depth) for item in islice(value, limits.items)]
         return items if len(value) <= limits.items else [*items, f"… and {len(value) - limits.items} more"]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
-        shown = {name: inner(getattr(value, name)) for name, _ in _fields(type(value))}
-        return {name: _keys(shown[name]) if by_key else shown[name] for name, by_key in _fields(type(value))}
     if isinstance(value, BaseException):
         return clipped(str(value) or type(value).__name__, limits.text)
     return clipped(str(value), limits.text)
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
-    """Of a dataclass, with whether they are shown by key. One that its class leaves out of the repr may be secret, and is not shown."""
+def _fields(kind: type) -> tuple[tuple[str, bool], ...] | None:
+    """Of a dataclass, with whether they are shown by key; None: it is none, or says itself how it is shown. One that its class leaves out
+    of the repr may be secret, and is not shown."""
+    if not dataclasses.is_dataclass(kind) or kind.__str__ is not object.__str__:
+        return None
     fields = dataclasses.fields(kind)
     return tuple((item.name, is_by_key(item.metadata)) for item in fields if item.repr or is_by_key(item.metadata))
 
