@@ -204,7 +204,7 @@ async def delete(
         return _complain(f"volume {visible(handle)} is not deleted: {kept.why}")
     show(f"deleted volume {name}, which the driver calls {visible(handle)}")
     try:
-        leftovers_io.settle(journal_folder(config), order.driver, record.uid)
+        leftovers_io.settle(journal_folder(config), order.driver, record.key)
     except OSError as error:
         _complain(f"volume {name} is deleted, but that could not be written down, so it stays listed: {error}")
     return 0

@@ -14,7 +14,7 @@ from typing import Final
 from sidecar.model.objects import Claim, Volume
 from sidecar.model.packed import PackedVolume
 from sidecar.ownership.rules import Race
-from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.creation_record import CreationRecord, suspect_key
 from sidecar.provisioning.needs import Ref
 
 # In seconds. While the API server is away, nothing is wrong with the claim or the volume, and the driver's answer is lost if this process
@@ -303,6 +303,7 @@ class ProgressTable:
         self._deleting: set[str] = set()
         """Those of the records that tell of a deletion: few, and each new volume asks them."""
         self._suspects: dict[str, CreationRecord] = {}
+        """By key."""
         self._unseen: dict[str, str] = {}
         self._kept = 0
         self.on_change: Callable[[str], None] = lambda uid: None
@@ -365,19 +366,22 @@ class ProgressTable:
         """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
         self._records[record.uid] = record
         (self._deleting.discard if record.deletion is None else self._deleting.add)(record.uid)
-        suspect = self._suspects.get(record.uid)
-        # What may still be deleted must be given to nobody, also not under another name to the claim itself.
-        if suspect is not None and (suspect.deletion is None or suspect.request.name == record.request.name):
-            del self._suspects[record.uid]
+        # Under another name it stays: what may still be deleted must be given to nobody, also not to the claim itself.
+        self._suspects.pop(suspect_key(record.uid, record.request.name), None)
 
     def keep_suspect(self, record: CreationRecord) -> None:
         """Keeps what is left to people, apart from what this program sees to."""
-        self.drop_record(record.uid)
-        self._suspects[record.uid] = record
+        own = self._records.get(record.uid)
+        if own is not None and own.request.name == record.request.name:
+            self.drop_record(record.uid)
+        self._suspects[record.key] = record
 
-    def drop_suspect(self, uid: str) -> bool:
-        """Returns whether there was one."""
-        return self._suspects.pop(uid, None) is not None
+    def drop_suspect(self, key: str) -> list[str]:
+        """Returns which were dropped: of what an older version has written the key is a uid."""
+        found = [each for each, suspect in self._suspects.items() if key in (each, suspect.uid)]
+        for each in found:
+            del self._suspects[each]
+        return found
 
     def suspects(self) -> int:
         return len(self._suspects)
@@ -473,8 +477,7 @@ class ProgressTable:
             if uid != besides:
                 return f"the volume of claim {uid}"
         others = [self._records[uid] for uid in self._deleting if uid != besides]
-        if (suspect := self._suspects.get(besides)) is not None:
-            others.append(suspect)
+        others += [suspect for suspect in self._suspects.values() if suspect.uid == besides]
         return next(
             (f"the volume of claim {record.full_name}, which is being deleted" for record in others if _deletes(record, handle)), ""
         )

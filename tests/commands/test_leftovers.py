@@ -111,7 +111,7 @@ def test_what_a_person_agrees_to_is_found_deleted_and_struck_out(tmp_path: Path)
     table = ProgressTable()
     table.keep_suspect(SUSPECT)
     asyncio.run(CreationLog(table=table, journal=journal, losses=tools().losses).take_over())
-    assert table.suspects() == 0 and journal._open == {}
+    assert table.suspects() == 0 and journal._open.by_key == {}
 
 
 def test_of_two_processes_the_one_that_has_the_suspect_hears_what_a_person_has_seen_to(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_of_two_processes_the_one_that_has_the_suspect_hears_what_a_person_has_s
         logs = [CreationLog(table=ProgressTable(), journal=journal, losses=tools().losses) for journal in (first, second)]
         await logs[0].suspect(SUSPECT)
         await second.begin(OPEN)
-        leftovers_io.settle(tmp_path, samples.DRIVER, SUSPECT.uid)
+        leftovers_io.settle(tmp_path, samples.DRIVER, SUSPECT.key)
         for log in reversed(logs):
             await log.take_over()
-        assert list(first._open) == [] and list(second._open) == [OPEN.uid]
+        assert list(first._open.by_key) == [] and list(second._open.by_key) == [OPEN.uid]
         await first.close()
         await logs[1].take_over()
         await second.close()
@@ -285,3 +285,75 @@ def test_who_is_asked_hears_the_handle_and_why(tmp_path: Path) -> None:
     )
     assert asyncio.run(work) == 1
     assert SUSPECT.leftover in heard[0] and "vol-7" in heard[0]
+
+
+RENAMED = replace(SUSPECT, request=replace(REQUEST, name="new-u1"), suspect="")
+
+
+def listed(folder: Path) -> list[tuple[str, bool]]:
+    return sorted((record.request.name, bool(record.suspect)) for record in leftovers_io.read_all(folder, samples.DRIVER).values())
+
+
+def test_one_of_an_old_name_stays_listed_when_its_claim_has_a_volume_of_another_name(tmp_path: Path) -> None:
+    async def story() -> None:
+        first, second = (FileJournal(tmp_path, samples.DRIVER, on_state=print) for _ in range(2))
+        log = CreationLog(table=ProgressTable(), journal=first, losses=tools().losses)
+        await log.begin(replace(SUSPECT, suspect=""))
+        await log.suspect(SUSPECT)
+        await log.begin(RENAMED)
+        assert listed(tmp_path) == [("new-u1", False), ("pvc-u1", True)]
+        log.end("u1")
+        await first.close()
+        assert listed(tmp_path) == [("pvc-u1", True)]
+        table = ProgressTable()
+        assert await CreationLog(table=table, journal=second, losses=tools().losses).take_over() == []
+        assert table.suspects() == 1 and table.record("u1") is None
+        await second.close()
+
+    asyncio.run(story())
+    assert listed(tmp_path) == [("pvc-u1", True)]
+
+
+def test_of_two_left_for_one_claim_that_which_a_person_deletes_is_struck_out(tmp_path: Path) -> None:
+    second = replace(RENAMED, suspect="the driver died of it")
+    journal = written(tmp_path, SUSPECT, second)
+    assert deleted(tmp_path, second)[0] == 0
+    assert listed(tmp_path) == [("pvc-u1", True)]
+    table = ProgressTable()
+    for suspect in (SUSPECT, second):
+        table.keep_suspect(suspect)
+    asyncio.run(CreationLog(table=table, journal=journal, losses=tools().losses).take_over())
+    assert table.suspects() == 1 and list(journal._open.by_key) == [SUSPECT.key]
+
+
+def test_what_cannot_be_recorded_strikes_out_no_suspect_of_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        journal = FileJournal(tmp_path, samples.DRIVER, on_state=print)
+        log = CreationLog(table=ProgressTable(), journal=journal, losses=tools().losses)
+        await log.suspect(SUSPECT)
+        monkeypatch.setattr("sidecar.provisioning.creations.journal.MOST_OPEN", 10)
+        assert "more is under way" in await log.begin(RENAMED)
+        await journal.close()
+
+    asyncio.run(story())
+    assert listed(tmp_path) == [("pvc-u1", True)]
+
+
+def test_one_that_another_process_has_begun_anew_is_under_way(tmp_path: Path) -> None:
+    journals = [written(tmp_path, SUSPECT), written(tmp_path, replace(SUSPECT, suspect=""))]
+    assert len(journals) == 2 and listed(tmp_path) == [("pvc-u1", False)]
+
+
+def test_what_one_dead_process_has_left_to_people_is_not_deleted_for_another_s_line(tmp_path: Path) -> None:
+    async def story() -> list[CreationRecord]:
+        for record in (replace(SUSPECT, suspect=""), SUSPECT):
+            journal = FileJournal(tmp_path, samples.DRIVER, on_state=print)
+            await journal.begin(record)
+            await journal.close()
+        third = FileJournal(tmp_path, samples.DRIVER, on_state=print)
+        found = await third.take_over()
+        await third.close()
+        return found
+
+    assert [bool(record.suspect) for record in asyncio.run(story())] == [True]
+    assert listed(tmp_path) == [("pvc-u1", True)]

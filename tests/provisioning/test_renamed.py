@@ -134,7 +134,8 @@ def test_an_old_name_that_the_driver_never_finds_does_not_keep_the_claim_for_eve
     looks(room)
     assert calls(room) == [f"create {OLD}"] * 10 + [f"create {NEW}"] and stored(room) == [NEW]
     assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
-    assert any("leftovers` does not list it" in event[3] for event in room.told.events)
+    assert any("leftovers` lists it" in event[3] for event in room.told.events)
+    assert [(line.request.name, bool(line.suspect)) for line in room.paper.lines.values()] == [(OLD, True)]
 
 
 @pytest.mark.parametrize("code", [Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.FAILED_PRECONDITION], ids=lambda code: code.value)

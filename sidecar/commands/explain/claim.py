@@ -121,8 +121,8 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
 def _left_behind(config: Config, driver: str, uid: str) -> str:
     """What the journals of this machine say; nothing where there are none."""
     with contextlib.suppress(OSError):
-        record = leftovers_io.read_all(journal_folder(config), driver).get(uid)
-        return record.leftover if record is not None and record.suspect else ""
+        found = leftovers_io.read_all(journal_folder(config), driver).values()
+        return "; ".join(record.leftover for record in found if record.uid == uid and record.suspect)
     return ""
 
 

@@ -88,6 +88,16 @@ class CreationRecord:
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def key(self) -> str:
+        """Under which its line is on record. A claim has one creation that is seen to, and may have left volumes of other names."""
+        return suspect_key(self.uid, self.request.name) if self.suspect else self.uid
+
+    @property
+    def other_key(self) -> str:
+        """Under which the same volume is on record if people are to see to it and not this program, or the other way round."""
+        return self.uid if self.suspect else suspect_key(self.uid, self.request.name)
+
     def is_renamed(self, here: Here) -> bool:
         """The flags for names of volumes have changed since, so the claim's volume is another one now."""
         return self.request.name != here.volume_name(self.uid)
@@ -102,6 +112,10 @@ class CreationRecord:
     def call(self) -> Call:
         """The call of the driver that is to be made for it next."""
         return deletion(self.deletion.handle) if self.deletion else creation(self.request.name)
+
+
+def suspect_key(uid: str, volume_name: str) -> str:
+    return f"{uid} {volume_name}"
 
 
 def to_line(record: CreationRecord) -> bytes:

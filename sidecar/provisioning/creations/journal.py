@@ -33,7 +33,7 @@ from typing import Any, Final, Protocol
 
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, begin_line, end_line
+from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, OpenLines, begin_line, end_line
 from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, alive, lock, prefix_of
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,9 @@ class Journal(Protocol):
         """
         ...
 
-    def end(self, uid: str) -> None:
-        """Records that the creation needs no clean-up: nothing is left of it, or its PersistentVolume is stored."""
+    def end(self, key: str) -> None:
+        """Records that the creation needs no clean-up: nothing is left of it, or its PersistentVolume is stored. Or, by its key, that a
+        person has seen to a suspect."""
         ...
 
     async def take_over(self) -> list[CreationRecord]:
@@ -81,7 +82,7 @@ class Journal(Protocol):
         ...
 
     def settled(self) -> list[str]:
-        """For which claims `take_over` has found, since this was last asked, that a person has seen to what was left."""
+        """By key, of which `take_over` has found, since this was last asked, that a person has seen to what was left."""
         ...
 
     async def close(self) -> None: ...
@@ -93,7 +94,7 @@ class NoJournal:
     async def begin(self, begun: CreationRecord) -> str:
         return ""
 
-    def end(self, uid: str) -> None:
+    def end(self, key: str) -> None:
         pass
 
     async def take_over(self) -> list[CreationRecord]:
@@ -133,8 +134,8 @@ class FileJournal:
         self._on_state = on_state
         self._on_damage = on_damage
         self._file = -1
-        self._open: dict[str, bytes] = {}
-        """The begin line of each open creation, by the uid of its claim."""
+        self._open = OpenLines[bytes]()
+        """The begin line of each open creation."""
         self._size = 0
         self._batch = _Batch()
         self._flushing: asyncio.Task[None] | None = None
@@ -161,22 +162,22 @@ class FileJournal:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     async def begin(self, begun: CreationRecord) -> str:
-        line = begin_line(begun)
-        if begun.uid not in self._open and (len(line) > LONGEST_LINE or self._size_of_open + len(line) > MOST_OPEN):
+        line, known = begin_line(begun), begun.key in self._open.by_key or self._open.has(begun)
+        if not known and (len(line) > LONGEST_LINE or self._open.size + len(line) > MOST_OPEN):
             return "more is under way than can be recorded"  # nor could the next process read it
         if self._hangs or self._unread:
-            if begun.uid in self._open:
-                self._open[begun.uid] = line
+            if known:
+                self._open.put(begun, line, size=len(line))
                 self._batch.lines.append(line)
                 self._flush_within(_ENDS_WAIT)
             return self._broken or _UNREAD  # and no line waits for a disk of which nobody knows when it answers
-        self._open[begun.uid] = line
+        self._open.put(begun, line, size=len(line))
         await self._write(line)
         return self._broken if self._is_needed else ""
 
-    def end(self, uid: str) -> None:
-        if self._open.pop(uid, None) is not None:
-            self._batch.lines.append(end_line(uid))
+    def end(self, key: str) -> None:
+        if self._open.end(key):
+            self._batch.lines.append(end_line(key))
             self._flush_within(_ENDS_WAIT)
 
     async def take_over(self) -> list[CreationRecord]:
@@ -184,7 +185,7 @@ class FileJournal:
 
         Their locks are held until then, so that no other process takes over the same creations.
         """
-        room = MOST_OPEN - self._size_of_open
+        room = MOST_OPEN - self._open.size
         if self._looking is None:
             look = partial(self._look, room)
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, look)
@@ -202,14 +203,16 @@ class FileJournal:
             for item in left:
                 locks.enter_context(item.file)
                 self._settled |= item.content.settled
-                new = {uid: begun for uid, begun in item.content.begun.items() if (item.path, uid) not in self._handed}
-                for uid, begun in new.items():
+                new = {key: begun for key, begun in item.content.begun.items() if (item.path, key) not in self._handed}
+                for key, begun in new.items():
                     # Of two files that tell of one creation, either may be the one that has missed something.
-                    unproven = item.silent or begun.unproven or (uid in found and found[uid].unproven)
-                    found[uid] = replace(begun, unproven=unproven)
-            self._handed = {(item.path, uid) for item in left for uid in item.content.begun}
-            # If this process has begun a creation for the same claim, its own line stays.
-            lines = [self._open.setdefault(uid, begin_line(begun)) for uid, begun in found.items()]
+                    unproven = item.silent or begun.unproven or (key in found and found[key].unproven)
+                    found[key] = replace(begun, unproven=unproven)
+            self._handed = {(item.path, key) for item in left for key in item.content.begun}
+            for suspect in [record for record in found.values() if record.suspect]:
+                if (same := found.get(suspect.uid)) is not None and same.request.name == suspect.request.name:
+                    del found[suspect.uid]  # what one process has left to people, no other one deletes
+            lines = [self._taken_over(begun) for begun in found.values()]
             # Without new lines, a broken journal is still tried again: if it works by now, the files of the others can be removed.
             if lines or ((left or late) and self._broken):
                 await self._write(*lines)
@@ -219,6 +222,13 @@ class FileJournal:
                     self._clear(item, recorded=recorded)
         self._told &= {*others.unreadable, *(item.path for item in left)}
         return list(found.values())
+
+    def _taken_over(self, begun: CreationRecord) -> bytes:
+        """If this process has begun a creation of the same volume, or for the same claim, its own line stays."""
+        line = begin_line(begun)
+        if begun.key not in self._open.by_key and not self._open.has(begun):
+            self._open.put(begun, line, size=len(line))
+        return self._open.by_key.get(begun.key, b"") or self._open.by_key[begun.other_key]
 
     def _look(self, room: int) -> Found:
         """Runs in the thread. While ends cannot be written, what is open in the file proves nothing."""
@@ -243,13 +253,9 @@ class FileJournal:
             self._thread.shutdown(wait=False)  # the lock goes with the process
             return
         self._thread.shutdown()
-        if not self._open:
+        if not self._open.by_key:
             self._remove(self._path)
         self._let_go()  # this releases the lock, so the next process can take over what is left
-
-    @property
-    def _size_of_open(self) -> int:
-        return sum(map(len, self._open.values()))
 
     def _clear(self, item: Leftover, *, recorded: bool) -> None:
         kept = ""
@@ -316,7 +322,7 @@ class FileJournal:
                 anew = self._broken or self._file < 0 or self._size + len(data) > _LARGE
                 if anew or not await loop.run_in_executor(self._thread, self._append, data):
                     # `_open` holds every begin that is not ended, so the new file also makes up for lines that could not be written.
-                    data = b"\n".join([*self._open.values(), b""])
+                    data = b"\n".join([*self._open.by_key.values(), b""])
                     await loop.run_in_executor(self._thread, self._replace, data)
                 self._is_needed = True
                 # Writing an empty file needs no room, so it does not show that the disk has any again.

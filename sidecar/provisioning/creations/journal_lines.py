@@ -12,10 +12,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Generic, TypeVar
 
 from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.record_checks import oddity
+
+T = TypeVar("T")
 
 # Bytes. The parameters of a class have at most 256 KiB, and those of a VolumeAttributesClass as many.
 LONGEST_LINE: Final = 2**20
@@ -42,7 +44,8 @@ class Damage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    uid: str
+    key: str
+    """As of `CreationRecord`."""
     by_a_person: bool = False
 
 
@@ -52,14 +55,63 @@ class Damaged:
     why: str
 
 
+class OpenLines(Generic[T]):
+    """What was begun and not ended, by key, as lines say it one after the other. Each volume is there once."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, T] = {}
+        self.size = 0
+        """The bytes of the lines."""
+        self._about: dict[str, tuple[str, int]] = {}
+        """By key: the volume's name, and how long the line is."""
+        self._suspects: dict[str, dict[str, None]] = {}
+        """By uid, the keys."""
+
+    def has(self, record: CreationRecord) -> bool:
+        """Whether there is a line of that volume."""
+        return self._is_of(record.key, record) or self._is_of(record.other_key, record)
+
+    def put(self, record: CreationRecord, content: T, *, size: int) -> None:
+        if self._is_of(record.other_key, record):
+            self._drop(record.other_key)
+        self.size += size - self._about.get(record.key, ("", 0))[1]
+        self.by_key[record.key], self._about[record.key] = content, (record.request.name, size)
+        if record.suspect:
+            self._suspects.setdefault(record.uid, {})[record.key] = None
+
+    def end(self, key: str) -> bool:
+        """Returns whether there was one."""
+        if key not in self.by_key:
+            return False
+        self._drop(key)
+        return True
+
+    def end_suspects(self, uid: str) -> None:
+        """As versions do in which a claim has one line: by the claim's uid."""
+        for key in [*self._suspects.get(uid, ())]:
+            self._drop(key)
+
+    def _is_of(self, key: str, record: CreationRecord) -> bool:
+        return self._about.get(key, ("", 0))[0] == record.request.name
+
+    def _drop(self, key: str) -> None:
+        del self.by_key[key]
+        self.size -= self._about.pop(key)[1]
+        uid = key.partition(" ")[0]
+        if (suspects := self._suspects.get(uid)) is not None:
+            suspects.pop(key, None)
+            if not suspects:
+                del self._suspects[uid]
+
+
 @dataclass(slots=True)
 class Content:
     """What the lines of one file say."""
 
     begun: dict[str, CreationRecord] = field(default_factory=dict)
-    """By uid, what was begun and not ended."""
+    """By key, what was begun and not ended."""
     settled: set[str] = field(default_factory=set)
-    """By uid, what a person has seen to."""
+    """By key, or of older versions by uid, what a person has seen to."""
     size: int = 0
     """The bytes of their lines."""
     damage: dict[Damage, int] = field(default_factory=dict)
@@ -79,13 +131,13 @@ def begin_line(record: CreationRecord) -> bytes:
     return _sealed(to_line(record))
 
 
-def end_line(uid: str) -> bytes:
-    return _sealed(json.dumps({"end": uid}).encode())
+def end_line(key: str) -> bytes:
+    return _sealed(json.dumps({"end": key}).encode())
 
 
-def settled_line(uid: str) -> bytes:
+def settled_line(key: str) -> bytes:
     """A person has seen to it. It is in a file of its own, which the process that has the begin takes over."""
-    return _sealed(json.dumps({"end": uid, "by": _PERSON}).encode())
+    return _sealed(json.dumps({"end": key, "by": _PERSON}).encode())
 
 
 def read_line(line: bytes) -> tuple[CreationRecord | Ended | Damaged, bool]:
@@ -110,10 +162,10 @@ def read_lines(file: BinaryIO, *, largest: int, most_open: int) -> Content:
 
     Half a line at the end is no damage: its process died while it wrote it, and had not called the driver yet.
     """
-    content, sizes = Content(), dict[str, int]()
+    content, open_ = Content(), OpenLines[CreationRecord]()
     for number, line in enumerate(_lines(file, most=largest + 1), start=1):
         largest -= len(line)
-        if largest < 0 or content.size > most_open:
+        if largest < 0 or open_.size > most_open:
             return too_large(f"line {number}: the file is too large")
         if len(line) > LONGEST_LINE:
             content.note(Damage.TOO_LARGE, f"line {number}: longer than {LONGEST_LINE} bytes")
@@ -124,16 +176,16 @@ def read_lines(file: BinaryIO, *, largest: int, most_open: int) -> Content:
                 if line.endswith(b"\n"):
                     content.note(kind, f"line {number}: {why}")
                 continue
-            case Ended(uid, by_a_person):
+            case Ended(key, by_a_person):
                 if by_a_person:
-                    content.settled.add(uid)
-                content.begun.pop(uid, None)
-                content.size -= sizes.pop(uid, 0)
+                    content.settled.add(key)
+                if not open_.end(key):
+                    open_.end_suspects(key)
             case CreationRecord() as begun:
-                content.size += len(line) - sizes.get(begun.uid, 0)
-                content.begun[begun.uid], sizes[begun.uid] = begun, len(line)
+                open_.put(begun, begun, size=len(line))
         if not is_sealed:
             content.note(Damage.UNSIGNED)
+    content.begun, content.size = open_.by_key, open_.size
     return content
 
 

@@ -111,7 +111,7 @@ def prefix_of(driver: str) -> str:
 
 
 def read_all(folder: Path, driver: str) -> dict[str, CreationRecord]:
-    """By claim, what is open in all journals, also in those of processes that run; without locks, so it may be a moment old. Raises OSError
+    """By key, what is open in all journals, also in those of processes that run; without locks, so it may be a moment old. Raises OSError
     if the folder cannot be read."""
     name = re.compile(re.escape(prefix_of(driver)) + r"[0-9a-f]{16}\.journal")
     begun, settled = dict[str, CreationRecord](), set[str]()
@@ -121,14 +121,20 @@ def read_all(folder: Path, driver: str) -> dict[str, CreationRecord]:
                 content = _read(file)
                 begun |= content.begun
                 settled |= content.settled
-    return {uid: record for uid, record in begun.items() if uid not in settled}
+    return {key: record for key, record in begun.items() if not {key, record.uid} & settled and not _is_seen_to(record, begun)}
 
 
-def settle(folder: Path, driver: str, uid: str) -> None:
+def _is_seen_to(suspect: CreationRecord, begun: dict[str, CreationRecord]) -> bool:
+    """By another process, which has begun the same volume anew."""
+    same = begun.get(suspect.other_key) if suspect.suspect else None
+    return same is not None and same.request.name == suspect.request.name
+
+
+def settle(folder: Path, driver: str, key: str) -> None:
     """Writes down that a person has seen to it. Whoever has its line finds it within a minute. Raises OSError."""
     stem = f"{prefix_of(driver)}{os.urandom(8).hex()}"
     with files_io.opened(folder) as at:
-        os.close(files_io.replace(f"{stem}{SUFFIX}", settled_line(uid) + b"\n", fresh=f"{stem}{NEW}", folder=at))
+        os.close(files_io.replace(f"{stem}{SUFFIX}", settled_line(key) + b"\n", fresh=f"{stem}{NEW}", folder=at))
 
 
 def lock(file: int) -> None:

@@ -69,11 +69,12 @@ class CreationLog:
         found = await self.journal.take_over()
         for record in [record for record in found if record.suspect]:
             found.remove(record)
-            if self._table.record(record.uid) is None:
+            own = self._table.record(record.uid)
+            if own is None or own.request.name != record.request.name:
                 self._table.keep_suspect(replace(record, inherited=True, from_file=True))
-        for uid in self.journal.settled():
-            if self._table.drop_suspect(uid):
-                self.journal.end(uid)
+        for key in self.journal.settled():
+            for dropped in self._table.drop_suspect(key):
+                self.journal.end(dropped)
         for record in found:
             begun = self._table.record(record.uid)
             if begun is None:

@@ -19,10 +19,7 @@ log = logging.getLogger(__name__)
 ROOM = "provisioning"
 
 _LISTED: Final = "`csi-node-sidecar leftovers` lists it, and deletes it if a person says so"
-_NOT_LISTED: Final = "so many are on record already that this one is not"
-REPLACED: Final = (
-    "`csi-node-sidecar leftovers` does not list it, as the claim's next volume takes its place on record: look for it in the driver"
-)
+NOT_LISTED: Final = "so many are on record already that this one is not"
 
 
 class ClaimReports:
@@ -55,10 +52,10 @@ class ClaimReports:
     def note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)
 
-    def tell_leak(self, suspect: CreationRecord, *, kept: bool, replaced: bool = False) -> None:
+    def tell_leak(self, suspect: CreationRecord, *, kept: bool) -> None:
         """To those of the claim, in the log, and as a metric that has an alert. The claim may be gone; its events stay for a while all the
-        same. `kept`: it is on record. `replaced`: only until the claim's volume of another name is begun."""
-        said = f"{suspect.leftover}; {REPLACED if replaced else _LISTED if kept else _NOT_LISTED}"
+        same. `kept`: it is on record."""
+        said = f"{suspect.leftover}; {_LISTED if kept else NOT_LISTED}"
         fields = {"claim": suspect.full_name, "uid": suspect.uid, "volume": suspect.request.name, "why": suspect.suspect}
         log.warning(said, extra={"fields": fields})
         self._metrics.leak_suspected()

@@ -29,8 +29,7 @@ class Suspecting:
     async def suspect(self, uid: str, record: CreationRecord, why: str) -> float | None:
         """Returns when to look at the claim again."""
         suspect, kept = replace(record, suspect=why), self._table.suspects() < _MOST_KEPT
-        replaced = self.held_up(uid, record) is not None
-        self._reports.tell_leak(suspect, kept=kept and not replaced, replaced=replaced)
+        self._reports.tell_leak(suspect, kept=kept)
         if kept:
             await self._creations.suspect(suspect)
         else:

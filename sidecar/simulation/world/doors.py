@@ -200,7 +200,7 @@ class Folder:
         self.forged: list[CreationRecord] = []
         """In a file that somebody else has left there."""
         self.signs: dict[str, float] = {}
-        """By creation: when its process was last seen."""
+        """By key of a creation: when its process was last seen."""
         self.full = False
         self.last_served = ""
         """The name of the driver, as a sidecar has written it down."""
@@ -215,33 +215,37 @@ class NodeJournal:
         self._life = life
         self._own: set[str] = set()
         self._waits: dict[str, CreationRecord | None] = {}
-        """By creation: what is to be written; None: that it has ended."""
+        """By key: what is to be written; None: that it has ended."""
 
     async def begin(self, begun: CreationRecord) -> str:
         what = f"writing down the creation of {begun.request.name}"
         self._life.cross(f"before {what}")
-        self._own.add(begun.uid)
-        self._write(begun.uid, begun)
+        self._own.add(begun.key)
+        self._write(begun.key, begun)
         self._life.cross(f"after {what}")
         return "the disk is full" if self._folder.full else ""
 
-    def end(self, uid: str) -> None:
+    def end(self, key: str) -> None:
         self._life.check()
-        self._write(uid, None)
+        self._write(key, None)
 
-    def _write(self, uid: str, record: CreationRecord | None) -> None:
-        self._waits[uid] = record
+    def _write(self, key: str, record: CreationRecord | None) -> None:
+        if record is not None and (before := self._waits.get(record.other_key)) and before.request.name == record.request.name:
+            del self._waits[record.other_key]
+        self._waits[key] = record
         self._catch_up()
 
     def _catch_up(self) -> None:
         if self._folder.full:
             return
-        for uid, record in self._waits.items():
+        for key, record in self._waits.items():
             if record is None:
-                self._folder.begun.pop(uid, None)
-            else:
-                self._folder.begun[uid] = record
-                self._folder.signs[uid] = asyncio.get_running_loop().time()
+                self._folder.begun.pop(key, None)
+                continue
+            if (before := self._folder.begun.get(record.other_key)) is not None and before.request.name == record.request.name:
+                del self._folder.begun[record.other_key]
+            self._folder.begun[key] = record
+            self._folder.signs[key] = asyncio.get_running_loop().time()
         self._waits.clear()
 
     async def take_over(self) -> list[CreationRecord]:
@@ -249,15 +253,15 @@ class NodeJournal:
         self._catch_up()
         now, signs = asyncio.get_running_loop().time(), self._folder.signs
         left = [
-            replace(begun, unproven=begun.unproven or now - signs.get(uid, now) > SILENCE)
-            for uid, begun in self._folder.begun.items()
-            if uid not in self._own
+            replace(begun, unproven=begun.unproven or now - signs.get(key, now) > SILENCE)
+            for key, begun in self._folder.begun.items()
+            if key not in self._own
         ]
         forged, self._folder.forged = self._folder.forged, []
         for record in forged:
-            self._folder.begun.setdefault(record.uid, record)
-        self._own |= {begun.uid for begun in (*left, *forged)}
-        self._folder.begun |= {begun.uid: begun for begun in left}
+            self._folder.begun.setdefault(record.key, record)
+        self._own |= {begun.key for begun in (*left, *forged)}
+        self._folder.begun |= {begun.key: begun for begun in left}
         if not self._folder.full:
             signs.update(dict.fromkeys(self._own, now))
         return [*left, *forged]

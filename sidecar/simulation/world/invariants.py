@@ -13,7 +13,7 @@ from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
-from sidecar.provisioning.effects.reporting import REPLACED
+from sidecar.provisioning.effects.reporting import NOT_LISTED
 from sidecar.simulation.world import bounds, driver_deaths, foreign_objects
 from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
@@ -181,13 +181,12 @@ def _wanted(node: Node, class_: Json) -> tuple[int, int]:
 
 
 def no_leak(after: Aftermath, retained: Collection[str], found: Found) -> None:
-    """Every volume of a driver has its PersistentVolume, or people are told of it: by the journal, or where the claim's next volume has
-    taken its place there, by the event."""
+    """Every volume of a driver has its PersistentVolume, or people are told of it: by the journal, or if that has enough, by the event."""
     stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
     for node in after.nodes:
         suspected = {begun.request.name for begun in node.folder.begun.values() if begun.suspect}
         for volume in node.driver.volumes():
-            told = volume.name in suspected or any(volume.name in text and REPLACED in text for text in node.leaks_told)
+            told = volume.name in suspected or any(volume.name in text and NOT_LISTED in text for text in node.leaks_told)
             if volume.id not in stored and volume.id not in retained and not told:
                 found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
 

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from sidecar.provisioning.creations import journal_lines
 from sidecar.provisioning.creations.creation_record import from_line, to_line
-from sidecar.provisioning.creations.journal_lines import Content, Damage, Damaged, Ended, begin_line, end_line, read_line, read_lines
+from sidecar.provisioning.creations.journal_lines import (
+    Content,
+    Damage,
+    Damaged,
+    Ended,
+    begin_line,
+    end_line,
+    read_line,
+    read_lines,
+    settled_line,
+)
 from tests.harness.provisioning.journal_line import LINE, RECORD
 
 
@@ -91,3 +101,35 @@ def test_a_file_that_is_too_large_is_not_used_at_all(largest: int, most_open: in
     endless = io.BytesIO(b"x" * 5_000)
     read_lines(endless, largest=1_000, most_open=1_000)
     assert endless.tell() <= 1_001
+
+
+SUSPECT = replace(RECORD, suspect="nobody may delete it")
+ANEW = replace(RECORD, request=replace(RECORD.request, name="renamed"))
+
+
+def open_names(*lines: bytes) -> list[tuple[str, bool]]:
+    return [(record.request.name, bool(record.suspect)) for record in content(*lines).begun.values()]
+
+
+def test_a_suspect_stays_when_the_claim_gets_a_volume_of_another_name() -> None:
+    name, lines = RECORD.request.name, (LINE, begin_line(SUSPECT), begin_line(ANEW))
+    assert open_names(*lines) == [(name, True), ("renamed", False)]
+    assert open_names(*lines, end_line(RECORD.uid)) == [(name, True)]
+    assert content(*lines).size == len(begin_line(SUSPECT)) + len(begin_line(ANEW)) + 2
+
+
+def test_of_one_volume_the_latest_line_counts() -> None:
+    name = RECORD.request.name
+    assert open_names(LINE, begin_line(SUSPECT)) == [(name, True)]
+    assert open_names(begin_line(SUSPECT), LINE) == [(name, False)]
+    assert open_names(begin_line(SUSPECT), LINE, end_line(RECORD.uid)) == []
+
+
+def test_what_a_person_has_seen_to_is_that_volume() -> None:
+    second = replace(SUSPECT, request=replace(RECORD.request, name="second"))
+    assert open_names(begin_line(SUSPECT), begin_line(second), settled_line(SUSPECT.key)) == [("second", True)]
+
+
+def test_an_older_version_ends_a_suspect_by_the_uid_of_its_claim() -> None:
+    assert open_names(begin_line(SUSPECT), end_line(RECORD.uid)) == []
+    assert open_names(begin_line(SUSPECT), settled_line(RECORD.uid)) == []

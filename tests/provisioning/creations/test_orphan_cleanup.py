@@ -150,7 +150,7 @@ def test_what_a_class_keeps_may_have_been_stored_by_the_process_that_died_and_is
     if meta is not None:
         bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(meta=meta)
     assert bench.claim() is None
-    assert bench.driver.asked == [] and paper.lines[UID].suspect
+    assert bench.driver.asked == [] and paper.suspect().suspect
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
 
 
@@ -177,7 +177,7 @@ def test_a_volume_that_a_claim_is_bound_to_is_left_alone_though_its_object_is_go
     bench, paper = after_a_death(policy=policy)
     bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(volumeName="test-testi")
     assert bench.claim() is None
-    assert bench.driver.asked == [] and paper.lines[UID].suspect
+    assert bench.driver.asked == [] and paper.suspect().suspect
 
 
 def test_while_anything_is_unknown_it_is_asked_again() -> None:
@@ -195,7 +195,7 @@ def test_while_anything_is_unknown_it_is_asked_again() -> None:
 def test_a_driver_that_denies_without_a_reason_is_believed_the_tenth_time_and_a_leak_is_suspected() -> None:
     bench, paper = after_a_death(creates=[rpc(Code.INTERNAL)])
     assert [bench.claim() is None for _ in range(10)] == [*[False] * 9, True]
-    assert "10 times" in paper.lines[UID].suspect
+    assert "10 times" in paper.suspect().suspect
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
 
 
