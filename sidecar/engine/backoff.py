@@ -3,6 +3,7 @@
 Nothing here waits or draws random numbers: the caller adds the delay to its own clock, and random numbers are a parameter.
 """
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -11,6 +12,8 @@ K = TypeVar("K", bound=Hashable)
 
 # 2.0 ** 1024 no longer fits a float. Long before this exponent every sensible cap has been reached.
 _LARGEST_EXPONENT = 1000
+# Shorter delays than this many seconds are left as they are: what has just failed together is still together.
+_SHORT = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,16 @@ def jittered(delay: float, rng: Callable[[], float], *, spread: float) -> float:
     of them back before the time that the server asked for.
     """
     return delay * (1.0 + spread * rng())
+
+
+def on_a_beat(now: float, at: float) -> float:
+    """At most a quarter of the delay sooner, at a moment that other keys with such a delay get too: what each of them would ask for by
+    itself is then asked once for all."""
+    delay = at - now
+    if delay < _SHORT:
+        return at
+    beat = 2.0 ** math.floor(math.log2(delay / 4))
+    return math.floor(at / beat) * beat
 
 
 class Attempts(Generic[K]):

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from sidecar.csi.outcome import DriverError, NotSent
 from sidecar.deletion.rules import DeletionView, Released
-from sidecar.engine.backoff import Attempts
+from sidecar.engine.backoff import Attempts, on_a_beat
 from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
@@ -180,7 +180,8 @@ class Removal:
         return self._later(volume.name)
 
     def _later(self, name: str) -> float:
-        return self._clock() + self._retry.delay(self.attempts.next(name))
+        now = self._clock()
+        return on_a_beat(now, now + self._retry.delay(self.attempts.next(name)))
 
 
 def _takes_away(decision: VolumeDecision, volume: Volume) -> bool:

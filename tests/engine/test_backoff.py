@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.engine.backoff import Attempts, Backoff, jittered
+from sidecar.engine.backoff import Attempts, Backoff, jittered, on_a_beat
 
 
 def test_delays_double_up_to_the_cap():
@@ -59,3 +59,18 @@ def test_a_forgotten_key_starts_again_but_stays_in_the_total():
     assert (attempts.count("a"), len(attempts)) == (0, 0)
     assert attempts.next("a") == 0
     assert (attempts.total, len(attempts)) == (2, 1)
+
+
+@given(st.floats(0.0, 1e7), st.floats(0.001, 1e5))
+def test_on_a_beat_nothing_comes_later_and_nothing_much_sooner(now: float, delay: float):
+    at = on_a_beat(now, now + delay)
+    assert now + 0.75 * delay - 1e-6 <= at <= now + delay
+
+
+def test_those_with_such_a_delay_have_few_moments_together():
+    moments = {on_a_beat(now, now + 300.0) for now in range(10_000, 10_300)}
+    assert len(moments) <= 6
+
+
+def test_short_delays_are_left_as_they_are():
+    assert [on_a_beat(10.3, 10.3 + delay) for delay in (1.0, 2.0, 4.0)] == [11.3, 12.3, 14.3]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import DeletionView, Keep, Undone
+from sidecar.engine.backoff import on_a_beat
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.provisioning.creations.confirmation import on_file
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
@@ -131,6 +132,8 @@ class Deleter:
         if in_vain and record is not None and record.is_renamed(self._here()) and self._waits_here(uid):
             self._table.keep_record(replace(record, denials=record.denials + 1))
         if claim is not None and self._waits_here(uid):
-            return self._reports.failed(uid, claim, why)
-        log.warning("A begun deletion is not over", extra={"fields": {"claim": decision.record.full_name, "uid": uid, "err": why}})
-        return self._reports.later(uid)
+            until = self._reports.failed(uid, claim, why)
+        else:
+            log.warning("A begun deletion is not over", extra={"fields": {"claim": decision.record.full_name, "uid": uid, "err": why}})
+            until = self._reports.later(uid)
+        return on_a_beat(self._clock(), until)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sidecar.csi.outcome import DriverError
 from sidecar.deletion.rules import DeletionView, Undone
+from sidecar.engine.backoff import on_a_beat
 from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Claim
 from sidecar.provisioning.creations.creation_record import CreationRecord
@@ -96,7 +97,7 @@ class Undoer:
                     self._table.keep_record(replace(kept, denials=kept.denials + counts, open_call=open_call or kept.open_call))
                 problem = f"volume {record.request.name} was begun for it, as flags were then, and is seen to first: {why}"
                 until = self._reports.failed(uid, held_up, problem) if held_up else self._reports.later(uid)
-                return max(until, open_call.not_before if open_call else 0.0)
+                return max(on_a_beat(self._clock(), until), open_call.not_before if open_call else 0.0)
 
     async def _secret_for_clean_up(self, ref: SecretRef | None) -> Mapping[str, str]:
         return await self._lookup.secret_if_any(ref, about="a creation that has lost its claim")
