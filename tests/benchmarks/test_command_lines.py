@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "race --fill 0",
         "race --latency -1",
         "race --patience 0",
+        "race --impossible 0,-1",
         "late --claims 0",
         "late --runs -1",
         "scale --nodes 0",

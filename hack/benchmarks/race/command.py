@@ -2,6 +2,8 @@
 
 Real instances of ours, random and ranked, and of the peer, one for each node, and the peer once for the whole cluster. Each turn has
 three phases: claims at a steady rate, a burst of claims, and a burst that fills all pools to the last byte.
+
+With --impossible instead: claims that can be made, beside some of another tenant that never can.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hack.benchmarks.race import report
+from hack.benchmarks.race import beside, report
 from hack.benchmarks.race.judge import Measurement
 from hack.benchmarks.race.load import Phase
 from hack.benchmarks.race.stage import FILL, MAIN, Program, Setting, a_scene, programs
@@ -50,6 +52,15 @@ def add_to(commands: Any) -> None:
         metavar="S",
         help="a phase ends when no claim was bound for so long (default: %(default)g)",
     )
+    add(
+        "--impossible",
+        type=_counts_or_none,
+        default=[],
+        metavar="N,N,...",
+        help=f"so many claims that fit on no node stand for a minute; then {beside.CLAIMS} that fit come, {beside.RATE:g} a second; "
+        "all with the programs' own limits of requests",
+    )
+    add("--late", action="store_true", help="with --impossible: all claims bind late, and those that cannot be made name a node themselves")
     add("--quick", action="store_true", help="fewer nodes and claims: a few minutes, for a first look")
     add("--json", type=new_file, metavar="FILE", help="write every measurement here, after each turn")
     add(
@@ -66,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.quick:
         vars(arguments).update(QUICK)
     started, lives = time.monotonic(), Lives()
+    if arguments.impossible:
+        return stand_beside(arguments)
     with a_place(arguments.keep) as folder:
         setting = Setting(binaries("core", PEER), arguments.fill, arguments.latency)
         chosen = [program for program in programs(arguments.base_delay) if program.name in arguments.only]
@@ -84,6 +97,20 @@ def run(arguments: argparse.Namespace) -> int:
     for line in broken:
         say(f"{'error' if arguments.gate else 'warning'}: {line}")
     return 1 if arguments.gate and broken else 0
+
+
+def stand_beside(arguments: argparse.Namespace) -> int:
+    rows = []
+    with a_place(arguments.keep) as folder:
+        setting = Setting(binaries("core", PEER), arguments.fill, arguments.latency, flags=beside.FLAGS)
+        chosen = [program for program in programs(arguments.base_delay) if program.name in arguments.only and not program.central]
+        for nodes, impossible, program in itertools.product(arguments.nodes, arguments.impossible, chosen):
+            say(f"{program.name} on {nodes} nodes, beside {impossible}: starting")
+            work = made(folder / f"{program.name}-{nodes}-{impossible}")
+            rows.append(beside.measure(setting, program, nodes, impossible, late=arguments.late, work=work))
+            say(beside.line(rows[-1]))
+    print(beside.table(rows))
+    return 0
 
 
 def measure(
@@ -108,3 +135,7 @@ def phases(program: Program, nodes: int, arguments: argparse.Namespace) -> list[
 
 def _counts(word: str) -> list[int]:
     return [count(part) for part in word.split(",")]
+
+
+def _counts_or_none(word: str) -> list[int]:
+    return [int(not_negative(part)) for part in word.split(",")]

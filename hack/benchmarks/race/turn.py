@@ -28,7 +28,7 @@ AFTERMATH = 2.0
 
 
 def measure_phase(scene: Scene, program: Program, nodes: int, phase: Phase, *, patience: float) -> Measurement:
-    logged, served = scene.audit.stat().st_size if scene.audit.exists() else 0, scene.served()
+    already, served = scene.audit.stat().st_size if scene.audit.exists() else 0, scene.served()
     cpu, busy, own, began = scene.cpu(), _busy(), time.process_time(), time.time()
     played = asyncio.run(race_load.play(scene.plane.kubeconfig, phase, patience=patience))
     _note_down(scene.audit.parent / f"{phase.name}.seen", played)
@@ -50,7 +50,7 @@ def measure_phase(scene: Scene, program: Program, nodes: int, phase: Phase, *, p
         nodes=nodes,
         instances=len(scene.instances),
         played=played,
-        events=_logged(scene.audit, logged),
+        events=logged(scene.audit, already),
         calls=[call for call in read_calls(scene.calls) if call.at >= began],
         expense=expense,
     )
@@ -96,7 +96,7 @@ def _note_down(file: Path, played: Played) -> None:
     file.write_text("".join(json.dumps({"claim": name, **asdict(item)}) + "\n" for name, item in played.seen.items()))
 
 
-def _logged(audit: Path, already: int) -> list[Json]:
+def logged(audit: Path, already: int) -> list[Json]:
     """What the programs have asked of the API server since then."""
     with suppress(FileNotFoundError), audit.open("rb") as file:
         file.seek(already)

@@ -33,8 +33,6 @@ from sidecar.simulation.world.plan_actions import class_
 _READY: Final = 30.0
 _BALLAST: Final = "ballast"
 _OTHERS: Final = "others"
-# By then claims that fit nowhere have been looked at by every node.
-_STANDING: Final = 60.0
 
 
 def play(scenario: Scenario) -> Counts:
@@ -43,7 +41,7 @@ def play(scenario: Scenario) -> Counts:
     async def story() -> Counts:
         return await Arena(scenario).play()
 
-    limit = _READY + _STANDING + scenario.arrivals()[-1] + scenario.patience + 1000.0
+    limit = _READY + scenario.standing + scenario.arrivals()[-1] + scenario.patience + 1000.0
     with _quietly():
         return run_virtual(story(), limit=limit, seed=scenario.seed)
 
@@ -136,7 +134,7 @@ class Arena:
             body = _claim(f"impossible-{number}", 2 * max(self._scenario.space), None, namespace=_OTHERS)
             await self._api.create(CLAIMS, body, namespace=_OTHERS)
         if self._scenario.impossible:
-            await asyncio.sleep(_STANDING)
+            await asyncio.sleep(self._scenario.standing)
 
     async def _let_come(self) -> None:
         for number, at in enumerate(self._scenario.arrivals()):

@@ -56,6 +56,7 @@ def only_full(scenario: Scenario) -> list[str]:
         "--liars": scenario.liars > 0,
         "--snapshots": scenario.snapshots,
         "--impossible": scenario.impossible > 0,
+        "--standing": scenario.standing != Scenario().standing,
         "--qps": scenario.qps is not None,
     }
     return [flag for flag, is_given in given.items() if is_given]
@@ -138,8 +139,9 @@ def _add_trouble(add: Add, default: Scenario) -> None:
         type=int,
         default=default.impossible,
         metavar="N",
-        help="claims beside them that fit on no node, made a minute before",
+        help="claims beside them that fit on no node",
     )
+    add("--standing", type=_read(read_duration), default=default.standing, metavar="TIME", help="for which those have been there before")
     add("--qps", type=float, metavar="N", help="requests a second of each node, and twice as many at once; None: no limit")
 
 

@@ -51,6 +51,8 @@ class Scenario:
     """Every claim is to be filled from a snapshot, which lies on one of the nodes."""
     impossible: int = 0
     """Claims that fit on no node, in a namespace of their own; they are there before the others come."""
+    standing: float = 60.0
+    """Seconds before; in a minute every node has looked at them."""
     qps: float | None = None
     """Requests to the API server that each node may send in a second, and twice as many at once; None: as many as it likes."""
     watch: Latency = field(default_factory=lambda: Latency(0.010, 0.200))
@@ -81,6 +83,7 @@ class Scenario:
             (self.dead + self.full > 1, "dead and full nodes together are more than there are"),
             (not 0 <= self.liars <= self.nodes, "there must be at least as many nodes as liars"),
             (self.impossible < 0, "claims that fit nowhere are none or more"),
+            (self.standing < 0, "claims that fit nowhere come before the others, or with them"),
             (self.qps is not None and self.qps <= 0, "a node must be allowed some requests"),
             (min(self.restarts, self.partitions) < 0, "nothing happens less than never"),
             (self.away <= 0, "being away takes more than no time"),
