@@ -4,6 +4,7 @@ Worlds have doors without bytes, so how large a body, a page, an event or a jour
 show a text before it is cut, for it is cut on its way out of the driver's socket, or how namespaces share a rate limit, for they have none.
 """
 
+import json
 import math
 import os
 import re
@@ -32,8 +33,10 @@ from sidecar.model.objects import compact
 from sidecar.model.topology import Segment
 from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
-from sidecar.ownership import reserved_space
-from sidecar.provisioning import conclusions, deletion_io, progress, rules, unowned_io, watches
+from sidecar.ownership import reserved_space, selected_node_body
+from sidecar.ownership import rules as ownership
+from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io, watches
+from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.decisions import Ignore
@@ -47,12 +50,15 @@ from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.invariants import LEAKED, TOLD
+from sidecar.simulation.world.measurements import HOT
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
+from sidecar.simulation.world.wanderings import WANDERS
 from tests.harness import samples
 from tests.world.mutations import Mutation
 
 Patch = pytest.MonkeyPatch
 ENDLESS: Final = 2**40
+_RANKED: Final = ("--node-deployment-placement=ranked",)
 
 
 def _large_claims_are_held(patch: Patch) -> None:
@@ -133,6 +139,36 @@ def _lines_read_any_secret(patch: Patch) -> None:
     patch.setattr(confirmation, "_why_not", lambda record, claim, class_: "")
 
 
+def _givers_are_forgotten(patch: Patch) -> None:
+    def with_selected_node(whole: bytes, node: str, *, real: Any = selected_node_body.with_selected_node) -> bytes:
+        obj = json.loads(real(whole, node))
+        obj["metadata"]["annotations"].pop(names.TRIED_BY, None)
+        return json.dumps(obj).encode()
+
+    patch.setattr(selected_node_body, "with_selected_node", with_selected_node)
+
+
+def _any_growth_wakes_all(patch: Patch) -> None:
+    def room_grew(self: Any, classes: frozenset[str], answer: Any, promised: int) -> list[tuple[str, float]]:
+        now, found = self._clock(), list[tuple[str, float]]()
+        for uid, race in self._table.hindered_races():
+            claim = self._caches.claims.get(uid)
+            if claim is not None and not claim.selected_node and claim.class_name in classes and ownership.waits_for_room(race):
+                self._table.advance(uid, progress.with_race(self._table.progress(uid), ownership.room_grew(race, now)))
+                found.append((uid, now))
+        return found
+
+    patch.setattr(Provisioner, "room_grew", room_grew)
+
+
+def _only_the_node_of_a_source_releases_it(patch: Patch) -> None:
+    def turn(view: Any, claim: Any, *, real: Any = release_rules._turn) -> Any:
+        waits = real(view, claim)
+        return waits or (real(replace(view, findings=progress.NOTHING_FOUND), claim) if view.here.options.cross_namespace_sources else None)
+
+    patch.setattr(release_rules, "_turn", turn)
+
+
 HOSTILE_MUTATIONS: Final = (
     # Tenants
     Mutation("large claims are held whole", _large_claims_are_held, frozenset({KEPT})),
@@ -146,6 +182,8 @@ HOSTILE_MUTATIONS: Final = (
     Mutation("a denial is believed while an earlier call may be under way", _denials_are_believed, frozenset({LEAKED})),
     Mutation("a volume is given to two claims", _one_volume_for_two_claims, frozenset({TWO_VOLUMES, TAKEN_AWAY, HOLLOW})),
     Mutation("a driver may name any number of places", _any_number_of_places, frozenset({BELIEVED})),
+    Mutation("who gave a claim back is forgotten when another takes it", _givers_are_forgotten, frozenset({WANDERS}), _RANKED),
+    Mutation("any growth wakes all claims that found no room", _any_growth_wakes_all, frozenset({HOT})),
     # Operators
     Mutation("what was begun under another name ends with the claim's volume", _any_name_ends_a_begin, frozenset({LEAKED})),
     # Files
@@ -312,6 +350,12 @@ ROOM_MUTATIONS: Final = (
         "a namespace may hold all workers",
         _one_party_may_hold_all,
         "engine.test_queue:test_a_party_whose_work_hangs_leaves_room_for_others",
+    ),
+    RoomMutation(
+        "a source of clones waits for its own node for ever",
+        _only_the_node_of_a_source_releases_it,
+        "cases.test_cleanup:test_with_sources_across_namespaces_another_node_releases_it_too",
+        lambda: {"far": None},
     ),
     # Volumes that people made
     RoomMutation(

@@ -30,6 +30,7 @@ from sidecar.simulation.world.bounds import DESTROYED
 from sidecar.simulation.world.doors import NodeKube
 from sidecar.simulation.world.driver_deaths import FATAL
 from sidecar.simulation.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
+from sidecar.simulation.world.plan import Plan, plan_of
 from sidecar.simulation.world.referee import HOLLOW, TWO_OWNERS
 
 Patch = pytest.MonkeyPatch
@@ -37,11 +38,17 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Mutation:
-    """`kinds`: any of these is the right finding."""
+    """`kinds`: any of these is the right finding. `plan`: of a world that may find it."""
 
     name: str
     breaks: Callable[[Patch], None]
     kinds: frozenset[str]
+    args: tuple[str, ...] = ()
+    """Flags without which it changes nothing."""
+
+    def plan(self, seed: int) -> Plan:
+        plan = plan_of(seed)
+        return replace(plan, args=(*plan.args, *self.args))
 
 
 def _no_guard(patch: Patch) -> None:

@@ -5,6 +5,7 @@
     node, doors      one node: its driver, its sidecar's lives, and the network between them and the API server
     life, network    when a process dies; how late and how reliable requests are
     invariants       what must hold at the end; `referee` watches what must never happen in between
+    wanderings       how often nodes may take a claim; `measurements`: how often they may ask for free space
     foreign_objects  objects of others, which the sidecars must leave alone
     request_log      how often nodes asked while asking was useless
     transcript       what happened, as lines of text

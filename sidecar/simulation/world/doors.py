@@ -366,6 +366,7 @@ class NodeDriver:
         def create() -> CreatedVolume:
             self._survive("CreateVolume", request.name)
             self._manners.before(request, secrets)
+            self._manners.denies(request, self._driver)
             if self._manners.puts_off(request, self._driver):
                 asyncio.get_running_loop().call_later(self._manners.lateness, self._succeed_late, request)
                 raise DriverError(Code.DEADLINE_EXCEEDED, "it takes too long")
@@ -388,7 +389,7 @@ class NodeDriver:
         await self._change("DeleteVolume", volume_id, delete)
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
-        return await self._call("GetCapacity", "", lambda: self._driver.get_capacity(query))
+        return await self._call("GetCapacity", "", lambda: self._manners.tells(self._driver.get_capacity(query)))
 
     async def list_volumes(self) -> Mapping[str, bool]:
         page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)

@@ -14,7 +14,7 @@ from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.provisioning.effects.reporting import NOT_LISTED
-from sidecar.simulation.world import bounds, driver_deaths, foreign_objects
+from sidecar.simulation.world import bounds, driver_deaths, foreign_objects, measurements
 from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
@@ -74,6 +74,8 @@ async def judge(world: "World") -> None:
         nothing_kept(node, world.found)
         all_well(node, world.found)
         driver_deaths.judge(node, world.found)
+        measurements.judge(node, len(classes), world.found)
+    world.wanderings.judge(world.transcript.lines, {node.name: node.lives for node in after.nodes}, world.found)
     await strangers_untouched(world)
     await nothing_told(world)
     await bounds.bounded(world, {item["metadata"]["name"] for item in classes})

@@ -5,12 +5,22 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.csi import codec, secret_words
-from sidecar.csi.api import CreatedVolume, CreateRequest
+from sidecar.csi.api import CapacityAnswer, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError, Unheard
 from sidecar.model import names
 from sidecar.model.topology import Segment
 from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.world.plan_hostile import BOASTS, CRASHES, DOUBLES, ECHOES, EVERYWHERE, SUCCEEDS_LATE, TOO_LONG
+from sidecar.simulation.world.plan_hostile import (
+    BOASTS,
+    CRASHES,
+    DOUBLES,
+    ECHOES,
+    EVERYWHERE,
+    LIES,
+    SUCCEEDS_LATE,
+    TOO_LONG,
+    WOBBLES,
+)
 
 SOMEBODY_ELSE: Final = "somebody-else"
 SECRET: Final = "keys"
@@ -18,6 +28,8 @@ SECRET: Final = "keys"
 CANARY: Final = "canary-that-nobody-may-read"
 """What the Secrets of worlds hold."""
 _PLACES: Final = 1500
+_WOBBLE, _WAVE = 4096, 5
+_LARGEST: Final = 3 * 2**29
 
 
 @dataclass(slots=True)
@@ -36,6 +48,22 @@ class Manners:
     """Called with the handle of each volume that it has made so."""
     put_off: dict[str, bool] = field(default_factory=dict)
     """By volume, of what was given up: whether the driver is still at it."""
+
+    measured: int = 0
+    """How often it was asked for its free space while it wobbles."""
+
+    def tells(self, answer: CapacityAnswer) -> CapacityAnswer:
+        """What it answers to GetCapacity."""
+        if self.way != WOBBLES:
+            return answer
+        self.measured += 1
+        most = _LARGEST if answer.maximum is None else min(answer.maximum, _LARGEST)
+        return replace(answer, available=answer.available + _WOBBLE * (self.measured % _WAVE), maximum=most)
+
+    def denies(self, request: CreateRequest, driver: LocalDriver) -> None:
+        """No driver may say so of a volume that it has made."""
+        if self.way == LIES and not any(volume.name == request.name for volume in driver.volumes()):
+            raise DriverError(Code.RESOURCE_EXHAUSTED, "no room, whatever was said")
 
     def puts_off(self, request: CreateRequest, driver: LocalDriver) -> bool:
         """Whether this call is given up, and goes on all the same. That befalls each volume once."""

@@ -23,6 +23,8 @@ from sidecar.simulation.world.plan_hostile import (
     hostile_tenants,
     kept_data,
     late_successes,
+    lying_drivers,
+    wobbling_drivers,
 )
 
 LATE_CLASSES: Final = ("late", "late-too")
@@ -330,5 +332,7 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "kept data": kept_data,
     "late successes": late_successes,
     "changed flags": changed_flags,
+    "lying drivers": lying_drivers,
+    "wobbling drivers": wobbling_drivers,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

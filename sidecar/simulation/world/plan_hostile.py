@@ -26,6 +26,10 @@ EVERYWHERE: Final = "everywhere"
 """Makes the volume and says that it can be reached from thousands of places."""
 SUCCEEDS_LATE: Final = "succeeds late"
 """Gives up a call, goes on with it all the same, and says meanwhile that it has no room."""
+LIES: Final = "lies about room"
+"""Says that it has room, and that it has none when it is to make a volume."""
+WOBBLES: Final = "wobbles"
+"""Makes no large volumes, and most answers to GetCapacity are a little larger than the one before."""
 MANNERS: Final = (BOASTS, TOO_LONG, ECHOES, DOUBLES, EVERYWHERE)
 
 OWN_VOLUME: Final = "own volume"
@@ -92,6 +96,30 @@ def changed_flags(dice: random.Random, draft: "Draft") -> None:
     """Operators, who replace a sidecar in the middle of its work by one that calls volumes otherwise."""
     for at in _moments(dice, 4):
         draft.add(at, "flags changed", dice.choice(draft.nodes), detail=dice.choice(NAMES_OF_VOLUMES))
+
+
+def lying_drivers(dice: random.Random, draft: "Draft") -> None:
+    """Of all nodes or of all but one, for long enough to see where claims go."""
+    spared = dice.choice(("", *draft.nodes))
+    at, ends = dice.uniform(1.0, 30.0), dice.uniform(60.0, _TROUBLED)
+    for number in range(dice.randint(3, 8)):
+        draft.add(at + dice.uniform(0.0, 10.0), "claim", f"handed-on-{number}", 1, detail="immediate")
+    for node in draft.nodes:
+        if node != spared:
+            draft.add(at, "manner", node, detail=LIES)
+            draft.add(ends, "manner", node)
+
+
+def wobbling_drivers(dice: random.Random, draft: "Draft") -> None:
+    """Of all nodes: else another one takes what they cannot make. Some claims wait until they can."""
+    lied = any(item.detail == LIES for item in draft.events)
+    at = dice.uniform(1.0, 40.0) + (_TROUBLED if lied else 0.0)
+    for number in range(dice.randint(3, 8)):
+        draft.add(at + dice.uniform(0.0, 10.0), "claim", f"large-{number}", 2, detail="immediate")
+    ends = at + dice.uniform(40.0, 150.0)
+    for node in draft.nodes:
+        draft.add(at, "manner", node, detail=WOBBLES)
+        draft.add(ends, "manner", node)
 
 
 def kept_data(dice: random.Random, draft: "Draft") -> None:

@@ -33,6 +33,8 @@ class Referee:
         self._named: dict[str, Json] = {}
         """The PersistentVolume of each handle, as it is now."""
         self._claims: set[str] = set()
+        self.on_taken: Callable[[Json, str], None] = lambda claim, node: None
+        """Called when a claim has become that node's."""
         self._late: set[str] = set()
         """Handles of volumes that a driver has made after it had said that it could not."""
 
@@ -117,6 +119,8 @@ class Referee:
         before = self._owners.get(uid, "")
         if owner and before and owner != before:
             self._found(TWO_OWNERS, f"claim {claim['metadata']['name']} was {before}'s and became {owner}'s")
+        if owner and not before:
+            self.on_taken(claim, owner)
         self._owners[uid] = owner
         self._owned.add((uid, owner))
 

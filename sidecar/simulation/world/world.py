@@ -33,6 +33,7 @@ from sidecar.simulation.world.plan_actions import carry_out, class_, secret
 from sidecar.simulation.world.referee import Referee
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
+from sidecar.simulation.world.wanderings import Wanderings
 
 __all__ = ["Finding", "Plan", "PlannedEvent", "Report", "World", "plan_of", "play"]
 
@@ -106,6 +107,8 @@ class World:
         self.foreign = foreign_objects.Foreign(self.api, self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
+        self.wanderings = Wanderings(self.clock)
+        self.referee.on_taken = self.wanderings.taken
         self.retained: set[str] = set()
         """Handles of volumes whose data somebody has kept."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
