@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hack.parities.cases import STRICT, Case, Json
-from hack.parities.stage import Play, Seen, is_of_the_program, source_of
+from hack.parities.stage import Play, Seen, is_of_the_program, name_of, source_of
 
 ABSENT = "(absent)"
 CREATED, CHANGED, DELETED = "after creation", "after a change", "after deletion"
@@ -148,9 +148,9 @@ def _events(seen: Seen, play: Play, case: Case) -> Json:
     told: dict[str, dict[str, set[str]]] = {}
     for event in seen.events:
         about = event["involvedObject"]
-        if about["name"] not in own or not is_of_the_program(event):
+        if name_of(event) not in own or not is_of_the_program(event):
             continue
-        group = told.setdefault(f"{own[about['name']]} {event['type']} {event['reason']}", {})
+        group = told.setdefault(f"{own[name_of(event)]} {event['type']} {event['reason']}", {})
         fields = {
             "message": event["message"],
             "component": event["source"].get("component", ""),

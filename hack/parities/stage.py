@@ -17,6 +17,7 @@ from typing import Any
 
 from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, binaries, until
 from hack.lib.programs import Peer, Process, Sidecar, connects
+from hack.lib.progress import say as progress
 from hack.parities import crds
 from hack.parities.cases import (
     CLASS_BETA,
@@ -91,7 +92,7 @@ class Seen:
         """Changes when something happens, but not when a failing call fails again."""
         state = [(item["metadata"]["name"], item.get("status", {}).get("phase"), item["metadata"].get("finalizers"),
                   item["metadata"].get("annotations")) for item in (*self.claims, *self.volumes)]  # fmt: skip
-        told = sorted({(item["involvedObject"]["name"], item["reason"], item["message"]) for item in self.events})
+        told = sorted({(name_of(item), item["reason"], item["message"]) for item in self.events})
         done = sorted({json.dumps([call["method"], call["request"]], sort_keys=True) for calls in self.calls.values() for call in calls})
         return json.dumps([state, told, done])
 
@@ -195,6 +196,7 @@ class Stage:
         self.plane, self.work, self.cases = plane, work, cases
         self._uids: dict[str, str] = {}
         self._left: set[str] = set()
+        self._nameless: set[str] = set()
 
     def run(self, say: Say) -> Play:
         self._prepare()
@@ -218,7 +220,12 @@ class Stage:
             path = calls_of(self.work / setting.name)
             lines = path.read_text().splitlines() if path.exists() else []
             calls[setting.name] = [json.loads(line) for line in lines]
-        return Seen(self._items(CLAIMS), self._items(VOLUMES), self._items(ALL_EVENTS), self._items(SNAPSHOTS), calls)
+        events = self._items(ALL_EVENTS)
+        for event in events:
+            if not name_of(event) and event["metadata"]["name"] not in self._nameless:
+                self._nameless.add(event["metadata"]["name"])
+                progress(f"an event names nobody: {json.dumps(event)}")
+        return Seen(self._items(CLAIMS), self._items(VOLUMES), events, self._items(SNAPSHOTS), calls)
 
     # --- before the claims --------------------------------------------------------------------------------------------
 
@@ -332,7 +339,7 @@ class Stage:
         told: dict[str, set[str]] = {}
         for event in seen.events:
             if is_of_the_program(event):
-                told.setdefault(event["involvedObject"]["name"], set()).add(event["reason"])
+                told.setdefault(name_of(event), set()).add(event["reason"])
         ends = {"ProvisioningSucceeded", "ProvisioningFailed"}
         return {
             case.id
@@ -341,7 +348,7 @@ class Stage:
         }
 
     def _said(self, seen: Seen, case: Case) -> list[str]:
-        return [event["message"] for event in seen.events if event["involvedObject"]["name"] == case.id and is_of_the_program(event)]
+        return [event["message"] for event in seen.events if name_of(event) == case.id and is_of_the_program(event)]
 
     def _send_away_who_leaves_early(self, seen: Seen) -> None:
         for case in self.cases:
@@ -350,7 +357,7 @@ class Stage:
                 self._delete_one(CLAIMS, case.id)
 
     def _said_of_failure(self, seen: Seen, case: Case) -> bool:
-        return any(event["involvedObject"]["name"] == case.id and event["reason"] == "ProvisioningFailed" for event in seen.events)
+        return any(name_of(event) == case.id and event["reason"] == "ProvisioningFailed" for event in seen.events)
 
     # --- in between -----------------------------------------------------------------------------------------------------
 
@@ -433,6 +440,11 @@ class Stage:
 
 def source_of(case: Case) -> str:
     return f"{case.id}-source"
+
+
+def name_of(event: Json) -> str:
+    """Of the object that the event is about; empty: it names none, as the API server allows."""
+    return str(event["involvedObject"].get("name", ""))
 
 
 def is_of_the_program(event: Json) -> bool:
