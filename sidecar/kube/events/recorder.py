@@ -61,6 +61,10 @@ class EventRecorder:
     def record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
         """`type_` is Normal or Warning. Never blocks, never raises."""
         try:
+            if not ref.name:
+                # The API server would take it, and nobody would ever see it: it is shown with the object that it names.
+                log.error("Bug: an event names no object", extra={"fields": {"object": str(ref), "reason": reason, "message": message}})
+                return
             posting = self._correlator.correlate(ref, type_, reason, message, now=self._clock(), wall=self._wall(), once=once)
             if posting is None:
                 self.withheld += 1

@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -132,3 +133,19 @@ def test_flush_gives_up_at_its_limit() -> None:
         return done, asyncio.get_running_loop().time()
 
     assert run_virtual(main()) == (False, 2.0)
+
+
+def test_an_event_that_names_no_object_is_a_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    """The API server takes one, and no `describe` ever shows it."""
+
+    async def main() -> FakeEvents:
+        api = FakeEvents()
+        recorder = _recorder(api)
+        running = asyncio.create_task(recorder.run())
+        recorder.record(replace(CLAIM, name=""), "Normal", "R", "message")
+        await recorder.flush(10.0)
+        running.cancel()
+        return api
+
+    assert run_virtual(main()).calls == []
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(logging.ERROR, "Bug: an event names no object")]
