@@ -10,6 +10,7 @@ from sidecar.kube.api import VOLUMES
 from sidecar.model.objects import Json
 from sidecar.simulation.world.manners import SECRET
 from sidecar.simulation.world.node import Node
+from sidecar.simulation.world.upstream_excuses import believed
 
 if TYPE_CHECKING:
     from sidecar.simulation.world.world import World
@@ -79,7 +80,7 @@ def only_named_secrets(world: "World") -> None:
 def volumes_of_a_size(volumes: list[Json], found: Found) -> None:
     for item in volumes:
         terms = ((item["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
-        if len(terms) > _MOST_PLACES:
+        if len(terms) > _MOST_PLACES and not believed(item):
             found(BELIEVED, f"PersistentVolume {item['metadata']['name']} lies in {len(terms)} places")
 
 

@@ -344,6 +344,7 @@ class NodeDriver:
         tell: Tell,
         link: Link | None = None,
         manners: Manners | None = None,
+        on_asked: Callable[[str, str], None] = lambda method, name: None,
         on_done: Callable[[str, str], None] = lambda method, name: None,
         on_death: Callable[[str, str], None] = lambda method, name: None,
     ) -> None:
@@ -355,6 +356,7 @@ class NodeDriver:
         self._tell = tell
         self._link = link or Link()
         self._manners = manners or Manners()
+        self._on_asked = on_asked
         self._on_done = on_done
         self._on_death = on_death
 
@@ -378,6 +380,7 @@ class NodeDriver:
         self._manners.put_off[request.name] = False
         with suppress(DriverError):  # there may be no room by now
             made = self._driver.create(request)
+            self._on_asked("CreateVolume", request.name)
             self._tell(f"CreateVolume {request.name}: it has gone on, and succeeds")
             self._manners.made_late(made.volume_id)
 
@@ -404,6 +407,7 @@ class NodeDriver:
 
     async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
         self._life.cross(f"before {method} {name}")
+        self._on_asked(method, name)
         try:
             answer = await self._call(method, name, lambda: self._act(method, name, act))
         except DriverError as error:

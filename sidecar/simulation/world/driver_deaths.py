@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sidecar.simulation.world.node import Node
+from sidecar.simulation.world.plan_rolls import Program
 
 Found = Callable[[str, str], None]
 
@@ -17,7 +18,7 @@ def judge(node: Node, found: Found) -> None:
     """A call of which the driver dies is made again with pauses that double. Each life of the sidecar may die before it has written down
     that the driver was lost."""
     times: dict[str, list[float]] = defaultdict(list)
-    for death in node.deaths:
+    for death in [death for death in node.deaths if death.caller is Program.OURS]:
         times[death.call].append(death.at)
     for call, at in times.items():
         seconds = at[-1] - at[0]

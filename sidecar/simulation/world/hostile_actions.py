@@ -41,7 +41,8 @@ async def odd_claim_gone(world: "World", item: "PlannedEvent") -> None:
 
 async def manner(world: "World", item: "PlannedEvent") -> None:
     manners = world.nodes[item.whom].manners
-    manners.way, manners.named = item.detail, world.referee.is_named
+    world.nodes[item.whom].behave(item.detail)
+    manners.named = world.referee.is_named
     manners.lateness, manners.made_late = item.number, world.referee.made_late
 
 

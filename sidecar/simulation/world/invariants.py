@@ -14,10 +14,11 @@ from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.provisioning.effects.reporting import NOT_LISTED
-from sidecar.simulation.world import bounds, driver_deaths, foreign_objects, measurements
+from sidecar.simulation.world import bounds, driver_deaths, foreign_objects, measurements, upstream_excuses
 from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.world.plan_rolls import Program
 from sidecar.simulation.world.referee import HOLLOW, TWO_VOLUMES
 from sidecar.simulation.world.request_log import Window
 
@@ -53,6 +54,8 @@ class Aftermath:
     capacities: list[Json]
     classes: list[Json]
     nodes: list[Node]
+    excused: frozenset[str] = frozenset()
+    """Handles of volumes that upstream has left behind."""
 
 
 async def judge(world: "World") -> None:
@@ -65,14 +68,18 @@ async def judge(world: "World") -> None:
         capacities,
         [item for item in classes if item["provisioner"] == DRIVER],
         list(world.nodes.values()),
+        upstream_excuses.left_behind(world),
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
         invariant(after, world.found)
     no_leak(after, world.retained, world.found)
     bounds.kept_data_is_there(after.nodes, world.retained, world.found)
     for node in after.nodes:
-        nothing_kept(node, world.found)
-        all_well(node, world.found)
+        if node.runs is Program.OURS:
+            nothing_kept(node, world.found)
+            all_well(node, world.found)
+        elif not node.alive:
+            world.found(UNWELL, f"no upstream runs on {node.name}")
         driver_deaths.judge(node, world.found)
         measurements.judge(node, len(classes), world.found)
     world.wanderings.judge(world.transcript.lines, {node.name: node.lives for node in after.nodes}, world.found)
@@ -80,15 +87,19 @@ async def judge(world: "World") -> None:
     await nothing_told(world)
     await bounds.bounded(world, {item["metadata"]["name"] for item in classes})
     for window in world.request_log.windows:
-        bounded_while_down(window, world.found)
-    rests(world.request_log.resting or Counter(), len(after.nodes), world.plan.rest, world.found)
+        if not upstream_excuses.in_a_window(world.nodes[window.node], window):
+            bounded_while_down(window, world.found)
+    ours = [node.name for node in after.nodes if node.runs is Program.OURS]
+    asked = Counter({key: count for key, count in (world.request_log.resting or Counter()).items() if key[0] in ours})
+    rests(asked, len(ours), world.plan.rest, world.found)
 
 
 Found = Callable[[str, str], None]
 
 
 def one_volume_per_claim(after: Aftermath, found: Found) -> None:
-    for name, count in Counter(volume.name for node in after.nodes for volume in node.driver.volumes()).items():
+    held = [volume for node in after.nodes for volume in node.driver.volumes() if volume.id not in after.excused]
+    for name, count in Counter(volume.name for volume in held).items():
         if count > 1:
             found(TWO_VOLUMES, f"{count} volumes are named {name}")
     for uid, count in Counter((volume["spec"].get("claimRef") or {}).get("uid") for volume in after.volumes).items():
@@ -103,7 +114,7 @@ def ours_by_our_word(after: Aftermath, found: Found) -> None:
     """Who made a volume says the sidecar, whatever the driver says."""
     for item in after.volumes:
         told = (item["spec"]["csi"].get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, "")
-        if f"-{DRIVER}-" not in told:
+        if f"-{DRIVER}-" not in told and not upstream_excuses.believed(item):
             found(BELIEVED, f"PersistentVolume {item['metadata']['name']} calls its provisioner {told!r}")
 
 
@@ -167,7 +178,7 @@ def capacity_right(after: Aftermath, found: Found) -> None:
         if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} for item in ours):
             found(CAPACITY, f"{node.name} publishes for somewhere else")
         for item in ours:
-            if names.STALE_SINCE in (item["metadata"].get("annotations") or {}):
+            if node.runs is Program.OURS and names.STALE_SINCE in (item["metadata"].get("annotations") or {}):
                 found(CAPACITY, f"{node.name} calls its figure for {item['storageClassName']} stale, and its driver answers")
 
 
@@ -189,7 +200,7 @@ def no_leak(after: Aftermath, retained: Collection[str], found: Found) -> None:
         suspected = {begun.request.name for begun in node.folder.begun.values() if begun.suspect}
         for volume in node.driver.volumes():
             told = volume.name in suspected or any(volume.name in text and NOT_LISTED in text for text in node.leaks_told)
-            if volume.id not in stored and volume.id not in retained and not told:
+            if volume.id not in stored and volume.id not in retained and volume.id not in after.excused and not told:
                 found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
 
 

@@ -1,9 +1,11 @@
 """A node of a world. Its driver and its state live as long as the world; its sidecar is killed and started again."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from sidecar.config.config import Config
@@ -23,8 +25,11 @@ from sidecar.simulation.world.life import Killed, Life
 from sidecar.simulation.world.manners import Manners
 from sidecar.simulation.world.network import Network
 from sidecar.simulation.world.plan import Plan
+from sidecar.simulation.world.plan_hostile import DOUBLES
+from sidecar.simulation.world.plan_rolls import PLACEMENTS, RANKED, Program
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
+from sidecar.simulation.world.upstream import Upstream
 from sidecar.wiring import Sidecar, before_the_driver
 
 DRIVER: Final = "world.csi-node-sidecar.io"
@@ -66,6 +71,14 @@ class Around(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """When one life of the sidecar began, and which program it runs."""
+
+    at: float
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """How one life of the sidecar ended."""
 
@@ -80,6 +93,7 @@ class Death:
 
     at: float
     call: str
+    caller: Program = Program.OURS
 
 
 class Node:
@@ -88,6 +102,7 @@ class Node:
     def __init__(self, world: Around, name: str, *, driver: LocalDriver | None = None) -> None:
         """`driver`: disks that were there before, under another name of this node."""
         self.name = name
+        self.starts: list[Start] = []
         self.ends: list[End] = []
         self.deaths: list[Death] = []
         """Of its driver."""
@@ -107,6 +122,13 @@ class Node:
         """What people were told of volumes that may be left behind, by all lives."""
         self.flags: tuple[str, ...] = ()
         """Further flags of its next sidecar."""
+        self.placement: tuple[str, ...] = ()
+        """Flags of its next sidecar, too."""
+        self.program = Program.OURS
+        """What its next life runs."""
+        self.joins_at = 0.0
+        self.last_hands: dict[str, Program] = {}
+        """By name of a volume: which program was the last to ask the driver for it, or had the driver make it."""
         self.clock_offset = 0.0
         """By how much its wall clock is wrong."""
         self.sidecar: Sidecar | None = None
@@ -131,6 +153,17 @@ class Node:
         """A process of the sidecar runs, be it only one that waits for its driver."""
         return self._life is not None and self._life.alive
 
+    @property
+    def runs(self) -> Program:
+        """What its present life runs, or ran if it is over."""
+        return self.starts[-1].program if self.starts else self.program
+
+    def ran_upstream(self, begun: float, ended: float) -> bool:
+        """Whether a life in that time was one of upstream's."""
+        ends = [*(start.at for start in self.starts[1:]), math.inf]
+        lives = zip(self.starts, ends, strict=True) if self.starts else ()
+        return any(start.program is Program.UPSTREAM and start.at <= ended and end >= begun for start, end in lives)
+
     # --- what may happen to it -------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
@@ -144,8 +177,10 @@ class Node:
             self._condemn(self._life)
 
     def stop(self) -> None:
-        """SIGTERM."""
-        if self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
+        """SIGTERM. Upstream has no handler for it."""
+        if self.runs is Program.UPSTREAM and self._life is not None:
+            self._life.kill("SIGTERM")
+        elif self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
             self._over.set_result("stopped")
 
     def lay_down(self) -> None:
@@ -157,7 +192,10 @@ class Node:
         self._may_live.set()
 
     def driver_away(self) -> None:
+        """Upstream ends when its connection is lost."""
         self.link.go_down()
+        if self.runs is Program.UPSTREAM and self._life is not None:
+            self._life.kill("the driver is away")
 
     def driver_back(self) -> None:
         """The driver is reachable again; the process is told as its real link would tell it."""
@@ -167,9 +205,13 @@ class Node:
             if self.sidecar is not None:
                 self.sidecar.wake_all()
 
+    def behave(self, way: str) -> None:
+        """Sets the driver's manners. Upstream stores another claim's volume and deletes it again, and nothing could be told from that."""
+        self.manners.way = "" if way == DOUBLES and self.runs is Program.UPSTREAM else way
+
     def _driver_died(self, method: str, name: str) -> None:
         """Its kubelet starts it again, which is told as its real link would tell it."""
-        self.deaths.append(Death(self._world.clock(), f"{method} {name}"))
+        self.deaths.append(Death(self._world.clock(), f"{method} {name}", self.runs))
         self.driver_away()
         asyncio.get_running_loop().call_later(_RESTART, self.driver_back)
 
@@ -191,15 +233,22 @@ class Node:
     # --- its lives ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
+        await asyncio.sleep(self.joins_at)
         while True:
             await self._may_live.wait()
             self.lives += 1
-            self._world.transcript.tell(self.name, f"starts, life {self.lives}")
+            self.starts.append(Start(self._world.clock(), self.program))
+            self._world.transcript.tell(self.name, f"starts, life {self.lives}{self._unusual()}")
             self._world.request_log.started(self.name)
             how = await self._live()
             self.ends.append(End(self._world.clock(), self.lives, how))
             self._world.transcript.tell(self.name, how)
             await asyncio.sleep(self._dice.uniform(0.5, 10.0))
+
+    def _unusual(self) -> str:
+        if self.runs is Program.UPSTREAM:
+            return ", upstream"
+        return f", {RANKED}" if self.placement == PLACEMENTS[RANKED] else ""
 
     async def _live(self) -> str:
         self._over = over = asyncio.get_running_loop().create_future()
@@ -234,11 +283,29 @@ class Node:
             world.api, world.network, life, node=self.name, tell=world.transcript.voice(self.name), request_log=world.request_log
         )
         config, tools = self._config(), self._instruments(life)
+        if self.runs is Program.UPSTREAM:
+            await self._upstream(life, kube, config, tools)
+            return
         async with before_the_driver(config, kube, tools, lambda: NodeLastServed(self.folder, life)) as meet:
             await self.link.ready()
             await meet(DRIVER)
             self.tools, self.sidecar = tools, self._assemble(life, kube, config, tools)
             await self.sidecar.run()
+
+    async def _upstream(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> None:
+        self.tools = None
+        self.behave(self.manners.way)
+        await self.link.ready()
+        await Upstream(
+            kube,
+            self._door(life),
+            node=self.name,
+            namespace=NAMESPACE,
+            volume_name=lambda uid: names.volume_name(config.volume_name_prefix, uid, config.volume_name_uuid_length),
+            clock=tools.clock,
+            wall=tools.wall,
+            chance=tools.rng,
+        ).run()
 
     async def _drain(self, life: Life) -> None:
         """Stops as on SIGTERM: calls in flight may end. The process may be killed meanwhile."""
@@ -260,7 +327,7 @@ class Node:
             self._over.set_result(f"killed: {why}")
 
     def _config(self) -> Config:
-        parsed = parse([*_ARGS, *self._world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        parsed = parse([*_ARGS, *self._world.plan.args, *self.placement, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
         assert isinstance(parsed, Parsed), parsed
         return parsed.config
 
@@ -272,9 +339,9 @@ class Node:
 
         return Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
 
-    def _assemble(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> Sidecar:
+    def _door(self, life: Life) -> NodeDriver:
         world = self._world
-        driver = NodeDriver(
+        return NodeDriver(
             self.driver,
             self.reception,
             life,
@@ -283,9 +350,17 @@ class Node:
             tell=world.transcript.voice(self.name),
             link=self.link,
             manners=self.manners,
+            on_asked=partial(self._asked, self.runs),
             on_done=lambda method, name: world.acted(self.name, method, name),
             on_death=self._driver_died,
         )
+
+    def _asked(self, whose: Program, method: str, name: str) -> None:
+        if method == "CreateVolume":
+            self.last_hands[name] = whose
+
+    def _assemble(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> Sidecar:
+        driver = self._door(life)
         recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
         recorder.leaks = self.leaks_told
         return Sidecar(config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)

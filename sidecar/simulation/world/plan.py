@@ -26,6 +26,7 @@ from sidecar.simulation.world.plan_hostile import (
     lying_drivers,
     wobbling_drivers,
 )
+from sidecar.simulation.world.plan_rolls import mixed, placements
 
 LATE_CLASSES: Final = ("late", "late-too")
 """These classes share one pool, as classes do that differ only in their file system."""
@@ -33,8 +34,6 @@ IMMEDIATE_CLASS: Final = "immediate"
 CLASSES: Final = (*LATE_CLASSES, IMMEDIATE_CLASS)
 PASSING_CLASSES: Final = ("passing", "passing-too")
 """These classes come, go and change, and no claim uses them."""
-
-PLACEMENTS: Final = ((), ("--node-deployment-placement=ranked",))
 
 TROUBLED: Final = 90.0
 """For so many seconds things go wrong; claims are created in the first 60 of them."""
@@ -73,6 +72,12 @@ class Plan:
     """The kinds of trouble that were drawn."""
     args: tuple[str, ...] = ()
     """Further flags of the sidecars."""
+    placements: tuple[tuple[str, str], ...] = ()
+    """Names of placements, by node; who is not named has the default."""
+    upstream: tuple[str, ...] = ()
+    """Nodes that begin with upstream's program."""
+    joins: tuple[tuple[str, float], ...] = ()
+    """When nodes begin that are not there from the start."""
     settle: float = SETTLE
     """Time to come to rest after the last event."""
     rest: float = 300.0
@@ -90,6 +95,9 @@ class Draft:
     events: list[PlannedEvent] = field(default_factory=list)
     faults: list[tuple[str, Fault]] = field(default_factory=list)
     args: list[str] = field(default_factory=list)
+    placements: dict[str, str] = field(default_factory=dict)
+    upstream: list[str] = field(default_factory=list)
+    joins: dict[str, float] = field(default_factory=dict)
     settle: float = SETTLE
 
     def add(self, at: float, what: str, whom: str = "", number: float = 0.0, *, detail: str = "") -> None:
@@ -108,6 +116,7 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
     drawn = [kind for kind in TROUBLES if dice.random() < 0.4]
     troubles = tuple(kind for kind in drawn if kind not in without)
     _people(random.Random(f"people {seed}"), draft)
+    placements(random.Random(f"placements {seed}"), draft)
     for kind in troubles:
         TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
     return Plan(
@@ -119,6 +128,9 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
         faults=tuple(draft.faults),
         troubles=troubles,
         args=tuple(draft.args),
+        placements=tuple(draft.placements.items()),
+        upstream=tuple(draft.upstream),
+        joins=tuple(draft.joins.items()),
         settle=draft.settle,
     )
 
@@ -334,5 +346,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "changed flags": changed_flags,
     "lying drivers": lying_drivers,
     "wobbling drivers": wobbling_drivers,
+    "mixed": mixed,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -14,6 +14,7 @@ from sidecar.simulation.world import hostile_actions
 from sidecar.simulation.world.manners import CANARY, SECRET
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 from sidecar.simulation.world.plan import IMMEDIATE_CLASS, PlannedEvent
+from sidecar.simulation.world.plan_rolls import KILLED, PLACEMENTS, Program
 
 if TYPE_CHECKING:
     from sidecar.simulation.world.world import World
@@ -135,6 +136,23 @@ async def _stop(world: "World", item: PlannedEvent) -> None:
     world.nodes[item.whom].stop()
 
 
+async def _placement(world: "World", item: PlannedEvent) -> None:
+    node = world.nodes[item.whom]
+    node.placement = PLACEMENTS[item.detail]
+    node.stop()
+
+
+async def _swap(world: "World", item: PlannedEvent) -> None:
+    """Another program takes over, on the same driver and in the same folder."""
+    node = world.nodes[item.whom]
+    program, how = item.detail.split()
+    node.program = Program(program)
+    if how == KILLED:
+        node.kill()
+    else:
+        node.stop()
+
+
 async def _driver_away(world: "World", item: PlannedEvent) -> None:
     world.nodes[item.whom].driver_away()
 
@@ -197,6 +215,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "kill": _kill,
     "doom": _doom,
     "stop": _stop,
+    "placement": _placement,
+    "swap": _swap,
     "driver away": _driver_away,
     "driver back": _driver_back,
     "disk full": _disk_full,

@@ -30,6 +30,7 @@ from sidecar.simulation.world.network import Network, Weather
 from sidecar.simulation.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.plan_actions import carry_out, class_, secret
+from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
 from sidecar.simulation.world.referee import Referee
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
@@ -106,6 +107,12 @@ class World:
         self.request_log = RequestLog(self.clock)
         self.foreign = foreign_objects.Foreign(self.api, self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
+        for name, placement in plan.placements:
+            self.nodes[name].placement = PLACEMENTS[placement]
+        for name in plan.upstream:
+            self.nodes[name].program = Program.UPSTREAM
+        for name, at in plan.joins:
+            self.nodes[name].joins_at = at
         self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
         self.wanderings = Wanderings(self.clock)
         self.referee.on_taken = self.wanderings.taken

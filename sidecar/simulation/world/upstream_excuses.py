@@ -1,0 +1,47 @@
+"""What upstream does wrong by itself, so that nothing is said of it in worlds where it runs. Each excuse is one function, and narrow: it
+asks which program had the thing in hand last, on that very node.
+"""
+
+from typing import TYPE_CHECKING
+
+from sidecar.model.objects import Json
+from sidecar.simulation.driver.state import LocalVolume
+from sidecar.simulation.world.node import Node
+from sidecar.simulation.world.plan_rolls import Program
+from sidecar.simulation.world.request_log import Window
+from sidecar.simulation.world.upstream import MARK
+
+if TYPE_CHECKING:
+    from sidecar.simulation.world.world import World
+
+
+def left_behind(world: "World") -> frozenset[str]:
+    """Handles of volumes."""
+    return frozenset(
+        volume.id
+        for node in world.nodes.values()
+        for volume in node.driver.volumes()
+        if forgotten(world, node, volume) or waits_for_ours(world, node, volume)
+    )
+
+
+def forgotten(world: "World", node: Node, volume: LocalVolume) -> bool:
+    """Upstream keeps no journal and believes whatever its driver says at last: it was the last there to ask for the volume, or to have it
+    made, and no PersistentVolume has ever named it."""
+    return node.last_hands.get(volume.name) is Program.UPSTREAM and not world.referee.was_named(volume.id)
+
+
+def waits_for_ours(world: "World", node: Node, volume: LocalVolume) -> bool:
+    """Our program had begun it and upstream runs there now: the line stays in the journal until ours is back."""
+    begun = any(begun.request.name == volume.name for begun in node.folder.begun.values())
+    return begun and node.runs is Program.UPSTREAM and not world.referee.was_named(volume.id)
+
+
+def believed(volume: Json) -> bool:
+    """Upstream stores what its driver says of a volume: in how many places it lies, and in its context who made it."""
+    return MARK in (volume["metadata"].get("annotations") or {})
+
+
+def in_a_window(node: Node, window: Window) -> bool:
+    """Upstream asks an API server that is away as often as it likes."""
+    return node.ran_upstream(window.begun, float("inf") if window.ended is None else window.ended)

@@ -1,0 +1,97 @@
+"""Worlds in which upstream runs on some nodes, and one program takes over from the other: what upstream does wrong by itself is not held
+against ours, and what ours does wrong is found there all the same."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sidecar.simulation.driver.faults import Fault
+from sidecar.simulation.world.invariants import LEAKED, UNWELL
+from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
+from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
+from sidecar.simulation.world.world import Report, World, play
+from tests.world.mutations import MUTATIONS, Mutation
+
+MOST = 100
+LINGERS = Fault(method="CreateVolume", times=1, linger=6.0)
+"""The volume is made at once, and the answer comes when its caller is gone."""
+FOUND_IN_MIXED_WORLDS = (
+    "a creation that was begun is not written down",
+    "the object is removed before the volume",
+    "volumes of other nodes are taken for ours",
+)
+
+
+def worlds() -> Iterator[Plan]:
+    return (plan for plan in map(plan_of, range(MOST)) if "mixed" in plan.troubles)
+
+
+def events(*rows: tuple[float, str, str] | tuple[float, str, str, str]) -> tuple[PlannedEvent, ...]:
+    return tuple(PlannedEvent(row[0], row[1], row[2], 1, "".join(row[3:])) for row in rows)
+
+
+def played(plan: Plan) -> tuple[Report, World]:
+    seen: list[World] = []
+    return play(plan, before=seen.append), seen[0]
+
+
+def test_upstream_alone_serves_late_and_immediate_claims_and_deletes_their_volumes() -> None:
+    made = [(float(number), "claim", f"data-{number}", ("late", "immediate")[number % 2]) for number in range(10)]
+    gone = [(200.0 + number, "delete", f"data-{number}") for number in range(5)]
+    report, world = played(Plan(1, ("n0", "n1", "n2"), events=events(*made, *gone), upstream=("n0", "n1", "n2")))
+    assert report.ok, report
+    assert sum(len(node.driver.volumes()) for node in world.nodes.values()) == 5
+    assert all(node.runs is Program.UPSTREAM and node.sidecar is None for node in world.nodes.values())
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_upstream_that_ends_in_the_middle_leaves_a_volume_whose_claim_has_gone(how: str) -> None:
+    """And ours, which takes over, cannot know of it."""
+    rows = events((2.0, "claim", "data", "late"), (4.0, "swap", "n0", f"ours {how}"), (4.1, "delete", "data"))
+    report, world = played(Plan(1, ("n0",), events=rows, upstream=("n0",), faults=(("n0", LINGERS),)))
+    assert report.ok, report
+    assert len(world.nodes["n0"].driver.volumes()) == 1
+
+
+def test_what_ours_had_begun_waits_for_it_while_upstream_runs() -> None:
+    begun = [(2.0, "claim", "data", "late"), (4.0, "swap", "n0", "upstream killed"), (4.1, "delete", "data")]
+    plan = Plan(1, ("n0",), events=events(*begun), faults=(("n0", LINGERS),))
+    report, world = played(plan)
+    assert report.ok, report
+    assert len(world.nodes["n0"].driver.volumes()) == 1
+    report, world = played(Plan(1, ("n0",), events=events(*begun, (60.0, "swap", "n0", "ours stopped")), faults=plan.faults))
+    assert report.ok, report
+    assert world.nodes["n0"].driver.volumes() == ()
+
+
+def test_no_excuse_covers_what_ours_forgets_where_upstream_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's life is over when ours begins the creation, and ours does not write it down."""
+    rows = events((1.0, "swap", "n0", "ours stopped"), (20.0, "claim", "data", "late"), (22.0, "kill", "n0"), (22.1, "delete", "data"))
+    plan = Plan(1, ("n0",), events=rows, upstream=("n0",), faults=(("n0", LINGERS),))
+    assert play(plan).ok
+    mutation("a creation that was begun is not written down").breaks(monkeypatch)
+    assert LEAKED in play(plan).kinds
+
+
+def test_an_upstream_that_is_dead_at_the_end_is_found() -> None:
+    report = play(Plan(1, ("n0",), upstream=("n0",)), before=lambda world: world.nodes["n0"].lay_down())
+    assert UNWELL in report.kinds
+
+
+def mutation(name: str) -> Mutation:
+    return next(each for each in MUTATIONS if each.name == name)
+
+
+@pytest.mark.parametrize("name", FOUND_IN_MIXED_WORLDS)
+def test_mixed_worlds_find_what_ours_does_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        mutation(name).breaks(patch)
+        found = next(plan for plan in worlds() if play(plan).kinds & mutation(name).kinds)
+    assert play(found).ok
+
+
+def test_every_placement_is_played_and_so_is_a_roll() -> None:
+    plans = [plan_of(seed) for seed in range(40)]
+    drawn = [frozenset(placement for _, placement in plan.placements) for plan in plans]
+    assert {frozenset({name}) for name in PLACEMENTS} | {frozenset(PLACEMENTS)} == set(drawn)
+    assert any(item.what == "placement" for plan in plans for item in plan.events)
