@@ -2,13 +2,18 @@
 against ours, and what ours does wrong is found there all the same."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from sidecar.model.objects import Json
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.invariants import LEAKED, UNWELL
 from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
+from sidecar.simulation.world.upstream import MARK
+from sidecar.simulation.world.upstream_excuses import made_second
 from sidecar.simulation.world.world import Report, World, play
 from tests.world.mutations import MUTATIONS, Mutation
 
@@ -71,6 +76,19 @@ def test_no_excuse_covers_what_ours_forgets_where_upstream_ran_before(monkeypatc
     assert play(plan).ok
     mutation("a creation that was begun is not written down").breaks(monkeypatch)
     assert LEAKED in play(plan).kinds
+
+
+def volume(name: str, handle: str, *, by_upstream: bool) -> Json:
+    notes = {MARK: ""} if by_upstream else {}
+    return {"metadata": {"name": name, "annotations": notes}, "spec": {"claimRef": {"uid": "uid"}, "csi": {"volumeHandle": handle}}}
+
+
+@pytest.mark.parametrize(("first", "second", "excused"), [("ours", "upstream", {"data-uid"}), ("upstream", "ours", set())])
+def test_a_second_volume_under_another_name_is_excused_if_upstream_has_stored_it(first: str, second: str, excused: set[str]) -> None:
+    order = ["h1", "h2"]
+    world = SimpleNamespace(referee=SimpleNamespace(when_named=order.index))
+    volumes = [volume("data-uid", "h2", by_upstream=second == "upstream"), volume("pvc-uid", "h1", by_upstream=first == "upstream")]
+    assert made_second(cast(World, world), volumes) == excused
 
 
 def test_an_upstream_that_is_dead_at_the_end_is_found() -> None:

@@ -5,7 +5,7 @@ By day 80 seeds are played, with CSI_NODE_SIDECAR_SEEDS=all, as at night, 200.
 
 import pytest
 
-from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
+from sidecar.simulation.world.plan import PLACED, Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.world import play
 from tests.harness.seeds import ALL_SEEDS
 
@@ -27,8 +27,9 @@ def test_the_first_seeds(first: int):
 @pytest.mark.parametrize("seed", [279, 1016, 1030])
 def test_seeds_that_found_something_once(seed: int) -> None:
     """279: a driver gave a claim the volume of another one, which was bound, while its PersistentVolume was not shown yet. 1016: a claim
-    that was given back was never raced for again. 1030: a late give-back made a second volume."""
-    assert_all_hold(range(seed, seed + 1))
+    that was given back was never raced for again. 1030: a late give-back made a second volume. All as these worlds were drawn then."""
+    report = play(plan_of(seed, without=(PLACED, "mixed")))
+    assert report.ok, report
 
 
 @pytest.mark.slow

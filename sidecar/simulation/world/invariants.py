@@ -56,19 +56,23 @@ class Aftermath:
     nodes: list[Node]
     excused: frozenset[str] = frozenset()
     """Handles of volumes that upstream has left behind."""
+    excused_objects: frozenset[str] = frozenset()
+    """Names of PersistentVolumes of which upstream has made a claim a second one."""
 
 
 async def judge(world: "World") -> None:
     """Checks every invariant on the same picture of the world."""
     kinds = (CLAIMS, VOLUMES, CAPACITIES, CLASSES)
     claims, volumes, capacities, classes = [(await world.api.list_page(kind, limit=0)).items for kind in kinds]
+    ours = [volume for volume in volumes if not foreign_objects.is_one(volume)]
     after = Aftermath(
         [claim for claim in claims if not foreign_objects.is_one(claim)],
-        [volume for volume in volumes if not foreign_objects.is_one(volume)],
+        ours,
         capacities,
         [item for item in classes if item["provisioner"] == DRIVER],
         list(world.nodes.values()),
         upstream_excuses.left_behind(world),
+        upstream_excuses.made_second(world, ours),
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
         invariant(after, world.found)
@@ -89,9 +93,9 @@ async def judge(world: "World") -> None:
     for window in world.request_log.windows:
         if not upstream_excuses.in_a_window(world.nodes[window.node], window):
             bounded_while_down(window, world.found)
-    ours = [node.name for node in after.nodes if node.runs is Program.OURS]
-    asked = Counter({key: count for key, count in (world.request_log.resting or Counter()).items() if key[0] in ours})
-    rests(asked, len(ours), world.plan.rest, world.found)
+    resting = [node.name for node in after.nodes if node.runs is Program.OURS]
+    asked = Counter({key: count for key, count in (world.request_log.resting or Counter()).items() if key[0] in resting})
+    rests(asked, len(resting), world.plan.rest, world.found)
 
 
 Found = Callable[[str, str], None]
@@ -102,7 +106,8 @@ def one_volume_per_claim(after: Aftermath, found: Found) -> None:
     for name, count in Counter(volume.name for volume in held).items():
         if count > 1:
             found(TWO_VOLUMES, f"{count} volumes are named {name}")
-    for uid, count in Counter((volume["spec"].get("claimRef") or {}).get("uid") for volume in after.volumes).items():
+    objects = [volume for volume in after.volumes if volume["metadata"]["name"] not in after.excused_objects]
+    for uid, count in Counter((volume["spec"].get("claimRef") or {}).get("uid") for volume in objects).items():
         if count > 1:
             found(TWO_VOLUMES, f"{count} PersistentVolumes are for claim {uid}")
     for handle, count in Counter(volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes).items():

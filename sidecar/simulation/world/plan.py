@@ -35,6 +35,8 @@ CLASSES: Final = (*LATE_CLASSES, IMMEDIATE_CLASS)
 PASSING_CLASSES: Final = ("passing", "passing-too")
 """These classes come, go and change, and no claim uses them."""
 
+PLACED: Final = "placements"
+
 TROUBLED: Final = 90.0
 """For so many seconds things go wrong; claims are created in the first 60 of them."""
 
@@ -110,13 +112,15 @@ class Draft:
 
 
 def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
-    """The plan of a seed. `claims` replaces the drawn number of claims; `without` leaves out kinds of trouble."""
+    """The plan of a seed. `claims` replaces the drawn number of claims; `without` leaves out kinds of trouble, or with `PLACED` the drawn
+    placement, so that all nodes have the default."""
     dice = random.Random(f"plan {seed}")
     draft = Draft(tuple(f"n{number}" for number in range(dice.randint(2, 5))), claims or dice.randint(6, 24))
     drawn = [kind for kind in TROUBLES if dice.random() < 0.4]
     troubles = tuple(kind for kind in drawn if kind not in without)
     _people(random.Random(f"people {seed}"), draft)
-    placements(random.Random(f"placements {seed}"), draft)
+    if PLACED not in without:
+        placements(random.Random(f"{PLACED} {seed}"), draft)
     for kind in troubles:
         TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
     return Plan(

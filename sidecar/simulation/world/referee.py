@@ -32,7 +32,8 @@ class Referee:
         self._made: set[str] = set()
         self._named: dict[str, Json] = {}
         """The PersistentVolume of each handle, as it is now."""
-        self._were_named: set[str] = set()
+        self._were_named: dict[str, int] = {}
+        """Every handle that a PersistentVolume has ever had, by order."""
         self._claims: set[str] = set()
         self.on_taken: Callable[[Json, str], None] = lambda claim, node: None
         """Called when a claim has become that node's."""
@@ -79,6 +80,10 @@ class Referee:
     def was_named(self, handle: str) -> bool:
         """Whether a PersistentVolume has ever had it."""
         return handle in self._were_named
+
+    def when_named(self, handle: str) -> int:
+        """How many handles were named before this one."""
+        return self._were_named.get(handle, len(self._were_named))
 
     async def watch_claims(self) -> None:
         await self._follow(CLAIMS, self._look_at_claim, self._forget_owners)
@@ -135,7 +140,7 @@ class Referee:
             return
         source = volume["spec"]["csi"]
         self._named[source["volumeHandle"]] = volume
-        self._were_named.add(source["volumeHandle"])
+        self._were_named.setdefault(source["volumeHandle"], len(self._were_named))
         name = volume["metadata"]["name"]
         if source["volumeHandle"] not in self._made:
             self._found(HOLLOW, f"PersistentVolume {name} names volume {source['volumeHandle']}, which never was")

@@ -42,6 +42,18 @@ def believed(volume: Json) -> bool:
     return MARK in (volume["metadata"].get("annotations") or {})
 
 
+def made_second(world: "World", volumes: list[Json]) -> frozenset[str]:
+    """Names of PersistentVolumes. Upstream looks for a claim's under the name that it would give it, so where flags have changed it makes
+    another one. Ours looks under any name, so one that ours stored as the second is not excused."""
+    first: dict[str, str] = {}
+    seconds = []
+    for volume in sorted(volumes, key=lambda item: world.referee.when_named(item["spec"]["csi"]["volumeHandle"])):
+        name, uid = volume["metadata"]["name"], (volume["spec"].get("claimRef") or {}).get("uid", "")
+        if first.setdefault(uid, name) != name and believed(volume):
+            seconds.append(name)
+    return frozenset(seconds)
+
+
 def in_a_window(node: Node, window: Window) -> bool:
     """Upstream asks an API server that is away as often as it likes."""
     return node.ran_upstream(window.begun, float("inf") if window.ended is None else window.ended)
