@@ -29,6 +29,7 @@ SERVERS = {
     "tests/cluster/test_scenario_install": "the first cluster",
     "tests/cluster/test_scenario_limits": "the first cluster",
     "tests/cluster/": "the second cluster",
+    "tests/e2e/test_mixed": "claims by the hundred",
     "tests/e2e/test_no_leak": "claims by the hundred",
     "tests/e2e/test_parity": "claims by the hundred",
     "tests/e2e/test_robustness": "claims by the hundred",
