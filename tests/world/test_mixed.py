@@ -12,8 +12,8 @@ from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.invariants import LEAKED, UNWELL
 from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
-from sidecar.simulation.world.upstream import MARK
 from sidecar.simulation.world.upstream_excuses import made_second
+from sidecar.simulation.world.upstream_objects import MARK
 from sidecar.simulation.world.world import Report, World, play
 from tests.world.mutations import MUTATIONS, Mutation
 

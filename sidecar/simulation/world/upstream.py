@@ -13,20 +13,17 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from sidecar.csi.api import SINGLE_NODE_MULTI_WRITER, Capability, CapacityQuery, CreatedVolume, CreateRequest, Driver
+from sidecar.csi.api import CapacityQuery, Driver
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, CLASSES, SECRETS, STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, LATE, Json, claim_provisioner, selected_node
-from sidecar.model.quantity import format_bytes, parse_bytes
 from sidecar.model.topology import accessible, terms_of
 from sidecar.provisioning.requests.secrets import data_of
 from sidecar.simulation.world.upstream_capacity import Capacity
+from sidecar.simulation.world.upstream_objects import request_for, secret_of, volume_of
 from sidecar.simulation.world.upstream_parts import Cache, Queue, key_of
-
-MARK: Final = "example.com/stored-by-the-model-of-upstream"
-"""An annotation on its PersistentVolumes, by which a judge knows them."""
 
 _RETRY: Final = {"start": 1.0, "cap": 300.0}
 _UNSAVED: Final = {"start": 0.005, "cap": 1000.0}
@@ -36,7 +33,6 @@ _BASE_DELAY: Final = 20.0
 _MAX_DELAY: Final = 60.0
 _TICK: Final = 0.2
 _IN_BACKGROUND: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
-_SECRET: Final = f"{names.RESERVED_PARAMETER_PREFIX}provisioner-secret-"
 
 
 class Upstream:
@@ -174,9 +170,9 @@ class Upstream:
         ours = await self._is_ours(claim)
         if not ours:
             return ours is None
-        request = self._request(claim, class_)
+        request = request_for(self._volume_name(claim["metadata"]["uid"]), claim, class_, self._driver.info)
         try:
-            secrets = await self._secrets(_secret_of_class(class_))
+            secrets = await self._secrets(secret_of(class_))
         except ApiError:
             return True
         try:
@@ -184,7 +180,7 @@ class Upstream:
         except DriverError as error:
             return await self._failed(uid, claim, class_, error)
         self._in_progress.pop(uid, None)
-        await self._save(self._volume(claim, class_, request, created))
+        await self._save(volume_of(claim, class_, request, created, driver=self._driver.info.name, identity=self._identity))
         return False
 
     async def _failed(self, uid: str, claim: Json, class_: Json, error: DriverError) -> bool:
@@ -235,9 +231,9 @@ class Upstream:
 
     async def _has_room(self, claim: Json, class_: Json) -> bool:
         """An error counts as yes, so that somebody owns the claim and its user is told."""
-        request = self._request(claim, class_)
+        request = request_for(self._volume_name(claim["metadata"]["uid"]), claim, class_, self._driver.info)
         try:
-            await self._secrets(_secret_of_class(class_))
+            await self._secrets(secret_of(class_))
             query = CapacityQuery(request.parameters, self._driver.info.segment, request.capabilities)
             return (await self._driver.get_capacity(query)).available >= request.required_bytes
         except (ApiError, DriverError):
@@ -265,50 +261,7 @@ class Upstream:
         if not node and key_of(stored) in self._claims.items:
             self._claims.items[key_of(stored)] = stored
 
-    # --- the volume and its object ----------------------------------------------------------------------------------
-
-    def _request(self, claim: Json, class_: Json) -> CreateRequest:
-        writer = "SINGLE_NODE_MULTI_WRITER" if SINGLE_NODE_MULTI_WRITER in self._driver.info.controller else "SINGLE_NODE_WRITER"
-        modes = {"ReadWriteOnce": writer, "ReadWriteMany": "MULTI_NODE_MULTI_WRITER", "ReadOnlyMany": "MULTI_NODE_READER_ONLY"}
-        own, prefix = (self._driver.info.segment,), names.RESERVED_PARAMETER_PREFIX
-        return CreateRequest(
-            self._volume_name(claim["metadata"]["uid"]),
-            parse_bytes(claim["spec"]["resources"]["requests"]["storage"]),
-            tuple(Capability(modes[mode], mount_flags=tuple(class_.get("mountOptions") or ())) for mode in claim["spec"]["accessModes"]),
-            {key: value for key, value in (class_.get("parameters") or {}).items() if not key.startswith(prefix)},
-            requisite=own,
-            preferred=own,
-        )
-
-    def _volume(self, claim: Json, class_: Json, request: CreateRequest, created: CreatedVolume) -> Json:
-        meta, (secret_namespace, secret_name) = claim["metadata"], _secret_of_class(class_)
-        places = [
-            {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in place.pairs]}
-            for place in created.topologies
-            if place
-        ]
-        reference = {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")}
-        notes = {
-            MARK: "",
-            names.PROVISIONED_BY: class_["provisioner"],
-            names.DELETION_SECRET_NAME: secret_name,
-            names.DELETION_SECRET_NAMESPACE: secret_namespace,
-        }
-        spec = {
-            "accessModes": claim["spec"]["accessModes"],
-            "capacity": {"storage": format_bytes(created.capacity_bytes or request.required_bytes)},
-            "claimRef": {"apiVersion": "v1", "kind": names.CLAIM, **reference},
-            "csi": {
-                "driver": self._driver.info.name,
-                "volumeHandle": created.volume_id,
-                "volumeAttributes": {names.PROVISIONER_IDENTITY: self._identity, **created.context},
-            },
-            "persistentVolumeReclaimPolicy": class_.get("reclaimPolicy") or "Delete",
-            "storageClassName": class_["metadata"]["name"],
-            **({"nodeAffinity": {"required": {"nodeSelectorTerms": places}}} if created.topologies else {}),
-            **({"volumeMode": claim["spec"]["volumeMode"]} if claim["spec"].get("volumeMode") else {}),
-        }
-        return {"metadata": {"name": request.name, "annotations": notes, "finalizers": [names.VOLUME_FINALIZER]}, "spec": spec}
+    # --- its object ---------------------------------------------------------------------------------------------------
 
     async def _save(self, volume: Json) -> None:
         if not await self._is_saved(volume):
@@ -404,9 +357,3 @@ class Upstream:
     async def _secrets(self, where: tuple[str, str]) -> Mapping[str, str]:
         namespace, name = where
         return data_of(await self._kube.get(SECRETS, name, namespace=namespace)) if name else {}
-
-
-def _secret_of_class(class_: Json) -> tuple[str, str]:
-    """Namespace and name; empty if the class names none."""
-    parameters = class_.get("parameters") or {}
-    return parameters.get(f"{_SECRET}namespace", ""), parameters.get(f"{_SECRET}name", "")

@@ -9,7 +9,7 @@ from sidecar.simulation.driver.state import LocalVolume
 from sidecar.simulation.world.node import Node
 from sidecar.simulation.world.plan_rolls import Program
 from sidecar.simulation.world.request_log import Window
-from sidecar.simulation.world.upstream import MARK
+from sidecar.simulation.world.upstream_objects import MARK
 
 if TYPE_CHECKING:
     from sidecar.simulation.world.world import World
