@@ -20,7 +20,7 @@ FOUND_BEFORE = {
     "when a deletion began is kept for ever": 5,
     "who gave a claim back is forgotten when another takes it": 0,
     "any growth wakes all claims that found no room": 1,
-    "secrets stay in what drivers say": 5,
+    "secrets stay in what drivers say": 26,
     "a driver is believed about who made a volume": 21,
     "an answer that was lost is taken for a refusal": 6,
     "a denial is believed while an earlier call may be under way": 5,
