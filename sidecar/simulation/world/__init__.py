@@ -5,6 +5,7 @@
     node, doors      one node: its driver, its sidecar's lives, and the network between them and the API server
     life, network    when a process dies; how late and how reliable requests are
     invariants       what must hold at the end; `referee` watches what must never happen in between
+    bounds           how much a process keeps; `claim_rates` and `driver_deaths`: how often it asks
     foreign_objects  objects of others, which the sidecars must leave alone
     request_log      how often nodes asked while asking was useless
     transcript       what happened, as lines of text

@@ -283,6 +283,7 @@ class Node:
             tell=world.transcript.voice(self.name),
             link=self.link,
             manners=self.manners,
+            on_call=lambda method, name: world.request_log.rates.called(self.name, life.number, method, name),
             on_done=lambda method, name: world.acted(self.name, method, name),
             on_death=self._driver_died,
         )

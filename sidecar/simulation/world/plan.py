@@ -23,6 +23,7 @@ from sidecar.simulation.world.plan_hostile import (
     hostile_tenants,
     kept_data,
     late_successes,
+    selected_node_flips,
 )
 
 LATE_CLASSES: Final = ("late", "late-too")
@@ -330,5 +331,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "kept data": kept_data,
     "late successes": late_successes,
     "changed flags": changed_flags,
+    "selected-node flips": selected_node_flips,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -4,6 +4,9 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from sidecar.csi.outcome import Code
+from sidecar.simulation.driver.faults import Fault
+
 if TYPE_CHECKING:
     from sidecar.simulation.world.plan import Draft
 
@@ -43,6 +46,13 @@ CRASHES: Final = {"CreateVolume": "crashes making", "DeleteVolume": "crashes del
 
 NAMES_OF_VOLUMES: Final = ("--volume-name-prefix=data", "--volume-name-uuid-length=12", "--volume-name-prefix=pvc")
 
+IMPOSSIBLE: Final = "impossible"
+"""So begin the names of claims that no node can ever make, and that stay."""
+KEYLESS: Final = "keyless"
+"""A class whose Secret does not exist."""
+_FLIPPED: Final = ((KEYLESS, 1.0), ("late", 5_000_000.0), ("immediate", 5_000_000.0), ("late", 1.0), ("immediate", 1.0))
+"""Class and Gi."""
+
 GUARDED: Final = "late-too"
 """A class whose volumes are made with a Secret."""
 
@@ -53,6 +63,8 @@ JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
 _TROUBLED: Final = 90.0
 # What a driver says where it was not given the Secret of a line proves nothing, so it is asked ten times, at last every five minutes.
 _TEN_REFUSALS: Final = 3600.0
+# What has failed so often is seen to every five minutes, and "there is nothing" is believed the third time.
+_MANY_FAILURES: Final = 1800.0
 
 
 def hostile_tenants(dice: random.Random, draft: "Draft") -> None:
@@ -92,6 +104,23 @@ def changed_flags(dice: random.Random, draft: "Draft") -> None:
     """Operators, who replace a sidecar in the middle of its work by one that calls volumes otherwise."""
     for at in _moments(dice, 4):
         draft.add(at, "flags changed", dice.choice(draft.nodes), detail=dice.choice(NAMES_OF_VOLUMES))
+
+
+def selected_node_flips(dice: random.Random, draft: "Draft") -> None:
+    """Somebody moves claims to and fro between the nodes. The first one may be impossible, and stays."""
+    draft.add(0.0, "class keyless")
+    for number in range(dice.randint(1, 3)):
+        class_, size = dice.choice(_FLIPPED[:3] if number == 0 else _FLIPPED)
+        name, at = f"{'moved' if number else IMPOSSIBLE}-{number}", dice.uniform(1.0, 60.0)
+        ends = at + dice.choice((10.0, 30.0, 80.0))
+        draft.add(at, "flipped claim", name, size, detail=f"{class_}/{dice.choice((0.3, 2.0, 7.0))}")
+        draft.add(ends, "flips end", name)
+        if number:
+            draft.add(ends + 5.0, "odd claim gone", name)
+    if dice.random() < 0.5:
+        draft.settle = max(draft.settle, _MANY_FAILURES)
+        fault = Fault(method="CreateVolume", times=dice.randint(5, 30), fail=dice.choice((Code.INTERNAL, Code.FAILED_PRECONDITION)))
+        draft.faults += [(node, fault) for node in draft.nodes]
 
 
 def kept_data(dice: random.Random, draft: "Draft") -> None:
