@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from sidecar.engine.backoff import Backoff
 from sidecar.provisioning.decisions import Create, Wait
 from sidecar.provisioning.pace import APART, NO_PACE, ClaimAttempts
 from sidecar.provisioning.rules import decide
+from sidecar.simulation.world.claim_rates import CREATIONS, MOST, most_in_a_minute
 from tests.harness.provisioning.views import view
 
 RETRY = Backoff(1.0, 300.0)
@@ -90,6 +93,24 @@ def test_who_comes_back_soon_has_two_tries_and_then_those_of_an_edited_one() -> 
             attempts.begun("a", float(at), ends_pause=True)
             attempts.paused("a", float(at), at + 1.0)
     assert made == [102, 103, 117, 132]
+
+
+@pytest.mark.parametrize("quiet", [0.0, 7.0, 30.0])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_nobody_makes_more_tries_in_a_minute_than_worlds_allow(quiet: float, leaves: bool) -> None:
+    """After a while something happens to the claim twenty times a second, and no try succeeds."""
+    attempts, tries = ClaimAttempts(), list[float]()
+    for step in range(20 * 600):
+        now = step / 20
+        if leaves:
+            attempts.leaves("a", now)
+            attempts.forget("a")
+        pace = attempts.pace("a", now)
+        if (pace.turn() if now >= quiet else pace.due) <= now:
+            tries.append(now)
+            attempts.begun("a", now, ends_pause=bool(step % 3))
+            attempts.failed("a", now, RETRY)
+    assert 30 < len(tries) < 60 and most_in_a_minute(tries) <= MOST[CREATIONS]
 
 
 def test_success_ends_all_of_it() -> None:

@@ -19,6 +19,8 @@ FOUND_BEFORE = {
     "a large claim is written over what others have made of it": 162,
     "any class that a claim names is a series": 6,
     "when a deletion began is kept for ever": 5,
+    "a claim that leaves takes its pace along": 27,
+    "whatever happens to a claim that fails counts at once": 9,
     "secrets stay in what drivers say": 5,
     "a driver is believed about who made a volume": 21,
     "an answer that was lost is taken for a refusal": 6,

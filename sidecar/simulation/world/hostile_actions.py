@@ -84,19 +84,19 @@ async def _late_class(world: "World", name: str, *, secret_of: str) -> None:
 
 
 async def flipped_claim(world: "World", item: "PlannedEvent") -> None:
-    class_, _, pause = item.detail.partition("/")
+    class_, pause, *nodes = item.detail.split()
     notes = {names.STORAGE_PROVISIONER: DRIVER}
     await world.api.create(CLAIMS, _claim(item.whom, class_, notes, size=f"{item.number:.0f}Gi"), namespace=NAMESPACE)
-    world.spawn(item.whom, _move_to_and_fro(world, item.whom, float(pause)))
+    world.spawn(item.whom, _move_to_and_fro(world, item.whom, nodes, float(pause)))
 
 
 async def flips_end(world: "World", item: "PlannedEvent") -> None:
     world.give_up(item.whom)
 
 
-async def _move_to_and_fro(world: "World", name: str, pause: float) -> None:
+async def _move_to_and_fro(world: "World", name: str, nodes: list[str], pause: float) -> None:
     """It belongs to nobody for a moment in between, because no node may take a claim from another one."""
-    for node in itertools.cycle(world.nodes):
+    for node in itertools.cycle(nodes):
         await _select(world, name, None)
         if (await _select(world, name, node))["spec"].get("volumeName"):
             return

@@ -107,13 +107,13 @@ def changed_flags(dice: random.Random, draft: "Draft") -> None:
 
 
 def selected_node_flips(dice: random.Random, draft: "Draft") -> None:
-    """Somebody moves claims to and fro between the nodes. The first one may be impossible, and stays."""
+    """Somebody moves claims to and fro between two nodes. The first one is impossible, and stays."""
     draft.add(0.0, "class keyless")
     for number in range(dice.randint(1, 3)):
         class_, size = dice.choice(_FLIPPED[:3] if number == 0 else _FLIPPED)
         name, at = f"{'moved' if number else IMPOSSIBLE}-{number}", dice.uniform(1.0, 60.0)
-        ends = at + dice.choice((10.0, 30.0, 80.0))
-        draft.add(at, "flipped claim", name, size, detail=f"{class_}/{dice.choice((0.3, 2.0, 7.0))}")
+        ends = at + dice.choice((20.0, 50.0, 80.0))
+        draft.add(at, "flipped claim", name, size, detail=" ".join((class_, dice.choice(("0.3", "1", "4")), *dice.sample(draft.nodes, 2))))
         draft.add(ends, "flips end", name)
         if number:
             draft.add(ends + 5.0, "odd claim gone", name)

@@ -5,7 +5,18 @@ import pytest
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.loop import Loop
 from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.world.claim_rates import CHANGES, HURRIED, MEASURES, MOST, WRITES, Asker, ClaimRates, judge, most_in_a_minute
+from sidecar.simulation.world.claim_rates import (
+    CREATIONS,
+    DELETIONS,
+    HURRIED,
+    MEASURES,
+    MOST,
+    WRITES,
+    Asker,
+    ClaimRates,
+    judge,
+    most_in_a_minute,
+)
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.world import World, play
 
@@ -49,10 +60,10 @@ def test_who_asks_is_told_from_the_task_of_a_loop() -> None:
         return dict(rates.busiest())
 
     assert run_virtual(story()) == {
-        Asker("n0", 1, "claims a", CHANGES): 1,
+        Asker("n0", 1, "claims a", CREATIONS): 1,
         Asker("n0", 1, "claims a", MEASURES): 1,
         Asker("n0", 2, "claims a", WRITES): 1,
-        Asker("n0", 1, "vol-1, for which no loop asks", CHANGES): 1,
+        Asker("n0", 1, "vol-1, for which no loop asks", DELETIONS): 1,
     }
 
 
@@ -62,10 +73,10 @@ def test_a_world_counts_what_its_nodes_ask() -> None:
     assert play(Plan(1, ("n0",), events=(*made, PlannedEvent(30.0, "delete", "a"))), before=worlds.append).ok
     counted = {(asker.subject.split()[0], asker.what): count for asker, count in worlds[0].request_log.rates.busiest()}
     assert counted == {
-        ("claims", CHANGES): 1,
+        ("claims", CREATIONS): 1,
         ("claims", MEASURES): 1,
         ("claims", WRITES): 2,
-        ("volumes", CHANGES): 1,
+        ("volumes", DELETIONS): 1,
         ("volumes", WRITES): 2,
     }
 
