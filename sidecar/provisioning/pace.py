@@ -70,6 +70,8 @@ class ClaimAttempts(Attempts[str]):
         if uid in self._paces:
             pace = self.pace(uid, now)
             self._paces[uid] = replace(pace, due=max(pace.due, now + APART))
+        while self._left and self.pace(oldest := next(iter(self._left)), now) == NO_PACE:
+            self.succeeded(oldest)
 
     def begun(self, uid: str, now: float, *, ends_pause: bool) -> Pace:
         """A try. `ends_pause`: it has more than one step, and each of them may be taken now."""

@@ -141,6 +141,16 @@ def test_of_claims_that_left_a_thousand_are_remembered() -> None:
     assert attempts.pace("9000", 1.0).failures == 1 and attempts.pace("8999", 1.0) == NO_PACE
 
 
+def test_those_that_left_long_ago_go() -> None:
+    attempts = ClaimAttempts()
+    for number in range(500):
+        attempts.failed(str(number), float(number), RETRY)
+        attempts.forget(str(number))
+        attempts.leaves("another", float(number))
+    attempts.leaves("another", 801.0)
+    assert next(iter(attempts._left)) == "201" and len(attempts._paces) == 299
+
+
 def test_what_has_no_room_is_paced_without_having_failed() -> None:
     attempts = ClaimAttempts()
     attempts.paused("a", 100.0, 160.0)
