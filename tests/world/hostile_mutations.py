@@ -48,7 +48,7 @@ from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.claim_rates import HURRIED
-from sidecar.simulation.world.invariants import LEAKED, TOLD
+from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
 from tests.harness import samples
 from tests.world.mutations import Mutation
@@ -74,6 +74,10 @@ def _any_class_is_a_series(patch: Patch) -> None:
 
 def _pace_is_forgotten(patch: Patch) -> None:
     patch.setattr(ClaimAttempts, "forget", ClaimAttempts.succeeded)
+
+
+def _hopeless_claims_hold_space(patch: Patch) -> None:
+    patch.setattr(progress, "_is_in_vain", lambda findings: False)
 
 
 def _all_counts_at_once(patch: Patch) -> None:
@@ -150,6 +154,7 @@ HOSTILE_MUTATIONS: Final = (
     Mutation("any class that a claim names is a series", _any_class_is_a_series, frozenset({COUNTED})),
     Mutation("when a deletion began is kept for ever", _begun_deletions_are_kept, frozenset({KEPT})),
     Mutation("a claim that leaves takes its pace along", _pace_is_forgotten, frozenset({HURRIED})),
+    Mutation("a claim that can never be made holds space back", _hopeless_claims_hold_space, frozenset({CAPACITY})),
     Mutation("whatever happens to a claim that fails counts at once", _all_counts_at_once, frozenset({HURRIED})),
     # Drivers
     Mutation("secrets stay in what drivers say", _secrets_stay_in_texts, frozenset({TOLD})),

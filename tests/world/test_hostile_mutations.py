@@ -21,6 +21,7 @@ FOUND_BEFORE = {
     "when a deletion began is kept for ever": 5,
     "a claim that leaves takes its pace along": 27,
     "whatever happens to a claim that fails counts at once": 9,
+    "a claim that can never be made holds space back": 10,
     "secrets stay in what drivers say": 5,
     "a driver is believed about who made a volume": 21,
     "an answer that was lost is taken for a refusal": 6,
