@@ -26,7 +26,7 @@ FOUND_BEFORE = {
     "a driver is believed about who made a volume": 21,
     "an answer that was lost is taken for a refusal": 6,
     "a denial is believed while an earlier call may be under way": 5,
-    "a volume is given to two claims": 19,
+    "a volume is given to two claims": 69,
     "a driver may name any number of places": 1,
     "what was begun under another name ends with the claim's volume": 5,
     "a line of the journal deletes what a PersistentVolume names": 42,
