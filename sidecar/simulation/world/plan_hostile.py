@@ -119,7 +119,8 @@ def selected_node_flips(dice: random.Random, draft: "Draft") -> None:
             draft.add(ends + 5.0, "odd claim gone", name)
     if dice.random() < 0.5:
         draft.settle = max(draft.settle, _MANY_FAILURES)
-        fault = Fault(method="CreateVolume", times=dice.randint(5, 30), fail=dice.choice((Code.INTERNAL, Code.FAILED_PRECONDITION)))
+        # No driver may refuse for good what it has made, as it would be believed; INTERNAL says nothing of that.
+        fault = Fault(method="CreateVolume", times=dice.randint(5, 30), fail=Code.INTERNAL)
         draft.faults += [(node, fault) for node in draft.nodes]
 
 
