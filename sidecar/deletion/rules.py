@@ -126,7 +126,7 @@ class Keep:
     suspected: bool = False
     """The volume may be left behind without an owner, and nothing shows whether it is."""
     outdated: bool = False
-    """The decision to delete was made on an old view of the volume, and has to be made again on the new one."""
+    """The decision to delete was made on an old view of the volume or its claim, and has to be made again on the new one."""
 
 
 def may_delete(view: DeletionView) -> Need | Delete | Keep:
@@ -228,7 +228,7 @@ def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:
             return Keep(f"its class keeps volumes, and PersistentVolume {orphan.volume_name} may have come and gone", suspected=True)
         return None
     if not claim.volume_name and claim.selected_node == orphan.node and not orphan.renamed:
-        return Keep("the claim is this node's again")
+        return Keep("the claim is this node's again", outdated=True)
     if orphan.inherited and claim.volume_name == orphan.volume_name and stored is None:
         return Keep(f"the claim is bound to PersistentVolume {orphan.volume_name}, which is gone", suspected=True)
     return None

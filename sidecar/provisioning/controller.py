@@ -4,6 +4,7 @@ Progress that outlives one look (a race, a creation that may still be running, a
 is a value per claim, never a stack frame: a worker that is done with a look holds nothing.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, assert_never
@@ -66,7 +67,7 @@ from sidecar.provisioning.progress import ProgressTable, Racing, Stored, compete
 from sidecar.provisioning.promises import Promises
 from sidecar.provisioning.release_rules import next_turn
 from sidecar.provisioning.removal import Removal
-from sidecar.provisioning.rules import decide
+from sidecar.provisioning.rules import decide, is_try
 from sidecar.provisioning.view import ClaimView
 from sidecar.tools import Tools
 
@@ -188,6 +189,7 @@ class Provisioner:
             source_here=self._source_here(claim) if claim else True,
             standing=self._standing(),
             loss=self._losses.of(record.call if record else creation(name)) if name else NO_LOSS,
+            pace=self.claim_attempts.pace(uid, now),
         )
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
@@ -293,6 +295,9 @@ class Provisioner:
             # A turn is for one look, whatever comes of it: else all would try again together when an outage ends.
             self._table.learn(uid, replace(view.findings, release_turn=next_turn(view)))
         decision = decide(view)
+        if is_try(decision):
+            several = not isinstance(decision, CleanUp | DeleteAgain)
+            view = replace(view, pace=self.claim_attempts.begun(uid, view.now, ends_pause=several))
         while isinstance(decision, Measure | Fetch):
             self._reports.note(uid, view.claim, decision)
             try:
@@ -329,6 +334,8 @@ class Provisioner:
             return self._clock() if view.record is not None and self._table.record(uid) is None and uid in self._caches.claims else None
         if decision.race is not None:
             self._table.advance(uid, Racing(decision.race))
+            if decision.race.hindered_since is not None and math.isfinite(decision.race.bid_at):
+                self.claim_attempts.paused(uid, view.now, decision.race.bid_at)
         elif decision.doubts_then and isinstance(stored := self._table.progress(uid), Stored):
             self._table.advance(uid, replace(stored, doubt_from=decision.until))
         if decision.release_turn:
@@ -406,4 +413,5 @@ class Provisioner:
         self.creations.end(uid)
         if competes(progress) and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
             self._metrics.race_lost()
+        self.claim_attempts.leaves(uid, self._clock())
         self._table.forget(uid)

@@ -15,7 +15,6 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations.journal import Journal
-from sidecar.provisioning.edits import Edits
 from sidecar.provisioning.progress import ProgressTable
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.watches import ProvisioningWatches, attachments_known
@@ -45,8 +44,6 @@ class ProvisioningPart:
         make_loop: MakeLoop,
     ) -> None:
         self._contenders = contenders
-        self._edits = Edits()
-        self._clock = tools.clock
         self._table = ProgressTable()
         self._sweep = _make_sweep(tools, here, sweep_interval)
         self.room = Provisioner(
@@ -91,7 +88,6 @@ class ProvisioningPart:
             volume_not_kept=room.removal.unowned.noticed,
             promise_changed=space.promise_changed,
             wake_claim=self.claims.add,
-            edited_claim=self._edited,
             wake_volume=self.volumes.add,
             wake_volume_at=self.volumes.add,
         )
@@ -139,11 +135,6 @@ class ProvisioningPart:
         """The driver is back, so what waited for it is tried again at once and not only after its pause."""
         self._watches.wake_claims(self._table.under_way())
         self._watches.wake_volumes()
-
-    def _edited(self, uid: str) -> None:
-        """Whoever mends a claim that has failed need not wait, but each edit must not be a call of the driver."""
-        failing = self.room.claim_attempts.count(uid) > 0
-        self.claims.add(uid, self._edits.turn(uid, self._clock()) if failing else None)
 
     def standing_changed(self) -> None:
         """Claims that wait are decided again."""

@@ -53,7 +53,12 @@ _MOST_FAILURES: Final = 10
 def decide(view: ClaimView) -> ClaimDecision:
     """What to do with a claim next."""
     decision = _unless_in_vain(view, _decide(view))
-    return decision if view.loss.count == 0 else _after_a_loss(view, decision)
+    return _in_turn(view, decision if view.loss.count == 0 else _after_a_loss(view, decision))
+
+
+def is_try(decision: ClaimDecision) -> bool:
+    """Whether it asks anything of the driver or the API server, events apart."""
+    return not isinstance(decision, Ignore | Wait | Tell | Suspect)
 
 
 def _unless_in_vain(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
@@ -76,6 +81,15 @@ def _after_a_loss(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
     if view.loss.until > view.now:
         return Wait(view.loss.until, None, f"{view.loss}; it is asked again later ({decision.why})")
     return decision
+
+
+def _in_turn(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
+    """What has failed waits for the end of its pause, or for the next try before that, whatever has led to this look."""
+    turn = view.pace.turn()
+    if turn <= view.now or not is_try(decision):
+        return decision
+    before = f"it has failed {view.pace.failures} times" if view.pace.failures else "it was tried a moment ago"
+    return Wait(turn, None, f"{before}; it is tried again later ({decision.why})")
 
 
 def _decide(view: ClaimView) -> ClaimDecision:

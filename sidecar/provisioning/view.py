@@ -14,6 +14,7 @@ from sidecar.ownership.rules import OwnershipView
 from sidecar.ownership.selected_node_body import GiveBack
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.needs import NO_FACTS, Facts
+from sidecar.provisioning.pace import NO_PACE, Pace
 from sidecar.provisioning.progress import NOT_BEGUN, NOTHING_FOUND, Findings, Progress, RemovalStep, race_of
 
 
@@ -62,6 +63,8 @@ class ClaimView:
     standing: Standing = OPEN
     loss: Loss = NO_LOSS
     """Whether the driver was lost while it was asked for the claim's volume."""
+    pace: Pace = NO_PACE
+    """How often it has failed here, and when it may be tried again."""
 
     def giving_back(self) -> GiveBack:
         """How the claim is given back after a try. The try is noted if the nodes choose who is next in an order that they all know; else

@@ -44,8 +44,6 @@ class ProvisioningWatches:
     """Of a PersistentVolume that the cache does not keep: when it is to be looked at all the same."""
     promise_changed: Callable[[str], None]
     wake_claim: Wake
-    edited_claim: Wake
-    """Of a claim that stays where it is: a tenant may edit it as often as it likes."""
     wake_volume: Wake
     wake_volume_at: Callable[[str, float], None]
 
@@ -99,7 +97,7 @@ class ProvisioningWatches:
         return is_source_that_leaves(obj) and CLONE_VOLUME in self.here().driver.controller
 
     def _claim_changed(self, change: Change[Claim], node: str) -> None:
-        (self.edited_claim if _stays(change.old, change.new) else self.wake_claim)(change.key)
+        self.wake_claim(change.key)
         ours = [claim for claim in (change.old, change.new) if claim is not None and claim.selected_node == node]
         if len(ours) == 1:
             self.promise_changed(ours[0].class_name)
@@ -172,13 +170,6 @@ class ProvisioningWatches:
                     self.wake_volume(attachment.volume)
 
         return Watch(resource=ATTACHMENTS, store=self.caches.attachments, project=Attachment.of, wakes=wakes, optional=True)
-
-
-def _stays(old: Claim | None, new: Claim | None) -> bool:
-    """It is neither another node's now, nor bound, nor deleted."""
-    if old is None or new is None:
-        return False
-    return (old.selected_node, old.volume_name, old.deleting) == (new.selected_node, new.volume_name, new.deleting)
 
 
 def attachments_known(driver: DriverInfo, *, synced: bool) -> bool:

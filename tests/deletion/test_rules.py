@@ -120,7 +120,7 @@ def test_a_released_volume_goes_only_as_it_was_when_that_was_decided(now: Found 
 
 
 STORED = Keep(f"PersistentVolume {NAME} is stored")
-OURS_AGAIN = Keep("the claim is this node's again")
+OURS_AGAIN = Keep("the claim is this node's again", outdated=True)
 COME_AND_GONE = Keep(f"its class keeps volumes, and PersistentVolume {NAME} may have come and gone", suspected=True)
 BOUND_TO_NOTHING = Keep(f"the claim is bound to PersistentVolume {NAME}, which is gone", suspected=True)
 

@@ -9,7 +9,6 @@ import pytest
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, MERGE_PATCH
 from sidecar.model import names
-from sidecar.provisioning.edits import APART, Edits
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import play, wait
@@ -80,17 +79,3 @@ def test_who_mends_a_claim_need_not_wait_for_the_end_of_a_long_back_off() -> Non
         assert driver.calls == before + 1
 
     play(story, args=())
-
-
-def test_the_first_edit_counts_at_once_and_those_that_follow_together() -> None:
-    edits = Edits()
-    assert [edits.turn("a", now) for now in (100.0, 101.0, 102.0, 114.0)] == [100.0] + [100.0 + APART] * 3
-    assert edits.turn("a", 120.0) == 100.0 + 2 * APART
-    assert edits.turn("b", 120.0) == 120.0
-
-
-def test_edits_of_long_ago_are_forgotten() -> None:
-    edits = Edits()
-    for number in range(10_000):
-        edits.turn(str(number), float(number))
-    assert len(edits._turns) <= 2000

@@ -102,7 +102,6 @@ def test_the_watch_shows_them_and_the_cache_does_not_keep_them() -> None:
         volume_not_kept=bench.room.removal.unowned.noticed,
         promise_changed=lambda class_name: None,
         wake_claim=lambda uid: None,
-        edited_claim=lambda uid: None,
         wake_volume=lambda name: None,
         wake_volume_at=lambda name, at: woken.append((name, at)),
     )

@@ -35,7 +35,7 @@ from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.ownership import reserved_space, selected_node_body
 from sidecar.ownership import rules as ownership
-from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io, watches
+from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
@@ -44,12 +44,14 @@ from sidecar.provisioning.effects import creation, creation_log
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.handle_holders_io import HandleHolders
+from sidecar.provisioning.pace import ClaimAttempts
 from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
-from sidecar.simulation.world.invariants import LEAKED, TOLD
+from sidecar.simulation.world.claim_rates import HURRIED
+from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
 from sidecar.simulation.world.measurements import HOT
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
 from sidecar.simulation.world.wanderings import WANDERS
@@ -74,6 +76,18 @@ def _whatever_is_there_is_written_over(patch: Patch) -> None:
 
 def _any_class_is_a_series(patch: Patch) -> None:
     patch.setattr(labels.Classes, "label", lambda self, name: name)
+
+
+def _pace_is_forgotten(patch: Patch) -> None:
+    patch.setattr(ClaimAttempts, "forget", ClaimAttempts.succeeded)
+
+
+def _hopeless_claims_hold_space(patch: Patch) -> None:
+    patch.setattr(progress, "_is_in_vain", lambda findings: False)
+
+
+def _all_counts_at_once(patch: Patch) -> None:
+    patch.setattr(rules, "_in_turn", lambda view, decision: decision)
 
 
 def _begun_deletions_are_kept(patch: Patch) -> None:
@@ -175,6 +189,9 @@ HOSTILE_MUTATIONS: Final = (
     Mutation("a large claim is written over what others have made of it", _whatever_is_there_is_written_over, frozenset({TWO_OWNERS})),
     Mutation("any class that a claim names is a series", _any_class_is_a_series, frozenset({COUNTED})),
     Mutation("when a deletion began is kept for ever", _begun_deletions_are_kept, frozenset({KEPT})),
+    Mutation("a claim that leaves takes its pace along", _pace_is_forgotten, frozenset({HURRIED})),
+    Mutation("a claim that can never be made holds space back", _hopeless_claims_hold_space, frozenset({CAPACITY})),
+    Mutation("whatever happens to a claim that fails counts at once", _all_counts_at_once, frozenset({HURRIED})),
     # Drivers
     Mutation("secrets stay in what drivers say", _secrets_stay_in_texts, frozenset({TOLD})),
     Mutation("a driver is believed about who made a volume", _drivers_are_believed, frozenset({BELIEVED})),
@@ -450,9 +467,15 @@ ROOM_MUTATIONS: Final = (
     ),
     RoomMutation(
         "an edit ends the back-off",
-        _setting(watches, "_stays", lambda old, new: False),
+        _all_counts_at_once,
         "provisioning.test_edited_claims:test_an_edit_each_second_is_no_call_each_second",
         lambda: {"code": Code.INTERNAL, "edit": "a note"},
+    ),
+    RoomMutation(
+        "who moves a claim away and back ends the back-off",
+        _pace_is_forgotten,
+        "provisioning.test_flipped_claims:test_flips_are_no_calls",
+        lambda: {"code": Code.FAILED_PRECONDITION, "pause": 4.0},
     ),
     RoomMutation(
         "a gate is built again at once for ever",

@@ -97,7 +97,7 @@ class OrphanCleanup:
             view = DeletionView(reason=_orphaned(self._here(), record))
             verdict = await self._deletion.judge(view, name=name, claim=claim)
             if isinstance(verdict, Keep):
-                return Settled(verdict.why, verdict.suspected)
+                return _kept(verdict)
             self._confirming.tell(confirmed)
             secrets = await self._secrets(confirmed.secret)
             outcome = await self._find(record, secrets)
@@ -109,7 +109,7 @@ class OrphanCleanup:
             found = outcome.volume
             view = replace(view, handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
             if kept := await self._deletion.delete(record.uid, view, secrets=_known(secrets), name=name, claim=claim):
-                return Settled(kept.why, kept.suspected)
+                return _kept(kept)
         except (ApiError, DriverError) as error:
             return AskAgain(str(error), in_vain=not isinstance(error, NotSent | Unavailable))
         log.info(
@@ -123,6 +123,11 @@ class OrphanCleanup:
             return Done(await self._driver.create_volume(record.request, secrets=secrets))
         except DriverError as error:
             return of_failure(error, may_reschedule=False)
+
+
+def _kept(kept: Keep) -> Settled | AskAgain:
+    """A claim that has come back may be gone again before any watch shows it here, so its creation is not over."""
+    return AskAgain(kept.why) if kept.outdated else Settled(kept.why, kept.suspected)
 
 
 def _orphaned(here: Here, record: CreationRecord) -> Orphaned:

@@ -12,6 +12,7 @@ from sidecar.ownership.rules import after_conflict
 from sidecar.provisioning.decisions import Bid
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.shared import Shared
+from sidecar.provisioning.pace import APART
 from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Racing, race_of, without_bid
 from sidecar.provisioning.view import ClaimView
 
@@ -42,14 +43,16 @@ class Bidder:
         self._delay.began(uid, self._clock())
         try:
             if bid.out_of_turn and not await self._is_unchanged(bid.claim):
-                return self._clock()
+                raise Withdrawn(f"claim {bid.claim.full_name} has changed")
             await self._writer.write(bid.claim, bid.edit, is_current=lambda: self._still_wants(bid.claim))
         except Withdrawn:
+            self._was_beaten(uid)
             return self._clock()
         except Conflict:
             wait = after_conflict(view.race_view(bid.claim))
             self._reports.note(uid, bid.claim, wait)
             self._table.advance(uid, Racing(wait.race))
+            self._was_beaten(uid)
             return wait.until
         except NotFound:
             self._table.forget(uid)
@@ -67,6 +70,11 @@ class Bidder:
         self._table.advance(uid, NOT_BEGUN)
         # The cache has it already, so the watch event will change nothing and wake nobody: it is looked at again at once.
         return self._clock()
+
+    def _was_beaten(self, uid: str) -> None:
+        """By another node, or by an edit: a tenant may edit the claim as often as it likes."""
+        now = self._clock()
+        self._reports.attempts.paused(uid, now, now + APART)
 
     async def _is_unchanged(self, claim: Claim) -> bool:
         """Asks the API server, and keeps its answer in the cache. A claim made anew under that name is another claim."""

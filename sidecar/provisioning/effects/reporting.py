@@ -3,7 +3,6 @@
 import logging
 from typing import Final
 
-from sidecar.engine.backoff import Attempts
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
 from sidecar.model import names
@@ -11,6 +10,7 @@ from sidecar.model.objects import Claim
 from sidecar.ownership import rules as ownership
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.decisions import ClaimDecision, Conclusion
+from sidecar.provisioning.pace import ClaimAttempts
 from sidecar.provisioning.progress import UNSTORED
 from sidecar.tools import Tools
 
@@ -31,7 +31,7 @@ class ClaimReports:
         self._narrator = tools.narrator
         self._retry = tools.retry
         self._clock = tools.clock
-        self.attempts: Attempts[str] = Attempts()
+        self.attempts = ClaimAttempts()
 
     def failed(self, uid: str, claim: Claim, why: str, *, tell: bool = True) -> float:
         self._metrics.provision_failed(claim.class_name, claim.source.kind if claim.source else "")
@@ -46,8 +46,8 @@ class ClaimReports:
         return min(self.later(uid), self._clock() + UNSTORED)
 
     def later(self, uid: str) -> float:
-        """With back-off, which grows until the claim is forgotten by `attempts`."""
-        return self._clock() + self._retry.delay(self.attempts.next(uid))
+        """With back-off, which grows until the claim has its volume, and outlives a while elsewhere."""
+        return self.attempts.failed(uid, self._clock(), self._retry)
 
     def note(self, uid: str, claim: Claim | None, decision: ClaimDecision | Conclusion | ownership.Wait) -> None:
         self._narrator.note(ROOM, uid, claim.full_name if claim else uid, decision)

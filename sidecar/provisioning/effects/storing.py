@@ -87,6 +87,7 @@ class Storer:
     def _succeeded(self, uid: str, claim: Claim, volume: str, handle: str) -> None:
         findings = self._table.findings(uid)
         self._table.advance(uid, Stored.at(self._clock(), handle))
+        self._reports.attempts.succeeded(uid)
         if volume not in self._caches.volumes:
             self._table.stored(volume, handle)
         if findings.source.source is not None:

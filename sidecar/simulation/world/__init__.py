@@ -8,6 +8,7 @@
     invariants       what must hold at the end; `referee` watches what must never happen in between
     wanderings       how often nodes may take a claim; `measurements`: how often they may ask for free space
     upstream         a model of external-provisioner; `upstream_excuses`: what it does wrong by itself
+    bounds           how much a process keeps; `claim_rates` and `driver_deaths`: how often it asks
     foreign_objects  objects of others, which the sidecars must leave alone
     request_log      how often nodes asked while asking was useless
     transcript       what happened, as lines of text

@@ -159,6 +159,7 @@ class NodeKube:
         """Sent, done, answered: the process may die, or the network lose the request, between any two of these moments."""
         self._life.cross(f"before {what}")
         await self._set_out(what)
+        self._request_log.rates.wrote(self._node, self._life.number)
         on_the_wire = asyncio.create_task(self._land(what, ask))
         self._network.sent[what] += 1
         on_the_wire.add_done_callback(lambda done: self._arrived(what, done))
@@ -345,6 +346,7 @@ class NodeDriver:
         link: Link | None = None,
         manners: Manners | None = None,
         on_asked: Callable[[str, str], None] = lambda method, name: None,
+        on_call: Callable[[str, str], None] = lambda method, name: None,
         on_done: Callable[[str, str], None] = lambda method, name: None,
         on_death: Callable[[str, str], None] = lambda method, name: None,
     ) -> None:
@@ -357,6 +359,7 @@ class NodeDriver:
         self._link = link or Link()
         self._manners = manners or Manners()
         self._on_asked = on_asked
+        self._on_call = on_call
         self._on_done = on_done
         self._on_death = on_death
 
@@ -430,6 +433,7 @@ class NodeDriver:
         self._life.check()
         if not self._link.up:
             raise NotSent(Code.UNAVAILABLE, f"{method} was not sent, the driver is away")
+        self._on_call(method, name)
         answer = await self._link.carry(method, asyncio.create_task(self._attend(method, name, act)), timeout=self._timeout)
         self._life.check()
         return answer

@@ -1,5 +1,7 @@
 """Carries out what `plan_hostile` draws."""
 
+import asyncio
+import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +14,17 @@ from sidecar.provisioning.creations.creation_record import BegunDeletion, Creati
 from sidecar.simulation.world import bounds
 from sidecar.simulation.world.manners import SECRET
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
-from sidecar.simulation.world.plan_hostile import DELETION, HUGE, NOWHERE, ODD_NAME, OTHER_SECRET, OTHER_UID, SELF_SELECTED, WITHOUT_CLASS
+from sidecar.simulation.world.plan_hostile import (
+    DELETION,
+    HUGE,
+    KEYLESS,
+    NOWHERE,
+    ODD_NAME,
+    OTHER_SECRET,
+    OTHER_UID,
+    SELF_SELECTED,
+    WITHOUT_CLASS,
+)
 
 if TYPE_CHECKING:
     from sidecar.simulation.world.plan import PlannedEvent
@@ -59,9 +71,42 @@ async def flags_changed(world: "World", item: "PlannedEvent") -> None:
 async def class_guarded(world: "World", item: "PlannedEvent") -> None:
     """The same class, whose volumes are made with a Secret."""
     await world.api.delete(CLASSES, item.whom)
-    parameters = {f"{_SECRET_PREFIX}name": SECRET, f"{_SECRET_PREFIX}namespace": NAMESPACE}
-    body = {"metadata": {"name": item.whom}, "provisioner": DRIVER, "volumeBindingMode": LATE, "parameters": parameters}
+    await _late_class(world, item.whom, secret_of=NAMESPACE)
+
+
+async def class_keyless(world: "World", _: "PlannedEvent") -> None:
+    await _late_class(world, KEYLESS, secret_of="nowhere")
+
+
+async def _late_class(world: "World", name: str, *, secret_of: str) -> None:
+    parameters = {f"{_SECRET_PREFIX}name": SECRET, f"{_SECRET_PREFIX}namespace": secret_of}
+    body = {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": LATE, "parameters": parameters}
     await world.api.create(CLASSES, body)
+
+
+async def flipped_claim(world: "World", item: "PlannedEvent") -> None:
+    class_, pause, *nodes = item.detail.split()
+    notes = {names.STORAGE_PROVISIONER: DRIVER}
+    await world.api.create(CLAIMS, _claim(item.whom, class_, notes, size=f"{item.number:.0f}Gi"), namespace=NAMESPACE)
+    world.spawn(item.whom, _move_to_and_fro(world, item.whom, nodes, float(pause)))
+
+
+async def flips_end(world: "World", item: "PlannedEvent") -> None:
+    world.give_up(item.whom)
+
+
+async def _move_to_and_fro(world: "World", name: str, nodes: list[str], pause: float) -> None:
+    """It belongs to nobody for a moment in between, because no node may take a claim from another one."""
+    for node in itertools.cycle(nodes):
+        await _select(world, name, None)
+        if (await _select(world, name, node))["spec"].get("volumeName"):
+            return
+        await asyncio.sleep(pause)
+
+
+async def _select(world: "World", name: str, node: str | None) -> Json:
+    note = {"metadata": {"annotations": {names.SELECTED_NODE: node}}}
+    return await world.api.patch(CLAIMS, name, note, content_type=MERGE_PATCH, namespace=NAMESPACE)
 
 
 async def forged_line(world: "World", item: "PlannedEvent") -> None:
@@ -141,6 +186,10 @@ def _body(name: str, kind: str, node: str, *, size: str) -> Json:
         SELF_SELECTED: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: node},
         NOWHERE: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: "no-such-node"},
     }.get(kind, {})
+    return _claim(name, class_, notes, size=size)
+
+
+def _claim(name: str, class_: str, notes: dict[str, str], *, size: str) -> Json:
     spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     meta = {"name": name, "namespace": NAMESPACE, "annotations": notes}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}

@@ -14,10 +14,11 @@ from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.provisioning.effects.reporting import NOT_LISTED
-from sidecar.simulation.world import bounds, driver_deaths, foreign_objects, measurements, upstream_excuses
+from sidecar.simulation.world import bounds, claim_rates, driver_deaths, foreign_objects, measurements, upstream_excuses
 from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
+from sidecar.simulation.world.plan_hostile import IMPOSSIBLE
 from sidecar.simulation.world.plan_rolls import Program
 from sidecar.simulation.world.referee import HOLLOW, TWO_VOLUMES
 from sidecar.simulation.world.request_log import Window
@@ -85,11 +86,13 @@ async def judge(world: "World") -> None:
         elif not node.alive:
             world.found(UNWELL, f"no upstream runs on {node.name}")
         driver_deaths.judge(node, world.found)
-        measurements.judge(node, len(classes), world.found)
-    world.wanderings.judge(world.transcript.lines, {node.name: node.lives for node in after.nodes}, world.found)
+        if node.only_ours:
+            measurements.judge(node, len(classes), world.found)
+    world.wanderings.judge(world.transcript.lines, {node.name: node.lives for node in after.nodes if node.only_ours}, world.found)
     await strangers_untouched(world)
     await nothing_told(world)
     await bounds.bounded(world, {item["metadata"]["name"] for item in classes})
+    claim_rates.judge(world.request_log.rates, world.found)
     for window in world.request_log.windows:
         if not upstream_excuses.in_a_window(world.nodes[window.node], window):
             bounded_while_down(window, world.found)
@@ -167,7 +170,8 @@ def all_bound(after: Aftermath, found: Found) -> None:
     free = max(node.driver.free(POOL) for node in after.nodes)
     for claim in after.claims:
         needed = parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
-        if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free:
+        impossible = claim["metadata"]["name"].startswith(IMPOSSIBLE)
+        if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free and not impossible:
             found(LOST, f"claim {claim['metadata']['name']} is not bound though {free} bytes are free somewhere")
 
 
@@ -196,6 +200,29 @@ def _wanted(node: Node, class_: Json) -> tuple[int, int]:
     """What the driver says: at the end no claim has space promised any more."""
     answer = node.driver.get_capacity(CapacityQuery(class_.get("parameters") or {}, node.driver.info.segment))
     return answer.available, answer.maximum or 0
+
+
+async def nothing_held_back(world: "World") -> None:
+    """What is published is no less than what the driver has, without what claims of the node that can be made will take. Those that cannot
+    be made hold nothing back."""
+    claims, capacities, classes = [(await world.api.list_page(kind, limit=0)).items for kind in (CLAIMS, CAPACITIES, CLASSES)]
+    by_name = {class_["metadata"]["name"]: class_ for class_ in classes if class_["provisioner"] == DRIVER}
+    for node in (node for node in world.nodes.values() if node.runs is Program.OURS):
+        taken = sum(
+            parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
+            for claim in claims
+            if (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE) == node.name
+            and not claim["spec"].get("volumeName")
+            and not claim["metadata"]["name"].startswith(IMPOSSIBLE)
+        )
+        for item in capacities:
+            class_ = by_name.get(item["storageClassName"])
+            if class_ is None or not foreign_objects.published_by(node.name, item):
+                continue
+            published, (available, _) = _figures(item)[0], _wanted(node, class_)
+            if published < available - taken:
+                found = f"{node.name} publishes {published} for {item['storageClassName']}, and its driver has {available}"
+                world.found(CAPACITY, f"{found}, of which claims may take {taken}")
 
 
 def no_leak(after: Aftermath, retained: Collection[str], found: Found) -> None:

@@ -154,6 +154,11 @@ class Node:
         return self._life is not None and self._life.alive
 
     @property
+    def only_ours(self) -> bool:
+        """Upstream never ran on it."""
+        return all(start.program is Program.OURS for start in self.starts)
+
+    @property
     def runs(self) -> Program:
         """What its present life runs, or ran if it is over."""
         return self.starts[-1].program if self.starts else self.program
@@ -351,9 +356,15 @@ class Node:
             link=self.link,
             manners=self.manners,
             on_asked=partial(self._asked, self.runs),
+            on_call=partial(self._called, self.runs, life.number),
             on_done=lambda method, name: world.acted(self.name, method, name),
             on_death=self._driver_died,
         )
+
+    def _called(self, whose: Program, life: int, method: str, name: str) -> None:
+        """How often upstream calls its driver is not judged."""
+        if whose is Program.OURS:
+            self._world.request_log.rates.called(self.name, life, method, name)
 
     def _asked(self, whose: Program, method: str, name: str) -> None:
         if method == "CreateVolume":

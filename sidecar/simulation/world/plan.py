@@ -24,6 +24,7 @@ from sidecar.simulation.world.plan_hostile import (
     kept_data,
     late_successes,
     lying_drivers,
+    selected_node_flips,
     wobbling_drivers,
 )
 from sidecar.simulation.world.plan_rolls import mixed, placements
@@ -351,5 +352,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "lying drivers": lying_drivers,
     "wobbling drivers": wobbling_drivers,
     "mixed": mixed,
+    "selected-node flips": selected_node_flips,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -4,6 +4,9 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from sidecar.csi.outcome import Code
+from sidecar.simulation.driver.faults import Fault
+
 if TYPE_CHECKING:
     from sidecar.simulation.world.plan import Draft
 
@@ -47,6 +50,13 @@ CRASHES: Final = {"CreateVolume": "crashes making", "DeleteVolume": "crashes del
 
 NAMES_OF_VOLUMES: Final = ("--volume-name-prefix=data", "--volume-name-uuid-length=12", "--volume-name-prefix=pvc")
 
+IMPOSSIBLE: Final = "impossible"
+"""So begin the names of claims that no node can ever make, and that stay."""
+KEYLESS: Final = "keyless"
+"""A class whose Secret does not exist."""
+_FLIPPED: Final = ((KEYLESS, 1.0), ("late", 5_000_000.0), ("immediate", 5_000_000.0), ("late", 1.0), ("immediate", 1.0))
+"""Class and Gi."""
+
 GUARDED: Final = "late-too"
 """A class whose volumes are made with a Secret."""
 
@@ -57,6 +67,8 @@ JUMPS: Final = (86_400.0, -3_600.0, 3.0e8, -60.0)
 _TROUBLED: Final = 90.0
 # What a driver says where it was not given the Secret of a line proves nothing, so it is asked ten times, at last every five minutes.
 _TEN_REFUSALS: Final = 3600.0
+# What has failed so often is seen to every five minutes, and "there is nothing" is believed the third time.
+_MANY_FAILURES: Final = 1800.0
 
 
 def hostile_tenants(dice: random.Random, draft: "Draft") -> None:
@@ -120,6 +132,24 @@ def wobbling_drivers(dice: random.Random, draft: "Draft") -> None:
     for node in draft.nodes:
         draft.add(at, "manner", node, detail=WOBBLES)
         draft.add(ends, "manner", node)
+
+
+def selected_node_flips(dice: random.Random, draft: "Draft") -> None:
+    """Somebody moves claims to and fro between two nodes. The first one is impossible, and stays."""
+    draft.add(0.0, "class keyless")
+    for number in range(dice.randint(1, 3)):
+        class_, size = dice.choice(_FLIPPED[:3] if number == 0 else _FLIPPED)
+        name, at = f"{'moved' if number else IMPOSSIBLE}-{number}", dice.uniform(1.0, 60.0)
+        ends = at + dice.choice((20.0, 50.0, 80.0))
+        draft.add(at, "flipped claim", name, size, detail=" ".join((class_, dice.choice(("0.3", "1", "4")), *dice.sample(draft.nodes, 2))))
+        draft.add(ends, "flips end", name)
+        if number:
+            draft.add(ends + 5.0, "odd claim gone", name)
+    if dice.random() < 0.5:
+        draft.settle = max(draft.settle, _MANY_FAILURES)
+        # No driver may refuse for good what it has made, as it would be believed; INTERNAL says nothing of that.
+        fault = Fault(method="CreateVolume", times=dice.randint(5, 30), fail=Code.INTERNAL)
+        draft.faults += [(node, fault) for node in draft.nodes]
 
 
 def kept_data(dice: random.Random, draft: "Draft") -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from sidecar.simulation.world.claim_rates import ClaimRates
+
 _SECRET: Final = "get secrets "
 
 
@@ -25,6 +27,7 @@ class RequestLog:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.rates = ClaimRates(clock)
         self._open: dict[str, Window] = {}
         self.windows: list[Window] = []
         self.resting: Counter[tuple[str, str]] | None = None

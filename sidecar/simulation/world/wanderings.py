@@ -27,13 +27,13 @@ class Wanderings:
             self._taken[claim["metadata"]["uid"], claim["metadata"]["name"], node].append(round(self._clock(), 3))
 
     def judge(self, transcript: Iterable[str], lives: Mapping[str, int], found: Found) -> None:
-        """Tenants may move a claim as often as they like, so only what the node itself has written counts. A process that starts does not
-        know what it has tried in the random race."""
+        """`lives`: of the nodes that are judged. Tenants may move a claim as often as they like, so only what the node itself has written
+        counts. A process that starts does not know what it has tried in the random race."""
         wrote = set(_written(transcript))
         for (_, name, node), times in self._taken.items():
             at = [time for time in times if (time, node, name) in wrote]
             seconds = at[-1] - at[0] if at else 0.0
-            if len(at) > seconds / _SECONDS_EACH + _AT_ONCE + lives.get(node, 1) - 1:
+            if node in lives and len(at) > seconds / _SECONDS_EACH + _AT_ONCE + lives[node] - 1:
                 found(WANDERS, f"{node} took claim {name} {len(at)} times in {seconds:.0f} s")
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sidecar.kube.api import CLASSES as CLASS_RESOURCE
 from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
@@ -35,6 +35,8 @@ from sidecar.simulation.world.referee import Referee
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
 from sidecar.simulation.world.wanderings import Wanderings
+
+_LATER: Final = 60.0
 
 __all__ = ["Finding", "Plan", "PlannedEvent", "Report", "World", "plan_of", "play"]
 
@@ -206,7 +208,10 @@ class World:
         await asyncio.sleep(self.plan.settle)
         self.transcript.tell("world", "should be at rest")
         self.request_log.begin_rest()
-        await asyncio.sleep(self.plan.rest)
+        await invariants.nothing_held_back(self)
+        await asyncio.sleep(min(self.plan.rest, _LATER))
+        await invariants.nothing_held_back(self)
+        await asyncio.sleep(max(self.plan.rest - _LATER, 0.0))
 
 
 class _ErrorsTo(logging.Handler):

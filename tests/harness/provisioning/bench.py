@@ -46,6 +46,7 @@ class Bench:
     """When the room said that it had protected one."""
 
     def __post_init__(self) -> None:
+        self.until: float | None = self.now
         self.table = ProgressTable()
         self.metrics = Metrics("test")
         self.decisions = Decisions()
@@ -99,7 +100,14 @@ class Bench:
         return dict(self.space.promises.by_claim)
 
     def claim(self) -> float | None:
-        return run(self.room.handle_claim(UID))
+        self.until = run(self.room.handle_claim(UID))
+        return self.until
+
+    def claim_when_due(self) -> float | None:
+        """The look that the one before it has asked for."""
+        assert self.until is not None
+        self.now = max(self.now, self.until)
+        return self.claim()
 
     def volume(self) -> float | None:
         return run(self.room.removal.handle("test-testi"))

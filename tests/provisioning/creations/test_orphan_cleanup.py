@@ -185,16 +185,16 @@ def test_while_anything_is_unknown_it_is_asked_again() -> None:
     bench.kube.failures["get"] = [Unavailable("away")]
     until = bench.claim()
     assert until is not None and bench.driver.asked == []
-    until = bench.claim()
+    until = bench.claim_when_due()
     assert until is not None and paper.lines
     bench.driver.deletes = [rpc(Code.INTERNAL), None]
-    assert bench.claim() is not None and paper.lines
-    assert bench.claim() is None and not paper.lines
+    assert bench.claim_when_due() is not None and paper.lines
+    assert bench.claim_when_due() is None and not paper.lines
 
 
 def test_a_driver_that_denies_without_a_reason_is_believed_the_tenth_time_and_a_leak_is_suspected() -> None:
     bench, paper = after_a_death(creates=[rpc(Code.INTERNAL)])
-    assert [bench.claim() is None for _ in range(10)] == [*[False] * 9, True]
+    assert [bench.claim_when_due() is None for _ in range(10)] == [*[False] * 9, True]
     assert "10 times" in paper.suspect().suspect
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
 

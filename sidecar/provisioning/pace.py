@@ -1,0 +1,94 @@
+"""How soon a claim that fails is tried again, whatever happens to it meanwhile. It has no clock: the time is a parameter.
+
+A failure is followed by a pause. Its end is brought forward by what may have mended the claim: its owner edits it, it comes back from
+another node, the driver is back. All of that may happen as often as a tenant likes, so it counts twice at once and then every 15 seconds.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sidecar.engine.backoff import Attempts, Backoff
+
+APART: Final = 15.0
+"""Seconds between two tries before the end of the pause."""
+_AT_ONCE: Final = 2
+# In seconds, after the end of the pause, and in claims. To have one forgotten sooner, as many others have to fail first.
+_REMEMBERED: Final = 600.0
+_MOST_REMEMBERED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Of one claim."""
+
+    failures: int = 0
+    due: float = 0.0
+    """The end of the pause."""
+    spent: float = 0.0
+    """The tries before the end of a pause that were made, as the time until which they last: `APART` each."""
+
+    def turn(self) -> float:
+        """From when on the next try may be made."""
+        return min(self.due, self.spent - (_AT_ONCE - 1) * APART)
+
+    def tried_early(self, now: float, *, ends_pause: bool) -> "Pace":
+        return replace(self, spent=max(self.spent, now) + APART, due=now if ends_pause else self.due)
+
+
+NO_PACE: Final = Pace()
+
+
+class ClaimAttempts(Attempts[str]):
+    """Failures in a row, by uid. Those of a claim that leaves this node, or is done with, are remembered for a while, for the case that it
+    comes back; `succeeded` forgets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paces: dict[str, Pace] = {}
+        self._left: dict[str, None] = {}
+        """Those of claims that this node has nothing to do with any more; the first one goes first."""
+
+    def pace(self, uid: str, now: float) -> Pace:
+        pace = self._paces.get(uid, NO_PACE)
+        return pace if uid not in self._left or now < pace.due + _REMEMBERED else NO_PACE
+
+    def failed(self, uid: str, now: float, retry: Backoff) -> float:
+        """Returns when to try again."""
+        pace = self.pace(uid, now)
+        self._left.pop(uid, None)
+        self._counts[uid] = pace.failures
+        self._paces[uid] = replace(pace, failures=pace.failures + 1, due=now + retry.delay(self.next(uid)))
+        return self._paces[uid].due
+
+    def paused(self, uid: str, now: float, until: float) -> None:
+        """Nothing has failed, but there is no reason to try before that time."""
+        self._paces[uid] = replace(self.pace(uid, now), due=until)
+        self._left.pop(uid, None)
+
+    def leaves(self, uid: str, now: float) -> None:
+        """If it comes back soon, that counts as one of the things that happen before the end of a pause."""
+        if uid in self._paces:
+            pace = self.pace(uid, now)
+            self._paces[uid] = replace(pace, due=max(pace.due, now + APART))
+        while self._left and self.pace(oldest := next(iter(self._left)), now) == NO_PACE:
+            self.succeeded(oldest)
+
+    def begun(self, uid: str, now: float, *, ends_pause: bool) -> Pace:
+        """A try. `ends_pause`: it has more than one step, and each of them may be taken now."""
+        pace = self.pace(uid, now)
+        if now < pace.due:
+            pace = self._paces[uid] = pace.tried_early(now, ends_pause=ends_pause)
+        return pace
+
+    def forget(self, key: str) -> None:
+        super().forget(key)
+        if key in self._paces:
+            self._left.pop(key, None)
+            self._left[key] = None
+        if len(self._left) > _MOST_REMEMBERED:
+            self.succeeded(next(iter(self._left)))
+
+    def succeeded(self, uid: str) -> None:
+        super().forget(uid)
+        self._paces.pop(uid, None)
+        self._left.pop(uid, None)

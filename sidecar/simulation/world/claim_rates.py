@@ -1,0 +1,78 @@
+"""How often drivers and the API server are asked for one claim or one volume in a minute, whatever drivers, tenants and operators do.
+
+For whom a process asks, the task says in which it asks: a loop gives each key that it handles a task of its own. Events are written by
+another task and do not count here.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+HURRIED: Final = "asked too often for one claim"
+
+CREATIONS: Final = "CreateVolume"
+DELETIONS: Final = "DeleteVolume"
+MEASURES: Final = "GetCapacity"
+WRITES: Final = "writes to the API server"
+MOST: Final = {CREATIONS: 10, DELETIONS: 10, MEASURES: 10, WRITES: 20}
+"""By one process in a minute. One that has just started has forgotten how often the one before it asked, so each counts for itself."""
+
+_MINUTE: Final = 60.0
+_LOOPS: Final = ("claims", "volumes")
+_COUNTED: Final = (CREATIONS, DELETIONS, MEASURES)
+
+Found = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """One process, for one claim by its uid or one volume by its name."""
+
+    node: str
+    life: int
+    subject: str
+    what: str
+
+
+class ClaimRates:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._times: dict[Asker, list[float]] = {}
+
+    def called(self, node: str, life: int, method: str, name: str) -> None:
+        """A driver is asked."""
+        subject = _subject()
+        if (subject or name) and method in _COUNTED:
+            self._note(Asker(node, life, subject or f"{name}, for which no loop asks", method))
+
+    def wrote(self, node: str, life: int) -> None:
+        """A write has left for the API server."""
+        if subject := _subject():
+            self._note(Asker(node, life, subject, WRITES))
+
+    def _note(self, asker: Asker) -> None:
+        self._times.setdefault(asker, []).append(self._clock())
+
+    def busiest(self) -> Iterator[tuple[Asker, int]]:
+        """The most that each has asked in any minute."""
+        for asker, times in self._times.items():
+            yield asker, most_in_a_minute(times)
+
+
+def most_in_a_minute(times: Sequence[float]) -> int:
+    """`times` in their order."""
+    return max((last + 1 - bisect_left(times, at - _MINUTE, hi=last) for last, at in enumerate(times)), default=0)
+
+
+def judge(rates: ClaimRates, found: Found) -> None:
+    for asker, count in rates.busiest():
+        if count > MOST[asker.what]:
+            found(HURRIED, f"life {asker.life} of {asker.node} asked {count} times in a minute for {asker.subject}: {asker.what}")
+
+
+def _subject() -> str:
+    task = asyncio.current_task()
+    loop, _, key = task.get_name().partition(" ") if task is not None else ("", "", "")
+    return f"{loop} {key}" if loop in _LOOPS else ""

@@ -1,0 +1,100 @@
+"""A claim that somebody moves to and fro between nodes is tried no more often than one that stays."""
+
+import asyncio
+
+import pytest
+
+from sidecar.csi.outcome import Code
+from sidecar.kube.api import CLAIMS, MERGE_PATCH
+from sidecar.model import names
+from sidecar.model.objects import IMMEDIATE
+from sidecar.simulation.driver.faults import Fault
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.claim_rates import MEASURES, MOST
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain.simulated import play, wait
+
+MINUTES = 2
+
+
+async def claim(bench: NotebookWorld, node: str, *, class_: str = "late", size: str = "1Gi") -> None:
+    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    notes = {names.STORAGE_PROVISIONER: DRIVER, **({names.SELECTED_NODE: node} if node else {})}
+    meta = {"name": "a", "namespace": "default", "annotations": notes}
+    await bench.you.create(CLAIMS, {"metadata": meta, "spec": spec}, namespace="default")
+
+
+async def move(bench: NotebookWorld, node: str | None) -> None:
+    meta = {"metadata": {"annotations": {names.SELECTED_NODE: node}}}
+    await bench.you.patch(CLAIMS, "a", meta, content_type=MERGE_PATCH, namespace="default")
+
+
+def calls(bench: NotebookWorld, node: str) -> list[float]:
+    return [call.at for call in bench.nodes[node].reception.record.calls if call.method in ("CreateVolume", "DeleteVolume")]
+
+
+def fail(bench: NotebookWorld, code: Code) -> None:
+    for node in bench.nodes.values():
+        node.strike(Fault(method="CreateVolume", fail=code, times=10**6))
+
+
+@pytest.mark.parametrize(
+    ("code", "pause"),
+    [
+        (Code.INTERNAL, 0.7),
+        (Code.INTERNAL, 4.0),
+        (Code.FAILED_PRECONDITION, 0.7),
+        (Code.FAILED_PRECONDITION, 4.0),
+        (Code.INVALID_ARGUMENT, 0.7),
+        (Code.RESOURCE_EXHAUSTED, 0.7),
+    ],
+)
+def test_flips_are_no_calls(code: Code, pause: float) -> None:
+    counts: list[int] = []
+
+    async def story(bench: NotebookWorld) -> None:
+        fail(bench, code)
+        await claim(bench, "n0")
+        for number in range(int(MINUTES * 60 / pause)):
+            await move(bench, f"n{number % 2}")
+            await asyncio.sleep(pause)
+        counts.extend(len(calls(bench, node)) for node in bench.nodes)
+
+    play(story, args=())
+    assert all(0 < count <= MINUTES * 4 + 8 for count in counts), counts
+
+
+@pytest.mark.parametrize("size", ["1Gi", "5000000Gi"])
+@pytest.mark.parametrize("elsewhere", ["nowhere", "n1"])
+def test_an_open_claim_that_comes_and_goes_is_measured_and_written_at_a_pace(size: str, elsewhere: str) -> None:
+    """Each node begins its race anew."""
+    counts: dict[str, int] = {}
+
+    async def story(bench: NotebookWorld) -> None:
+        await bench.storage_class("immediate", IMMEDIATE)
+        fail(bench, Code.FAILED_PRECONDITION)
+        await claim(bench, "", class_="immediate", size=size)
+        for number in range(90):
+            await move(bench, elsewhere if number % 2 else None)
+            await asyncio.sleep(0.5 + number % 7 / 10)
+        for asker, count in bench.request_log.rates.busiest():
+            counts[asker.what] = max(counts.get(asker.what, 0), count)
+
+    play(story, args=("--node-deployment-placement=ranked",))
+    assert counts[MEASURES] > 0 and all(count <= MOST[what] for what, count in counts.items()), counts
+
+
+def test_the_first_move_back_counts_at_once() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        fail(bench, Code.INTERNAL)
+        await claim(bench, "n0")
+        await wait(bench, 200)
+        await move(bench, "n1")
+        await wait(bench, 5)
+        for node in bench.nodes.values():
+            node.strike(None)
+        await move(bench, "n0")
+        await wait(bench, 1)
+        assert (await bench.you.get(CLAIMS, "a", namespace="default"))["spec"].get("volumeName")
+
+    play(story, args=())
