@@ -173,4 +173,4 @@ def test_a_name_without_end_takes_little_time() -> None:
     list(reader.feed(b'{"'))
     started = time.thread_time()
     list(reader.feed(b"a" * 2**22))
-    assert time.thread_time() - started < 0.04
+    assert time.thread_time() - started < 0.2
