@@ -16,7 +16,7 @@ CREATIONS: Final = "CreateVolume"
 DELETIONS: Final = "DeleteVolume"
 MEASURES: Final = "GetCapacity"
 WRITES: Final = "writes to the API server"
-MOST: Final = {CREATIONS: 10, DELETIONS: 10, MEASURES: 12, WRITES: 20}
+MOST: Final = {CREATIONS: 10, DELETIONS: 10, MEASURES: 20, WRITES: 20}
 """By one process in a minute. One that has just started has forgotten how often the one before it asked, so each counts for itself."""
 
 _MINUTE: Final = 60.0
