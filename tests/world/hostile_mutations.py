@@ -53,6 +53,7 @@ from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.claim_rates import HURRIED
 from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
 from sidecar.simulation.world.measurements import HOT
+from sidecar.simulation.world.plan import PLACED
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
 from sidecar.simulation.world.wanderings import WANDERS
 from tests.harness import samples
@@ -186,7 +187,12 @@ def _only_the_node_of_a_source_releases_it(patch: Patch) -> None:
 HOSTILE_MUTATIONS: Final = (
     # Tenants
     Mutation("large claims are held whole", _large_claims_are_held, frozenset({KEPT})),
-    Mutation("a large claim is written over what others have made of it", _whatever_is_there_is_written_over, frozenset({TWO_OWNERS})),
+    Mutation(
+        "a large claim is written over what others have made of it",
+        _whatever_is_there_is_written_over,
+        frozenset({TWO_OWNERS}),
+        without=(PLACED, "mixed"),
+    ),
     Mutation("any class that a claim names is a series", _any_class_is_a_series, frozenset({COUNTED})),
     Mutation("when a deletion began is kept for ever", _begun_deletions_are_kept, frozenset({KEPT})),
     Mutation("a claim that leaves takes its pace along", _pace_is_forgotten, frozenset({HURRIED})),

@@ -45,9 +45,11 @@ class Mutation:
     kinds: frozenset[str]
     args: tuple[str, ...] = ()
     """Flags without which it changes nothing."""
+    without: tuple[str, ...] = ()
+    """What is left out of its worlds, because one write in thousands shows it."""
 
     def plan(self, seed: int) -> Plan:
-        plan = plan_of(seed)
+        plan = plan_of(seed, without=self.without)
         return replace(plan, args=(*plan.args, *self.args))
 
 
