@@ -14,7 +14,14 @@ from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
 
 # What keeps the latest of something, and the most that it may hold: three memories of events, with the events that are alike; and how
 # often claims have failed that may come back.
-BOUNDED = {"_Lru._items": 3 * 4096, "_Similar.marks": 10 * 4096, "ClaimAttempts._left": 1000, "ClaimAttempts._paces": 1000}
+BOUNDED = {
+    "_Lru._items": 3 * 4096,
+    "_Similar.marks": 10 * 4096,
+    "ClaimAttempts._left": 1000,
+    "ClaimAttempts._paces": 1000,
+    "ClaimAttempts._made": 1000,
+    "Deletion._ended": 1000,
+}
 
 
 async def come_and_go(api: KubeApi, stage: Stage, first: int, count: int) -> None:

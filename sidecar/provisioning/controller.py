@@ -59,7 +59,7 @@ from sidecar.provisioning.effects.protecting import SourceProtector
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.storing import Storer
-from sidecar.provisioning.effects.undoing import Undoer
+from sidecar.provisioning.effects.undoing import LATE_STORE, Undoer
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM
@@ -73,10 +73,6 @@ from sidecar.tools import Tools
 
 _ONCE_IN: Final = 1.0
 """Seconds."""
-
-# In seconds. A PersistentVolume whose sender has died may still arrive. If its volume were deleted before, the claim would be bound to
-# nothing; where the claim's volume keeps its name, the same PersistentVolume is stored again.
-_LATE_STORE: Final = 60.0
 
 
 class Provisioner:
@@ -121,6 +117,7 @@ class Provisioner:
         self._reports = ClaimReports(tools)
         self.claim_attempts = self._reports.attempts
         self.creations = CreationLog(table=table, journal=journal or NoJournal(), losses=tools.losses)
+        deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver, clock=tools.clock)
         shared = Shared(
             tools=tools,
             here=here,
@@ -129,13 +126,12 @@ class Provisioner:
             table=table,
             creations=self.creations,
             confirming=Confirming(here=here, kube=tools.kube, on_damage=tools.metrics.journal_damage),
-            holders=HandleHolders(kube=tools.kube, caches=caches, table=table),
+            holders=HandleHolders(kube=tools.kube, caches=caches, table=table, deletion=deletion),
             reports=self._reports,
             lookup=self._lookup,
             standing=standing,
             snapshot_protected=snapshot_protected,
         )
-        deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver)
         self._bidder = Bidder(shared, delay=self._delay, promise=self._promises.of, contenders=contenders)
         self._protector = SourceProtector(shared)
         recorded = RecordedDeletion(deletion, self.creations, table)
@@ -397,12 +393,14 @@ class Provisioner:
 
     async def take_over(self) -> list[str]:
         """The claims for which processes that are gone have begun a creation."""
+        self._undoer.begins()
         uids = await self.creations.take_over()
         for record in filter(None, map(self._table.record, uids)):
+            self._undoer.was_sent(record.uid)
             if record.losses:
                 self._losses.remember(record.call, record.losses, self._clock())
             if record.is_renamed(self._here()) and not foreign(self._here(), record):
-                self._table.keep_record(replace(record, open_call=OpenCall(not_before=self._clock() + _LATE_STORE)))
+                self._table.keep_record(replace(record, open_call=OpenCall(not_before=self._clock() + LATE_STORE)))
         return uids
 
     def _settle(self, uid: str, view: ClaimView) -> None:

@@ -6,7 +6,7 @@ It asks the API server for what the rule needs, and returns the rule's word if t
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from sidecar.csi.api import Driver
 from sidecar.deletion.rules import Delete, DeletionView, Fact, Found, Keep, Need, may_delete
@@ -16,6 +16,10 @@ from sidecar.local.here import Here
 from sidecar.local.volume_location import lies_elsewhere
 from sidecar.model.objects import Claim, Json, Volume
 from sidecar.provisioning.needs import text
+from sidecar.provisioning.progress import mark
+
+# No driver is asked to create and to delete more volumes than this at the same time.
+_MOST_ENDED: Final = 1000
 
 Secrets = Callable[[], Awaitable[Mapping[str, str]]]
 
@@ -23,11 +27,14 @@ Secrets = Callable[[], Awaitable[Mapping[str, str]]]
 class Deletion:
     """`judge` and `delete` raise ApiError when a fact cannot be had, `delete` also DriverError. Then nothing is known to be deleted."""
 
-    def __init__(self, *, here: Callable[[], Here], kube: KubeApi, driver: Driver) -> None:
+    def __init__(self, *, here: Callable[[], Here], kube: KubeApi, driver: Driver, clock: Callable[[], float] = lambda: 0.0) -> None:
         self._here = here
         self._kube = kube
         self._driver = driver
+        self._clock = clock
         self._users = HandleUsers(here=here, kube=kube)
+        self._ended: dict[bytes, float] = {}
+        """When the latest deletions ended."""
 
     async def judge(self, view: DeletionView, *, name: str, claim: tuple[str, str]) -> Delete | Keep | Need:
         """`name` is the PersistentVolume's, `claim` the claim's namespace and name. A need that is left is for the handle, which only
@@ -51,7 +58,15 @@ class Deletion:
         if not isinstance(verdict, Delete):
             return verdict if isinstance(verdict, Keep) else Keep("the driver's handle of it is not known")
         await self._driver.delete_volume(view.handle, secrets=await secrets())
+        self._ended[mark(view.handle)] = self._clock()
+        while len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
         return None
+
+    def ended_since(self, handle: str, at: float) -> bool:
+        """Whether the driver has deleted that volume since then."""
+        ended = self._ended.get(mark(handle))
+        return ended is not None and ended > at
 
     async def _volume(self, name: str) -> Found | None:
         found = await find(self._kube, VOLUMES, name)

@@ -4,21 +4,26 @@ from sidecar.kube.api import VOLUMES, KubeApi, find
 from sidecar.kube.errors import ApiError
 from sidecar.local.caches import Caches
 from sidecar.model.objects import Volume
+from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.progress import ProgressTable, RemovalStep
 
 
 class HandleHolders:
-    def __init__(self, *, kube: KubeApi, caches: Caches, table: ProgressTable) -> None:
+    def __init__(self, *, kube: KubeApi, caches: Caches, table: ProgressTable, deletion: Deletion) -> None:
+        self._deletion = deletion
         self._kube = kube
         self._caches = caches
         self._table = table
 
-    async def other(self, handle: str, *, uid: str, name: str) -> str:
-        """Who besides the claim with that uid and its PersistentVolume; empty: nobody that this node knows of.
+    async def other(self, handle: str, *, uid: str, name: str, asked_at: float) -> str:
+        """Who besides the claim with that uid and its PersistentVolume; empty: nobody that this node knows of. `asked_at`: when the driver
+        was asked for the volume.
 
         What the cache has may be gone by now, and so may what it has yet to show, and a driver may give a handle again: so the API server
         is asked, but only then.
         """
+        if self._deletion.ended_since(handle, asked_at):
+            return "a volume that was deleted while the driver was asked"
         for held in self._caches.volumes.by_index("handle", handle):
             if held.name != name and self._table.removal_step(held) is RemovalStep.NOT_YET and await self._still_has(held.name, handle):
                 return f"PersistentVolume {held.name}"

@@ -47,9 +47,11 @@ class ClaimAttempts(Attempts[str]):
         self._paces: dict[str, Pace] = {}
         self._left: dict[str, None] = {}
         """Those of claims that this node has nothing to do with any more; the first one goes first."""
+        self._made: dict[str, Pace] = {}
+        """Of claims that have got their volume a moment ago. A late watch may show one again that is long gone, and then once more."""
 
     def pace(self, uid: str, now: float) -> Pace:
-        pace = self._paces.get(uid, NO_PACE)
+        pace = self._paces.get(uid) or self._made.get(uid, NO_PACE)
         return pace if uid not in self._left or now < pace.due + _REMEMBERED else NO_PACE
 
     def failed(self, uid: str, now: float, retry: Backoff) -> float:
@@ -71,7 +73,7 @@ class ClaimAttempts(Attempts[str]):
             pace = self.pace(uid, now)
             self._paces[uid] = replace(pace, due=max(pace.due, now + APART))
         while self._left and self.pace(oldest := next(iter(self._left)), now) == NO_PACE:
-            self.succeeded(oldest)
+            self._drop(oldest)
 
     def begun(self, uid: str, now: float, *, ends_pause: bool) -> Pace:
         """A try. `ends_pause`: it has more than one step, and each of them may be taken now."""
@@ -86,9 +88,18 @@ class ClaimAttempts(Attempts[str]):
             self._left.pop(key, None)
             self._left[key] = None
         if len(self._left) > _MOST_REMEMBERED:
-            self.succeeded(next(iter(self._left)))
+            self._drop(next(iter(self._left)))
 
-    def succeeded(self, uid: str) -> None:
+    def succeeded(self, uid: str, now: float) -> None:
+        """Ends the failures. Making it another volume in the next seconds has the pace of a claim that fails."""
+        spent = self.pace(uid, now).spent
+        self._drop(uid)
+        self._made.pop(uid, None)
+        self._made[uid] = Pace(due=now + APART, spent=spent)
+        if len(self._made) > _MOST_REMEMBERED:
+            del self._made[next(iter(self._made))]
+
+    def _drop(self, uid: str) -> None:
         super().forget(uid)
         self._paces.pop(uid, None)
         self._left.pop(uid, None)

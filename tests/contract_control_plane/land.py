@@ -70,9 +70,9 @@ class Land:
         body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "terminationGracePeriodSeconds": 1, **spec}
         return await self.api.create(PODS, {"metadata": {"name": name}, "spec": body}, namespace=self.namespace)
 
-    async def volume(self, claim: Json, *, node: str = "", finalizer: str = "") -> str:
+    async def volume(self, claim: Json, *, node: str = "", finalizer: str = "", prefix: str = "pvc") -> str:
         """What a provisioner makes for the claim; its name."""
-        meta, name = claim["metadata"], f"pvc-{claim['metadata']['uid']}"
+        meta, name = claim["metadata"], f"{prefix}-{claim['metadata']['uid']}"
         ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **{key: meta[key] for key in ("namespace", "name", "uid")}}
         term = {"matchExpressions": [{"key": self.key, "operator": "In", "values": [node]}]}
         spec = {

@@ -72,6 +72,18 @@ async def test_a_volume_made_for_a_claim_is_bound_to_it(land: Land) -> None:
     assert made["status"]["phase"] == "Bound"
 
 
+async def test_a_second_volume_that_was_made_for_a_claim_is_released(land: Land) -> None:
+    await land.begin()
+    claim, first = await bound(land)
+    second = await land.volume(claim, prefix="second")
+
+    async def released() -> bool:
+        return await land.phase(VOLUMES, second) == "Released"
+
+    await land.until(released, "the second volume is released")
+    assert await land.phase(VOLUMES, first) == "Bound" and (await land.get_claim("data"))["spec"]["volumeName"] == first
+
+
 async def test_a_deleted_claim_stays_while_a_scheduled_pod_uses_it(land: Land) -> None:
     await land.begin("n1")
     _, volume = await bound(land, finalizer="test/keep")

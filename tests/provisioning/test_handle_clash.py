@@ -1,10 +1,11 @@
 """A driver that answers with one volume for two claims: the second claim is not given it, and nothing of the first is deleted."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from sidecar.csi.api import CreatedVolume
+from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Change
 from sidecar.kube.errors import Unavailable
@@ -149,3 +150,32 @@ def test_without_the_api_server_the_cache_is_believed() -> None:
 
 def _gone() -> Change[Claim]:
     return Change(SECOND, None, None)
+
+
+class Hasty(OpenDriver):
+    """Answers with a volume that is deleted while it is asked."""
+
+    def __init__(self, *answers: CreatedVolume | Exception) -> None:
+        super().__init__(creates=list(answers))
+        self.rooms: list[Room] = []
+
+    async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
+        while self.rooms:
+            room = self.rooms.pop()
+            room.now += 1.0
+            await room.room.removal.handle("first")
+        return await super().create_volume(request, secrets=secrets)
+
+
+def test_one_that_was_deleted_while_the_driver_was_asked_is_given_to_nobody() -> None:
+    driver = Hasty(ONE, ANOTHER)
+    room = room_for(driver=driver)
+    spec = {"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}, "claimRef": {"uid": "gone", "namespace": "fake-ns", "name": "gone"}}
+    show(room, samples.volume_json(meta={"name": "first"}, spec=spec))
+    driver.rooms.append(room)
+    room.claim()
+    assert driver.count("delete") == 1 and stored(room) == []
+    assert "which is a volume that was deleted while the driver was asked" in room.said()
+    room.now += 10.0
+    room.claim()
+    assert stored(room) == ["another"]

@@ -113,11 +113,25 @@ def test_nobody_makes_more_tries_in_a_minute_than_worlds_allow(quiet: float, lea
     assert 30 < len(tries) < 60 and most_in_a_minute(tries) <= MOST[CREATIONS]
 
 
-def test_success_ends_all_of_it() -> None:
+def test_success_ends_the_failures() -> None:
     attempts = failing()
-    attempts.succeeded("a")
+    attempts.succeeded("a", 100.0)
     attempts.forget("a")
-    assert (attempts.pace("a", 100.0), attempts.count("a")) == (NO_PACE, 0)
+    assert (attempts.pace("a", 100.0).failures, attempts.count("a")) == (0, 0)
+    assert attempts.pace("a", 100.0).turn() <= 100.0
+
+
+def test_volumes_that_are_made_one_after_the_other_for_a_claim_have_its_pace() -> None:
+    """As a late watch shows it again and again, which is long gone."""
+    attempts, now, made = ClaimAttempts(), 0.0, list[float]()
+    while now < 120.0:
+        if attempts.pace("a", now).turn() <= now:
+            attempts.begun("a", now, ends_pause=True)
+            attempts.succeeded("a", now)
+            attempts.forget("a")
+            made.append(now)
+        now += 0.5
+    assert 5 < len(made) < 15 and most_in_a_minute(made) <= MOST[CREATIONS]
 
 
 def test_a_claim_that_left_long_ago_begins_anew() -> None:

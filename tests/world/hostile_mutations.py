@@ -40,7 +40,7 @@ from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.decisions import Ignore
-from sidecar.provisioning.effects import creation, creation_log
+from sidecar.provisioning.effects import creation, creation_log, undoing
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.handle_holders_io import HandleHolders
@@ -542,5 +542,15 @@ ROOM_MUTATIONS: Final = (
         _no_checksum,
         f"{_JOURNAL}:test_a_line_that_was_changed_is_not_used",
         lambda: {"line": journal_lines.end_line("uid-1").replace(b"uid-1", b"uid-2")},
+    ),
+    RoomMutation(
+        "a volume goes while its PersistentVolume may still arrive",
+        _setting(undoing, "LATE_STORE", 0.0),
+        "provisioning.test_late_store:test_of_another_program_which_left_no_record",
+    ),
+    RoomMutation(
+        "a volume that was deleted while the driver was asked is stored",
+        _setting(deletion_io.Deletion, "ended_since", lambda self, handle, at: False),
+        "provisioning.test_handle_clash:test_one_that_was_deleted_while_the_driver_was_asked_is_given_to_nobody",
     ),
 )

@@ -83,7 +83,8 @@ class Creator:
             if says_none or (first and isinstance(outcome, NeverSent)):
                 self._concluded(view, attempt, outcome)
             if isinstance(outcome, Done):
-                holder = await self._holders.other(outcome.volume.volume_id, uid=uid, name=attempt.request.name)
+                handle, name = outcome.volume.volume_id, attempt.request.name
+                holder = await self._holders.other(handle, uid=uid, name=name, asked_at=view.now)
                 view = replace(view, holder=holder) if holder else view
             self._judge_promise(uid, outcome)
             progress, conclusion = conclude(view, attempt, outcome)

@@ -48,6 +48,7 @@ class Storer:
             if problem := await self._not_ours(uid, claim, body.unpacked()):
                 return max(self._reports.failed(uid, claim, problem), self._undoer.next_turn(uid))
         except Unavailable as error:
+            self._undoer.was_sent(uid)
             log.warning(
                 "A volume waits for the API server", extra={"fields": {"claim": claim.full_name, "volume": name, "err": str(error)}}
             )
@@ -87,7 +88,7 @@ class Storer:
     def _succeeded(self, uid: str, claim: Claim, volume: str, handle: str) -> None:
         findings = self._table.findings(uid)
         self._table.advance(uid, Stored.at(self._clock(), handle))
-        self._reports.attempts.succeeded(uid)
+        self._reports.attempts.succeeded(uid, self._clock())
         if volume not in self._caches.volumes:
             self._table.stored(volume, handle)
         if findings.source.source is not None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from sidecar.csi.outcome import DriverError
 from sidecar.deletion.rules import DeletionView, Undone
@@ -19,6 +20,10 @@ from sidecar.provisioning.progress import NOT_BEGUN, Creating
 from sidecar.provisioning.requests.secrets import SecretRef
 
 log = logging.getLogger(__name__)
+
+LATE_STORE: Final = 60.0
+"""Seconds. A PersistentVolume that was sent may still arrive after its sender has died or given up. If its volume were deleted before, the
+claim would be bound to nothing."""
 
 
 class Undoer:
@@ -38,6 +43,10 @@ class Undoer:
         self._deletion = deletion
         self._pace = UndoPace()
         self._turns: dict[str, float] = {}
+        self._sent: dict[str, float] = {}
+        """By uid: until when a PersistentVolume may still arrive. The first ends first."""
+        self._sent_before = 0.0
+        """Until when that is so for any claim, because another process, perhaps of another program, was here until a moment ago."""
         self._orphans = OrphanCleanup(
             here=shared.here,
             driver=shared.tools.driver,
@@ -49,6 +58,10 @@ class Undoer:
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
         """Returns `why` with what has become of the volume, for the claim's user."""
+        if (until := max(self._sent.get(uid, 0.0), self._sent_before)) > self._clock():
+            self._turns[uid] = until
+            self._table.advance(uid, Creating(claim))
+            return f"{why}; it is left behind for a minute, in which a PersistentVolume that was sent before may still arrive"
         if turn := self._pace.wait_until(self._clock()):
             self._turns[uid] = turn
             self._table.advance(uid, Creating(claim))  # the next look has to see to it
@@ -65,6 +78,18 @@ class Undoer:
             return f"{why}; it is left alone: {kept.why}"
         self._space.changed(claim.class_name, placed=self._here().with_topology)
         return f"{why}; it was deleted again"
+
+    def begins(self) -> None:
+        """This process. It cannot know what the one before has sent."""
+        self._sent_before = self._sent_before or self._clock() + LATE_STORE
+
+    def was_sent(self, uid: str) -> None:
+        """A PersistentVolume for that claim, by this process or one that is gone, and nobody knows whether it arrived."""
+        now = self._clock()
+        self._sent.pop(uid, None)
+        self._sent[uid] = now + LATE_STORE
+        while (first := next(iter(self._sent))) != uid and self._sent[first] <= now:
+            del self._sent[first]
 
     def next_turn(self, uid: str) -> float:
         """When those that were left behind for now are seen to, if this claim's is one of them; else 0.0."""

@@ -97,10 +97,17 @@ class Binder:
         phase = (volume.get("status") or {}).get("phase")
         if not claim_uid(volume):
             await self._set_phase(volume, "Available")
-        elif phase != "Released" and await self._is_orphaned(volume["spec"]["claimRef"]):
+        elif phase != "Released" and (await self._is_orphaned(volume["spec"]["claimRef"]) or self._is_not_needed(volume)):
             await self._set_phase(volume, "Released")
         elif phase != "Bound" and _is_protected(volume, VOLUME_PROTECTION):
             await self._unprotect(VOLUMES, volume, VOLUME_PROTECTION)
+
+    def _is_not_needed(self, volume: Json) -> bool:
+        """It was made for a claim that is bound to another volume, and goes with its claim."""
+        claims = self._claims.by_index("uid", volume["spec"]["claimRef"]["uid"])
+        elsewhere = any(claim["spec"].get("volumeName") not in (None, "", volume["metadata"]["name"]) for claim in claims)
+        is_made = names.PROVISIONED_BY in (volume["metadata"].get("annotations") or {})
+        return elsewhere and is_made and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
 
     async def _is_orphaned(self, ref: Json) -> bool:
         """The cache may be behind: before a volume is released the API server itself is asked, as the real controller does."""
