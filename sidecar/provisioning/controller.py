@@ -110,6 +110,7 @@ class Provisioner:
         self._contenders = contenders
         self._hearing = hearing
         self._delay = LocalDelay(watched=watched)
+        self._has_begun = False
         self._woken: dict[str, float] = {}
         """By class: when claims that waited for room were last woken, or will be."""
         self._standing = standing
@@ -393,10 +394,12 @@ class Provisioner:
 
     async def take_over(self) -> list[str]:
         """The claims for which processes that are gone have begun a creation."""
-        self._undoer.begins()
         uids = await self.creations.take_over()
+        # Upstream, which may have been here until a moment ago, leaves no record. What came after this process began is nobody else's.
+        known, self._has_begun = () if self._has_begun else self._caches.claims.keys(), True
+        for uid in (*known, *uids):
+            self._undoer.was_sent(uid)
         for record in filter(None, map(self._table.record, uids)):
-            self._undoer.was_sent(record.uid)
             if record.losses:
                 self._losses.remember(record.call, record.losses, self._clock())
             if record.is_renamed(self._here()) and not foreign(self._here(), record):

@@ -45,8 +45,6 @@ class Undoer:
         self._turns: dict[str, float] = {}
         self._sent: dict[str, float] = {}
         """By uid: until when a PersistentVolume may still arrive. The first ends first."""
-        self._sent_before = 0.0
-        """Until when that is so for any claim, because another process, perhaps of another program, was here until a moment ago."""
         self._orphans = OrphanCleanup(
             here=shared.here,
             driver=shared.tools.driver,
@@ -58,7 +56,7 @@ class Undoer:
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
         """Returns `why` with what has become of the volume, for the claim's user."""
-        if (until := max(self._sent.get(uid, 0.0), self._sent_before)) > self._clock():
+        if (until := self._sent.get(uid, 0.0)) > self._clock():
             self._turns[uid] = until
             self._table.advance(uid, Creating(claim))
             return f"{why}; it is left behind for a minute, in which a PersistentVolume that was sent before may still arrive"
@@ -79,12 +77,9 @@ class Undoer:
         self._space.changed(claim.class_name, placed=self._here().with_topology)
         return f"{why}; it was deleted again"
 
-    def begins(self) -> None:
-        """This process. It cannot know what the one before has sent."""
-        self._sent_before = self._sent_before or self._clock() + LATE_STORE
-
     def was_sent(self, uid: str) -> None:
-        """A PersistentVolume for that claim, by this process or one that is gone, and nobody knows whether it arrived."""
+        """A PersistentVolume for that claim, perhaps: by this process, or by one that is gone, of whatever program. Nobody knows whether it
+        arrived."""
         now = self._clock()
         self._sent.pop(uid, None)
         self._sent[uid] = now + LATE_STORE
