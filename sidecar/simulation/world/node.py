@@ -238,7 +238,8 @@ class Node:
     # --- its lives ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        await asyncio.sleep(self.joins_at)
+        if self.joins_at:
+            await asyncio.sleep(self.joins_at)
         while True:
             await self._may_live.wait()
             self.lives += 1
