@@ -270,9 +270,10 @@ class Upstream:
         self._capacity.renew_all()
 
     async def _save_again(self, name: str) -> bool:
-        if not await self._is_saved(self._unsaved[name]):
+        volume = self._unsaved.get(name)
+        if volume is not None and not await self._is_saved(volume):
             return True
-        del self._unsaved[name]
+        self._unsaved.pop(name, None)
         return False
 
     async def _is_saved(self, volume: Json) -> bool:
