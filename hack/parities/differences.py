@@ -12,6 +12,7 @@ from hack.parities.driver import OWN_NODE
 
 _REFUSED = "/events/claim Warning ProvisioningFailed"
 _BEGUN = "/events/claim Normal Provisioning"
+_LABELS = tuple({"csi-node-sidecar.io/node": value} for value in (OWN_NODE, "several"))
 _UNDELETED = "/events/volume Warning VolumeFailedDelete"
 
 
@@ -121,6 +122,10 @@ def _says_itself_who_made_it(_: Pair, gap: Gap) -> bool:
     return gap.path.endswith("/spec/csi/volumeAttributes/storage.kubernetes.io/csiProvisionerIdentity") and gap.peer == "mine"
 
 
+def _labels_its_volume(_: Pair, gap: Gap) -> bool:
+    return bool(re.fullmatch(r"/volumes/\w+/metadata/labels", gap.path)) and gap.peer == ABSENT and gap.ours in _LABELS
+
+
 def _is_silence(gap: Gap) -> bool:
     """Of the peer, where ours has something to tell."""
     return (gap.path, gap.peer, gap.ours) == ("/came of it", False, True)
@@ -172,6 +177,12 @@ TABLE: Sequence[Intended] = (
         "events name their node",
         "`source.host` and `reportingInstance` say which node speaks; the peer leaves them empty",
         _names_the_host,
+        everywhere=True,
+    ),
+    Intended(
+        "volumes are labelled with their node",
+        "so that a node can list and watch its own among all of the cluster's",
+        _labels_its_volume,
         everywhere=True,
     ),
     Intended(

@@ -38,6 +38,17 @@ def concerns_us(here: Here, obj: Json) -> bool:
     return driver == here.driver.name and _lies_here(here, affinity_of(obj), identity_of(obj))
 
 
+def node_label(here: Here, affinity: tuple[Term, ...] | None) -> str:
+    """What the label `csi-node-sidecar.io/node` says of a volume made here: this node, if no other can have to do with it.
+
+    Of a value that is not the node's name, it is not known that no other node has it too, as with the name of a zone.
+    """
+    if affinity is None:
+        return names.node_value(here.node)  # then it is the maker's alone
+    only_here = all(any(item.operator == "In" and item.values == (here.node,) for item in term.requirements) for term in affinity)
+    return names.node_value(here.node) if affinity and only_here else names.SEVERAL_NODES
+
+
 def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
     """A PersistentVolume, in JSON, is this driver's, and nothing contradicts that it lies here.
 

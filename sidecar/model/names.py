@@ -63,6 +63,9 @@ MODIFY_SECRET_NAME: Final = "volume.kubernetes.io/controller-modify-secret-name"
 MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-namespace"
 VOLUME_FINALIZER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
 PROVISIONER_IDENTITY: Final = "storage.kubernetes.io/csiProvisionerIdentity"
+VOLUME_NODE: Final = f"{GROUP}/node"
+SEVERAL_NODES: Final = "several"
+"""The value of `VOLUME_NODE` of a volume that other nodes may have to do with as well."""
 
 # parameters of classes and of CreateVolume
 RESERVED_PARAMETER_PREFIX: Final = "csi.storage.k8s.io/"
@@ -176,6 +179,13 @@ def is_volume_name(name: str, uid: str) -> bool:
     """Whether `volume_name` gives it for that uid, with whatever prefix and length."""
     prefix, _, digits = name.rpartition("-")
     return name.endswith(f"-{uid}") or bool(prefix and digits and uid.replace("-", "").startswith(digits))
+
+
+def node_value(node: str) -> str:
+    """A node's name as the value of a label, which has at most 63 characters: of a longer name the first ones, and a hash of the whole."""
+    if len(node) <= _LABEL_LIMIT:
+        return node
+    return f"{node[: _LABEL_LIMIT - 9].rstrip('.-')}-{_fnv1a(node)}"
 
 
 def capacity_manager(node: str, base: str = _MANAGER) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.model import names
+from sidecar.model.label_syntax import flaw_of_label
 from sidecar.model.names import capacity_manager, shared_event, volume_name
 
 
@@ -129,3 +130,10 @@ def test_a_volume_s_name_is_known_whatever_the_flags_were(prefix: str, length: i
 @pytest.mark.parametrize("name", ["", "-", "pvc", "pvc-", "by-hand", UID, "-0a1b2c3d", f"pvc{UID}", "pvc-0a1b2c3e", "pvc-1111"])
 def test_other_names_are_not(name: str) -> None:
     assert not names.is_volume_name(name, UID)
+
+
+@pytest.mark.parametrize("node", ["n1", "n" * 63, "n" * 64, f"{'n' * 53}.{'n' * 80}", f"{'n' * 53}-.{'n' * 198}"])
+def test_every_node_s_name_makes_the_value_of_a_label(node: str) -> None:
+    value = names.node_value(node)
+    assert not flaw_of_label(names.VOLUME_NODE, value)
+    assert value == node or names.node_value(f"{node}2") != value

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.local.here import Here
+from sidecar.local.volume_location import node_label
 from sidecar.model import names
 from sidecar.model.objects import Claim, ClaimRef, Class, Json, Volume
 from sidecar.model.quantity import format_bytes
-from sidecar.model.topology import Requirement, Segment
+from sidecar.model.topology import Requirement, Segment, terms_of
 from sidecar.provisioning.requests.request import fs_type
 from sidecar.provisioning.requests.secrets import NO_SECRETS, SecretRefs
 
@@ -57,9 +58,10 @@ def build(
         "csi": _csi(here, claim, class_, request, created) | _secret_references(refs),
         "storageClassName": claim.class_name,
     }
+    affinity = _affinity(here, created.topologies)
     optional = {
         "mountOptions": list(class_.mount_options),
-        "nodeAffinity": _affinity(here, created.topologies),
+        "nodeAffinity": affinity,
         "persistentVolumeReclaimPolicy": class_.reclaim_policy,
         "volumeMode": claim.volume_mode,
         "volumeAttributesClassName": claim.attributes_class if here.options.attributes_classes else "",
@@ -70,6 +72,7 @@ def build(
         "metadata": {
             "name": request.name,
             "annotations": {names.PROVISIONED_BY: class_.provisioner} | _secret_notes(refs),
+            "labels": {names.VOLUME_NODE: node_label(here, None if affinity is None else terms_of(affinity["required"]))},
             "finalizers": [names.VOLUME_FINALIZER],
         },
         "spec": spec | {key: value for key, value in optional.items() if value},

@@ -43,6 +43,7 @@ def test_V1_the_fixture() -> None:
                 "volume.kubernetes.io/provisioner-deletion-secret-name": "",
                 "volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
             },
+            "labels": {"csi-node-sidecar.io/node": "foo"},
             "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
         },
         "spec": {
