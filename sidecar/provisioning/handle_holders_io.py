@@ -1,11 +1,16 @@
 """Who has a handle already. Two claims with one volume would write over each other's data, and lose it both with one of them."""
 
+from typing import Final
+
 from sidecar.kube.api import VOLUMES, KubeApi, find
 from sidecar.kube.errors import ApiError
 from sidecar.local.caches import Caches
 from sidecar.model.objects import Volume
 from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.progress import ProgressTable, RemovalStep
+
+MOST_ASKED: Final = 20
+"""So many requests at most for one answer of the driver, where an earlier process has left that many creations that get no answer."""
 
 
 class HandleHolders:
@@ -17,7 +22,7 @@ class HandleHolders:
 
     async def other(self, handle: str, *, uid: str, name: str, asked_at: float) -> str:
         """Who besides the claim with that uid and its PersistentVolume; empty: nobody that this node knows of. `asked_at`: when the driver
-        was asked for the volume.
+        was asked for the volume. Raises ApiError.
 
         What the cache has may be gone by now, and so may what it has yet to show, and a driver may give a handle again: so the API server
         is asked, but only then.
@@ -31,11 +36,17 @@ class HandleHolders:
             if await self._still_has(unseen, handle):
                 return f"PersistentVolume {unseen}"
             self._table.seen(unseen)
+        for begun in self._table.unanswered(besides=uid)[:MOST_ASKED]:
+            if await self._has(begun, handle):
+                return f"PersistentVolume {begun}"
         return self._table.holder(handle, besides=uid)
 
     async def _still_has(self, name: str, handle: str) -> bool:
         try:
-            found = await find(self._kube, VOLUMES, name)
+            return await self._has(name, handle)
         except ApiError:
             return True
+
+    async def _has(self, name: str, handle: str) -> bool:
+        found = await find(self._kube, VOLUMES, name)
         return found is not None and Volume.of(found).handle == handle

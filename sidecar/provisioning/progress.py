@@ -302,6 +302,8 @@ class ProgressTable:
         self._records: dict[str, CreationRecord] = {}
         self._deleting: set[str] = set()
         """Those of the records that tell of a deletion: few, and each new volume asks them."""
+        self._from_file: set[str] = set()
+        """Those of the records that an earlier process has left: few as well."""
         self._suspects: dict[str, CreationRecord] = {}
         """By key."""
         self._unseen: dict[str, str] = {}
@@ -366,6 +368,7 @@ class ProgressTable:
         """Keeps a record, because a volume may exist from now on. It stays when the claim is forgotten: the volume would be left behind."""
         self._records[record.uid] = record
         (self._deleting.discard if record.deletion is None else self._deleting.add)(record.uid)
+        (self._from_file.add if record.from_file else self._from_file.discard)(record.uid)
         # Under another name it stays: what may still be deleted must be given to nobody, also not to the claim itself.
         self._suspects.pop(suspect_key(record.uid, record.request.name), None)
 
@@ -392,6 +395,7 @@ class ProgressTable:
     def drop_record(self, uid: str) -> bool:
         """Drops the record of a creation of which nothing is left, or whose PersistentVolume is stored. Returns whether there was one."""
         self._deleting.discard(uid)
+        self._from_file.discard(uid)
         return self._records.pop(uid, None) is not None
 
     def doubt(self, uid: str) -> None:
@@ -470,6 +474,12 @@ class ProgressTable:
     def unseen(self) -> Mapping[str, str]:
         """By name of a stored PersistentVolume that the cache has yet to show: its handle."""
         return self._unseen
+
+    def unanswered(self, *, besides: str) -> list[str]:
+        """The volumes that an earlier process has begun and whose handles this one has not heard. Some may be stored by now, for a request
+        can arrive when its sender is dead."""
+        unknown = (uid for uid in self._from_file if uid != besides and not _handle_of(self.progress(uid)))
+        return sorted(self._records[uid].request.name for uid in unknown)
 
     def holder(self, handle: str, *, besides: str) -> str:
         """Whose volume with that handle this process is about to store, or has the driver delete."""

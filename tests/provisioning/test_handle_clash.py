@@ -11,6 +11,7 @@ from sidecar.kube.api import Change
 from sidecar.kube.errors import Unavailable
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Claim
+from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.progress import MOST_UNSEEN, ProgressTable, RemovalStep
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
@@ -109,6 +110,36 @@ def test_one_that_came_and_went_before_the_cache_showed_it_counts_no_longer() ->
     second(room)
     assert stored(room) == ["one", "one"] and room.value(FAULTS) == 0
     assert "one" in room.table.unseen().values() and "test-testi" not in room.table.unseen()
+
+
+def begun_by_a_dead_process(*creates: CreatedVolume, **doors: Any) -> Room:
+    """It had sent the PersistentVolume of the first claim. The request arrives now, and the watch does not show it yet."""
+    room = two(*creates, **doors)
+    request = CreateRequest("test-testi", 100, ())
+    room.table.keep_record(CreationRecord("testid", "fake-ns", "fake-pvc", "fake-class", request, from_file=True))
+    room.add(
+        "persistentvolumes",
+        samples.volume_json(meta={"name": "test-testi"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}}),
+    )
+    return room
+
+
+def test_one_that_a_dead_process_sent_counts_before_the_cache_shows_it() -> None:
+    room = begun_by_a_dead_process(ONE)
+    second(room)
+    assert stored(room) == [] and room.value(FAULTS) == 1
+    room.driver.creates = [ANOTHER]
+    second(room)
+    assert stored(room) == ["another"]
+
+
+def test_while_the_api_server_cannot_be_asked_for_it_nothing_is_given() -> None:
+    room = begun_by_a_dead_process(ONE, ANOTHER, kube=KeepingKube(failures={"get": [Unavailable("away")]}))
+    until = second(room)
+    assert until is not None and stored(room) == [] and room.value(FAULTS) == 0
+    room.now = until
+    second(room)
+    assert stored(room) == ["another"], "the driver is asked again"
 
 
 def test_what_is_never_shown_is_bounded() -> None:

@@ -84,7 +84,10 @@ class Creator:
                 self._concluded(view, attempt, outcome)
             if isinstance(outcome, Done):
                 handle, name = outcome.volume.volume_id, attempt.request.name
-                holder = await self._holders.other(handle, uid=uid, name=name, asked_at=view.now)
+                try:
+                    holder = await self._holders.other(handle, uid=uid, name=name, asked_at=view.now)
+                except ApiError as error:
+                    return self._reports.unreachable(uid, attempt.claim, error)
                 view = replace(view, holder=holder) if holder else view
             self._judge_promise(uid, outcome)
             progress, conclusion = conclude(view, attempt, outcome)
