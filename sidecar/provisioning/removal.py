@@ -21,6 +21,7 @@ from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.progress import UNSTORED, ProgressTable, RemovalStep
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.unowned_io import Unowned
+from sidecar.provisioning.upkeep_pace import TOLD_AT, UpkeepPace
 from sidecar.provisioning.view import VolumeView
 from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
 from sidecar.tools import Tools
@@ -65,6 +66,7 @@ class Removal:
         self._attachments_known = attachments_known
         self._dry_run = tools.dry_run
         self.unowned = Unowned(tools, here=here)
+        self._upkeep = UpkeepPace(tools.retry)
         self._emptying: dict[str, float] = {}
         """By name: since when a volume is being deleted."""
         self.attempts: Attempts[str] = Attempts()
@@ -132,12 +134,16 @@ class Removal:
                 self._table.reach_removal_step(volume, RemovalStep.REMOVED)
                 self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.name, self._clock()))
                 return None
+            case Finalize(volume) | Unfinalize(volume) if not volume.deleting and self._upkeep.turn(volume.uid) > self._clock():
+                return self._upkeep.turn(volume.uid)
             case Finalize(volume):
                 patch = {"metadata": {"uid": volume.uid, "finalizers": [names.VOLUME_FINALIZER]}}
                 await self._kube.patch(VOLUMES, volume.name, patch, content_type=STRATEGIC_MERGE_PATCH)
+                self._wrote_finalizers(volume)
                 return None
             case Unfinalize(volume):
                 await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
+                self._wrote_finalizers(volume)
                 if volume.deleting:
                     self._table.reach_removal_step(volume, RemovalStep.UNFINALIZED)
                 return None
@@ -166,6 +172,11 @@ class Removal:
         self._table.reach_removal_step(volume, RemovalStep.EMPTIED)
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
+
+    def _wrote_finalizers(self, volume: Volume) -> None:
+        if self._upkeep.wrote(volume.uid, self._clock()) == TOLD_AT:
+            fields = {"volume": volume.name, "handle": volume.handle, "finalizer": names.VOLUME_FINALIZER}
+            log.warning("Something undoes what is written to the finalizers of a PersistentVolume", extra={"fields": fields})
 
     def _forget_volume(self, name: str) -> None:
         if self._caches.volumes.get(name) is None:

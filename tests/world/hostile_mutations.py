@@ -40,6 +40,7 @@ from sidecar.provisioning.creations import confirmation, confirming_io, journal_
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.decisions import Ignore
 from sidecar.provisioning.effects import creation, creation_log, undoing
+from sidecar.provisioning.effects.bidding import Bidder
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.handle_holders_io import HandleHolders
@@ -48,6 +49,7 @@ from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
+from sidecar.provisioning.upkeep_pace import UpkeepPace
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.claim_rates import HURRIED
 from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
@@ -471,6 +473,17 @@ ROOM_MUTATIONS: Final = (
         _pace_is_forgotten,
         "provisioning.test_flipped_claims:test_flips_are_no_calls",
         lambda: {"code": Code.FAILED_PRECONDITION, "pause": 4.0},
+    ),
+    RoomMutation(
+        "a bid that does not stay is made again at once",
+        _setting(Bidder, "_has_not_stayed", lambda self, before, written: False),
+        "provisioning.test_writes_undone:test_a_bid_that_does_not_stay_is_repeated_at_a_pace_and_told",
+        lambda: {"placement": "ranked"},
+    ),
+    RoomMutation(
+        "a finalizer that is taken off is put on again at once",
+        _setting(UpkeepPace, "turn", lambda self, uid: 0.0),
+        "provisioning.test_writes_undone:test_a_finalizer_that_somebody_takes_off_is_put_on_at_a_pace",
     ),
     RoomMutation(
         "a gate is built again at once for ever",

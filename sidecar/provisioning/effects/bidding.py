@@ -1,10 +1,12 @@
 """Writes this node into a claim: the bid by which it takes it. When to bid: `ownership.rules`."""
 
 from collections.abc import Callable
+from typing import Final
 
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable, Withdrawn
-from sidecar.model.objects import Claim
+from sidecar.model import names
+from sidecar.model.objects import Claim, Json, selected_node
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
 from sidecar.ownership.promises import Promise
@@ -15,6 +17,11 @@ from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.pace import APART
 from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Racing, race_of, without_bid
 from sidecar.provisioning.view import ClaimView
+
+_NOT_STAYED: Final = (
+    f"node {{}} was selected for the claim, but annotation {names.SELECTED_NODE} does not stay on it: something takes it off again;"
+    " look for an admission webhook, or a controller that reverts claims, and let it leave this annotation alone"
+)
 
 
 class Bidder:
@@ -44,7 +51,7 @@ class Bidder:
         try:
             if bid.out_of_turn and not await self._is_unchanged(bid.claim):
                 raise Withdrawn(f"claim {bid.claim.full_name} has changed")
-            await self._writer.write(bid.claim, bid.edit, is_current=lambda: self._still_wants(bid.claim))
+            written = await self._writer.write(bid.claim, bid.edit, is_current=lambda: self._still_wants(bid.claim))
         except Withdrawn:
             self._was_beaten(uid)
             return self._clock()
@@ -66,10 +73,19 @@ class Bidder:
             self._delay.ended(uid, self._clock())
             if self._promise(uid) is None:
                 self._space.promise_changed(bid.claim.class_name)  # its bytes were promised while the bid was on its way
+        if self._has_not_stayed(bid.claim, written):
+            return self._reports.failed(uid, bid.claim, _NOT_STAYED.format(view.here.node))
         self._doubt_order(view, bid.claim)
         self._table.advance(uid, NOT_BEGUN)
         # The cache has it already, so the watch event will change nothing and wake nobody: it is looked at again at once.
         return self._clock()
+
+    def _has_not_stayed(self, before: Claim, written: Json) -> bool:
+        """The API server has taken the bid, and its answer, or what the watch has shown since, names no node."""
+        held = self._caches.claims.get(before.uid)
+        if held is not None and held.resource_version != before.resource_version:
+            return not held.selected_node
+        return bool(written) and not selected_node(written)
 
     def _was_beaten(self, uid: str) -> None:
         """By another node, or by an edit: a tenant may edit the claim as often as it likes."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sidecar.kube.api import CLAIMS, KubeApi, always
 from sidecar.kube.errors import Conflict, NotFound
 from sidecar.local.caches import Caches
-from sidecar.model.objects import Claim, compact
+from sidecar.model.objects import Claim, Json, compact
 
 
 class ClaimWriter:
@@ -13,11 +13,15 @@ class ClaimWriter:
         self._kube = kube
         self._caches = caches
 
-    async def write(self, claim: Claim, edit: Callable[[bytes], bytes], *, is_current: Callable[[], bool] = always) -> None:
-        """`edit` makes the body of the write from the whole claim as it was when this was decided. Conflict if it is another one by now."""
+    async def write(self, claim: Claim, edit: Callable[[bytes], bytes], *, is_current: Callable[[], bool] = always) -> Json:
+        """`edit` makes the body of the write from the whole claim as it was when this was decided. Conflict if it is another one by now.
+
+        Returns what the API server has made of it.
+        """
         body = edit(claim.whole or await self._read(claim))
         written = await self._kube.replace(CLAIMS, body, name=claim.name, namespace=claim.namespace, is_current=is_current)
         self._caches.write_through(claim, written)
+        return written
 
     async def _read(self, claim: Claim) -> bytes:
         fresh = await self._kube.get(CLAIMS, claim.name, namespace=claim.namespace)
