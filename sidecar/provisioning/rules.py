@@ -46,6 +46,8 @@ _ENOUGH_REFUSALS: Final = 3
 
 # A leftover that the driver does not survive being asked for so often is nothing that this program can see to.
 _MOST_LOSSES: Final = 10
+# In seconds. The event that shows the claim bound comes sooner; this is for one that never does.
+_BINDING: Final = 60.0
 # A claim does not wait longer for what was begun under another name. With back-off these take about as many minutes.
 _MOST_FAILURES: Final = 10
 
@@ -170,9 +172,20 @@ def _done(view: ClaimView, claim: Claim) -> ClaimDecision | None:
     if view.volume is None or view.volume.claim is None:
         return None
     if view.volume.claim.uid == claim.uid:
-        return Ignore(f"volume {view.volume.name} exists for it")
+        return _beside(view, view.volume.name) or Ignore(f"volume {view.volume.name} exists for it")
     # Drivers are idempotent by name: asked for a volume of this name, they would return the other claim's volume.
     return Refuse(claim, f"PersistentVolume {view.volume.name} is another claim's; a longer --volume-name-uuid-length avoids this")
+
+
+def _beside(view: ClaimView, name: str) -> CleanUp | Wait | None:
+    """The claim has a volume here that another process has made, as its flags were. It is not the one that was begun."""
+    record = view.record
+    if record is None or record.request.name == name:
+        return None
+    why = f"volume {name} exists for it, and volume {record.request.name} may have been made for it too"
+    if view.gone:
+        return _clean_up(view, record, why)
+    return Wait(view.now + _BINDING, None, f"{why}, which is seen to when the claim is bound")
 
 
 def _stored(view: ClaimView, claim: Claim, stored: Stored) -> ClaimDecision:

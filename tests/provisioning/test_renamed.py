@@ -180,3 +180,27 @@ def test_where_nobody_waits_it_is_asked_for_on_and_on() -> None:
         room.now += 600.0
         settle(room)
     assert calls(room)[-1] == f"delete id-{OLD}" and not room.paper.lines
+
+
+def test_a_volume_that_somebody_else_made_under_another_name_does_not_end_what_is_begun_here() -> None:
+    """Another process with other flags runs here for a moment. The one that is begun is seen to when the claim is bound to the other."""
+    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
+    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
+    room.claim()
+    show(room, of_the_old_name())
+    room.now += 60.0
+    settle(room)
+    assert calls(room) == [f"create {NEW}"] and [line.request.name for line in room.paper.lines.values()] == [NEW]
+    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, volumeName=OLD))
+    settle(room)
+    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and stored(room) == [OLD] and not room.paper.lines
+
+
+def test_nor_does_it_when_the_claim_is_gone() -> None:
+    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
+    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
+    room.claim()
+    show(room, of_the_old_name()).delete_claim()
+    room.now += 60.0
+    settle(room)
+    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and not room.paper.lines

@@ -505,6 +505,11 @@ ROOM_MUTATIONS: Final = (
         lambda: {"code": Code.ABORTED},
     ),
     RoomMutation(
+        "a volume of another name ends what was begun for the claim",
+        _setting(rules, "_beside", lambda view, name: None),
+        "provisioning.test_renamed:test_a_volume_that_somebody_else_made_under_another_name_does_not_end_what_is_begun_here",
+    ),
+    RoomMutation(
         "what nobody has seen is asked for all at once",
         _setting(progress, "MOST_DOUBTED", ENDLESS),
         "provisioning.test_stored_doubted:test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first",
