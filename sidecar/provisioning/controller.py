@@ -28,7 +28,7 @@ from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.roster import Roster
 from sidecar.provisioning.creations.confirmation import foreign
 from sidecar.provisioning.creations.confirming_io import Confirming
-from sidecar.provisioning.creations.creation_record import OpenCall
+from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.creations.journal import Journal, NoJournal
 from sidecar.provisioning.decisions import (
     Bid,
@@ -165,7 +165,8 @@ class Provisioner:
         """The picture of one claim. Nothing here waits, so it is one consistent moment."""
         progress = self._table.progress(uid)
         now, here, cached = self._clock(), self._here(), self._caches.claims.get(uid)
-        claim, record = cached or created_for(progress), self._table.record(uid)
+        claim = cached or created_for(progress)
+        record = self._table.record(uid) or self._begun_deletion(cached, here)
         name = record.request.name if record else here.volume_name(claim.uid) if claim else None
         return ClaimView(
             now=now,
@@ -188,6 +189,14 @@ class Provisioner:
             loss=self._losses.of(record.call if record else creation(name)) if name else NO_LOSS,
             pace=self.claim_attempts.pace(uid, now),
         )
+
+    def _begun_deletion(self, claim: Claim | None, here: Here) -> CreationRecord | None:
+        """The claim waits here for a volume that was left to people when its deletion had been begun: flags for names have been taken back.
+        It may still be deleted, so the claim is not given it before the driver has said how that ended."""
+        if claim is None or claim.volume_name or claim.selected_node != here.node:
+            return None
+        suspect = self._table.suspect(claim.uid, here.volume_name(claim.uid))
+        return replace(suspect, suspect="", denials=0) if suspect is not None and suspect.deletion is not None else None
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
         asked = self._caches.claims.by_index("source", claim.full_name)

@@ -386,6 +386,9 @@ class ProgressTable:
             del self._suspects[each]
         return found
 
+    def suspect(self, uid: str, volume_name: str) -> CreationRecord | None:
+        return self._suspects.get(suspect_key(uid, volume_name))
+
     def suspects(self) -> int:
         return len(self._suspects)
 

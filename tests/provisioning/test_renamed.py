@@ -1,6 +1,7 @@
 """The flags for names of volumes change while a creation is under way: what was begun under the old name is seen to before the claim gets a
 volume under the new one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Json
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc, run
 from tests.harness.provisioning.journal import JournalInMemory
@@ -204,3 +206,43 @@ def test_nor_does_it_when_the_claim_is_gone() -> None:
     room.now += 60.0
     settle(room)
     assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and not room.paper.lines
+
+
+def flags_taken_back(*answers: CreatedVolume | Exception, deletes: list[Exception | None]) -> Room:
+    """What was begun under the old name could not be deleted, and was left to people; then the flags were taken back."""
+    kube, paper = KeepingKube(), JournalInMemory()
+    claim = samples.claim_json(annotations={SELECTED_NODE: samples.NODE})
+    first = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)]), kube=kube, paper=paper)
+    first.show(claim).see(class_=samples.class_())
+    first.claim()
+    (line,) = paper.lines.values()
+    paper.lines = {each.key: each for each in [replace(line, suspect="it could not be deleted", deletion=BegunDeletion(f"id-{OLD}"))]}
+    room = Room(driver=OpenDriver(creates=list(answers), deletes=deletes, own_handles=True), kube=kube, paper=paper)
+    room.show(claim).see(class_=samples.class_())
+    run(room.room.take_over())
+    return room
+
+
+def test_when_flags_are_taken_back_a_deletion_that_may_still_happen_ends_before_the_claim_is_given_the_volume() -> None:
+    room = flags_taken_back(MADE, deletes=[rpc(Code.DEADLINE_EXCEEDED), None])
+    settle(room)
+    assert calls(room) == [f"delete id-{OLD}"] and not stored(room)
+    room.now += 60.0
+    settle(room)
+    assert calls(room)[1:] == [f"delete id-{OLD}", f"create {OLD}"] and stored(room) == [OLD] and not room.paper.lines
+
+
+def test_what_was_left_to_people_stays_on_record_when_its_name_cannot_be_begun_anew() -> None:
+    room = flags_taken_back(MADE, deletes=[None])
+    begin, room.paper.begin = room.paper.begin, refuse  # type: ignore[method-assign]
+    settle(room)
+    assert not room.driver.asked
+    room.paper.begin = begin  # type: ignore[method-assign]
+    assert room.table.suspects() == 1
+    room.now += 60.0
+    settle(room)
+    assert calls(room) == [f"delete id-{OLD}", f"create {OLD}"] and not room.paper.lines
+
+
+async def refuse(begun: CreationRecord) -> str:
+    return "no room on the disk"

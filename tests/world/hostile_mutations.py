@@ -510,6 +510,11 @@ ROOM_MUTATIONS: Final = (
         "provisioning.test_renamed:test_a_volume_that_somebody_else_made_under_another_name_does_not_end_what_is_begun_here",
     ),
     RoomMutation(
+        "a claim is given what may still be deleted when flags for names are taken back",
+        _setting(Provisioner, "_begun_deletion", lambda self, claim, here: None),
+        "provisioning.test_renamed:test_when_flags_are_taken_back_a_deletion_that_may_still_happen_ends_before_the_claim_is_given_the_volume",
+    ),
+    RoomMutation(
         "what nobody has seen is asked for all at once",
         _setting(progress, "MOST_DOUBTED", ENDLESS),
         "provisioning.test_stored_doubted:test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first",

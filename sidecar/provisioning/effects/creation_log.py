@@ -17,11 +17,15 @@ class CreationLog:
         self.journal = journal
 
     async def begin(self, record: CreationRecord) -> str:
-        """Returns when the record is on the disk; or why it cannot get there. Then there is no record, and nothing may be begun."""
+        """Returns when the record is on the disk; or why it cannot get there. Then there is no record, and nothing may be begun; what was
+        left to people under that name stays so."""
+        suspect = self._table.suspect(record.uid, record.request.name)
         self._table.keep_record(record)
         why = await self.journal.begin(record)
         if why:
             self.end(record.uid)
+            if suspect is not None:
+                await self.suspect(suspect)
         return why
 
     async def deleting(self, uid: str, deletion: BegunDeletion | None) -> None:

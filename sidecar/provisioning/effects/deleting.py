@@ -88,6 +88,8 @@ class Deleter:
         record, deletion = decision.record, decision.deletion
         if why := self._confirming.foreign(record):
             return await self._suspect(uid, record, why)
+        if self._table.record(uid) is None and (why := await self._creations.begin(record)):
+            return self._not_over(uid, decision, f"it cannot be recorded: {why}", in_vain=False)
         unproven = (uid, record.request.name) if record.unproven else None
         view = DeletionView(reason=Undone(on_file(record), unproven), handle=deletion.handle, any_node=deletion.any_node)
         claim = record.namespace, record.name
