@@ -36,7 +36,7 @@ from sidecar.ownership import reserved_space
 from sidecar.ownership import rules as ownership
 from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io
 from sidecar.provisioning.controller import Provisioner
-from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines
+from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines, leftovers_io
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.decisions import Ignore
 from sidecar.provisioning.effects import creation, creation_log, undoing
@@ -548,6 +548,11 @@ ROOM_MUTATIONS: Final = (
         _setting(deletion, "_named_elsewhere", lambda view, on_file: None),
         f"{_FORGED}:test_what_a_persistent_volume_anywhere_names_is_not_deleted",
         lambda: {"node": "bar", "phase": "Bound"},
+    ),
+    RoomMutation(
+        "a journal is as old as its file",
+        _setting(leftovers_io, "_is_silent", lambda changed, alive: False),
+        "provisioning.creations.test_journal:test_a_journal_that_was_copied_back_from_a_backup_is_as_old_as_what_it_says",
     ),
     RoomMutation(
         "a line that was changed is used",

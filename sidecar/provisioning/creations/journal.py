@@ -34,7 +34,18 @@ from typing import Any, Final, Protocol
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import LONGEST_LINE, Damage, OpenLines, begin_line, end_line
-from sidecar.provisioning.creations.leftovers_io import MOST_OPEN, NEW, SUFFIX, Found, Leftover, Leftovers, alive, lock, prefix_of
+from sidecar.provisioning.creations.leftovers_io import (
+    MOST_OPEN,
+    NEW,
+    SUFFIX,
+    Found,
+    Leftover,
+    Leftovers,
+    alive,
+    first_line,
+    lock,
+    prefix_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -357,7 +368,7 @@ class FileJournal:
         """
         fresh = f"{self._prefix}{os.urandom(8).hex()}{NEW}"  # a name that nobody can have taken
         with files_io.opened(self._folder) as folder:
-            file = files_io.replace(self._path.name, content, fresh=fresh, folder=folder, before=lock)
+            file = files_io.replace(self._path.name, first_line() + content, fresh=fresh, folder=folder, before=lock)
         self._let_go()
         self._file, self._size = file, 0
 

@@ -50,6 +50,14 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Alive:
+    """The process whose file it is was alive."""
+
+    at: int
+    """On the wall clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     kind: Damage
     why: str
@@ -112,6 +120,8 @@ class Content:
     """By key, what was begun and not ended."""
     settled: set[str] = field(default_factory=set)
     """By key, or of older versions by uid, what a person has seen to."""
+    alive: int | None = None
+    """When its process was alive, as the file itself says. Those of older versions do not."""
     size: int = 0
     """The bytes of their lines."""
     damage: dict[Damage, int] = field(default_factory=dict)
@@ -140,19 +150,26 @@ def settled_line(key: str) -> bytes:
     return _sealed(json.dumps({"end": key, "by": _PERSON}).encode())
 
 
-def read_line(line: bytes) -> tuple[CreationRecord | Ended | Damaged, bool]:
+def alive_line(at: float) -> bytes:
+    """The first line, which is written over in its place: all are of one length. Versions that do not know it read an end of nothing."""
+    return _sealed(json.dumps({"end": "", "alive": f"{int(at):012}"}).encode())
+
+
+def read_line(line: bytes) -> tuple[CreationRecord | Ended | Alive | Damaged, bool]:
     """What it says, and whether it has a checksum."""
     seal = _SEAL.search(line.rstrip(b"\n"))
     if seal is not None and _sum(line[: seal.start()] + b"}") != seal[1]:
         return Damaged(Damage.ALTERED, "its checksum does not fit"), True
     try:
         about = json.loads(line)
+        if (alive := about.get("alive")) is not None:
+            return Alive(int(alive)), seal is not None
         if (ended := about.get("end")) is not None:
             return Ended(str(ended), about.get("by") == _PERSON), seal is not None
         record = from_line(line)
         odd = oddity(record)
         return (Damaged(Damage.GARBLED, odd) if odd else record), seal is not None
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         return Damaged(Damage.GARBLED, str(error)[:200]), seal is not None
 
 
@@ -176,6 +193,8 @@ def read_lines(file: BinaryIO, *, largest: int, most_open: int) -> Content:
                 if line.endswith(b"\n"):
                     content.note(kind, f"line {number}: {why}")
                 continue
+            case Alive(at):
+                content.alive = at
             case Ended(key, by_a_person):
                 if by_a_person:
                     content.settled.add(key)

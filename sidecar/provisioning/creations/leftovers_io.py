@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from sidecar.engine import files_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.provisioning.creations.journal_lines import Content, read_lines, settled_line, too_large
+from sidecar.provisioning.creations.journal_lines import Content, alive_line, read_lines, settled_line, too_large
 
 SUFFIX: Final = ".journal"
 NEW: Final = ".new"
@@ -153,12 +153,23 @@ def _open(path: Path) -> Leftover:
         # A process that died while it replaced its file left a `.new` file. The old file still holds everything, so this is not read.
         content = Content() if path.suffix == NEW else _read(file)
         stack.pop_all()
-        return Leftover(path, file, content, not -_CLOCK_SLACK < time.time() - os.fstat(file.fileno()).st_mtime < _SILENCE)
+        return Leftover(path, file, content, _is_silent(os.fstat(file.fileno()).st_mtime, content.alive))
+
+
+def _is_silent(changed: float, alive: int | None) -> bool:
+    """The older sign of life counts: a file that was copied back from a backup has changed just now, and tells of long ago."""
+    signs = (changed, changed if alive is None else alive)
+    return any(not -_CLOCK_SLACK < time.time() - sign < _SILENCE for sign in signs)
+
+
+def first_line() -> bytes:
+    return alive_line(time.time()) + b"\n"
 
 
 def alive(file: int) -> None:
-    """A sign of life, to be repeated more often than `_SILENCE`: the time of the file's last change."""
+    """A sign of life, to be repeated more often than `_SILENCE`: the time of the file's last change, and in the file itself."""
     os.utime(file)
+    os.pwrite(file, first_line(), 0)
 
 
 def _read(file: BinaryIO) -> Content:

@@ -24,7 +24,7 @@ from sidecar.provisioning.creations import journal as journals
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal import FileJournal
-from sidecar.provisioning.creations.journal_lines import begin_line
+from sidecar.provisioning.creations.journal_lines import alive_line, begin_line
 from tests.harness import planted
 
 T = TypeVar("T")
@@ -850,7 +850,7 @@ def test_a_file_that_is_deleted_meanwhile_is_written_anew_before_the_driver_is_c
         delete_files(tmp_path)
         await begin(journal, SECOND)
         (name,) = files(tmp_path)
-        assert [from_line(line) for line in (tmp_path / name).read_bytes().splitlines()] == [FIRST, SECOND]
+        assert [from_line(line) for line in (tmp_path / name).read_bytes().splitlines()[1:]] == [FIRST, SECOND]
         assert await FileJournal(tmp_path, "a/driver", on_state=print).take_over() == [], "it is locked"
 
     run(tmp_path, doing, states=states)
@@ -915,3 +915,41 @@ def test_a_suspect_stays_one_over_restarts(tmp_path: Path) -> None:
     suspect = replace(FIRST, suspect="somebody may want it", losses=3)
     run(tmp_path, lambda journal: begin(journal, suspect))
     assert left(tmp_path) == left(tmp_path) == [suspect]
+
+
+def test_a_journal_that_was_copied_back_from_a_backup_is_as_old_as_what_it_says(tmp_path: Path) -> None:
+    """A copy has a new time of change. What it tells of was stored long ago, and people may have kept it since."""
+    yesterday = time.time() - 86_400.0
+
+    async def a_life(journal: FileJournal) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: yesterday)
+            await journal.take_over()
+            await begin(journal, FIRST)
+
+    run(tmp_path, a_life)
+    backup = only(tmp_path).read_bytes()
+    only(tmp_path).write_bytes(backup)
+    assert time.time() - only(tmp_path).stat().st_mtime < 60.0
+    assert [record.unproven for record in left(tmp_path)] == [True]
+
+
+def test_the_sign_of_life_in_the_file_is_renewed_in_its_place(tmp_path: Path) -> None:
+    yesterday = time.time() - 86_400.0
+
+    async def a_life(journal: FileJournal) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: yesterday)
+            await begin(journal, FIRST)
+        size = only(tmp_path).stat().st_size
+        await journal.take_over()
+        assert only(tmp_path).stat().st_size == size
+        await begin(journal, SECOND)
+
+    run(tmp_path, a_life)
+    assert [(record.uid, record.unproven) for record in left(tmp_path)] == [("uid-1", False), ("uid-2", False)]
+
+
+def test_an_older_version_takes_the_sign_of_life_for_the_end_of_nothing() -> None:
+    about = json.loads(alive_line(1_700_000_000.5))
+    assert about["end"] == ""
