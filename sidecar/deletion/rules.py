@@ -37,7 +37,7 @@ class Found:
 
     volume: Volume
     elsewhere: bool = False
-    """Something contradicts that it lies on this node."""
+    """Something contradicts that it lies on this node, and it was not made here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,11 @@ def lies_elsewhere(here: Here, volume: Volume) -> bool:
     return not lies_here(here, volume)
 
 
+def was_made_here(here: Here, volume: Volume) -> bool:
+    """A provisioner of this node has made it, whatever its affinity says: what the driver reports of the node may have changed since."""
+    return _was_made_here(here, volume.identity)
+
+
 def is_of_another_node(here: Here, volume: Volume) -> bool:
     """The volume says that another node has it. Of one that says nothing, this is false on every node: whoever can reach it may use it."""
     labels = here.segment.labels()
@@ -67,11 +72,15 @@ def _lies_here(here: Here, affinity: tuple[Term, ...] | None, identity: str) -> 
     Without node affinity, or if it also asks for labels that this driver does not report, the identity tells who created the volume:
     `<time>-<random>-<driver>-<node>`.
     """
-    made_here = identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
+    made_here = _was_made_here(here, identity)
     if affinity is None or not here.with_topology:
         return made_here
     labels = here.segment.labels()
     return any(_places_here(here, term, labels, made_here=made_here) for term in affinity)
+
+
+def _was_made_here(here: Here, identity: str) -> bool:
+    return identity.split("-", 2)[-1] == f"{here.driver.name}-{here.node}"
 
 
 def _places_here(here: Here, term: Term, labels: Mapping[str, str], *, made_here: bool) -> bool:

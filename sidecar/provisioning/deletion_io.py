@@ -13,7 +13,7 @@ from sidecar.deletion.rules import Delete, DeletionView, Fact, Found, Keep, Need
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
-from sidecar.local.volume_location import lies_elsewhere
+from sidecar.local.volume_location import lies_elsewhere, was_made_here
 from sidecar.model.objects import Claim, Json, Volume
 from sidecar.provisioning.needs import text
 from sidecar.provisioning.progress import mark
@@ -130,4 +130,4 @@ def _handle_of(obj: Json, driver: str) -> str:
 
 
 def _found(here: Here, volume: Volume) -> Found:
-    return Found(volume, lies_elsewhere(here, volume))
+    return Found(volume, lies_elsewhere(here, volume) and not was_made_here(here, volume))

@@ -544,6 +544,18 @@ ROOM_MUTATIONS: Final = (
         f"{_FORGED}:test_a_name_that_is_not_the_claims_volumes_is_not_asked_for",
     ),
     RoomMutation(
+        "a line of a node of another name is followed",
+        _setting(confirming_io, "foreign", lambda here, record: ""),
+        f"{_FORGED}:test_what_was_begun_on_a_node_of_another_name_is_left_to_people",
+        lambda: {"deletion": None},
+    ),
+    RoomMutation(
+        "what was made here counts as another node's when a label has changed",
+        _setting(deletion_io, "was_made_here", lambda here, volume: False),
+        f"{_FORGED}:test_where_the_driver_reports_another_place_than_before_what_was_made_here_counts_as_here",
+        lambda: {"deletion": None},
+    ),
+    RoomMutation(
         "a line deletes what another node's PersistentVolume names",
         _setting(deletion, "_named_elsewhere", lambda view, on_file: None),
         f"{_FORGED}:test_what_a_persistent_volume_anywhere_names_is_not_deleted",

@@ -27,7 +27,13 @@ class Confirmed:
 
 def foreign(here: Here, record: CreationRecord) -> str:
     """Why nothing of the line is followed; empty: it is. A volume that was begun here has a name that is made of the claim's uid, perhaps
-    as flags were then."""
+    as flags were then; and it was begun on a node of this name."""
+    if record.node not in ("", here.node):
+        # The PersistentVolume of a node that was renamed says that it lies elsewhere, and yet the data is here.
+        return (
+            f"it was begun on node {record.node}, and this node is called {here.node}. If the node was renamed, it is here and may be in"
+            " use; if the journal was copied here from another node, there is nothing of it here"
+        )
     name = here.volume_name(record.uid)
     if record.request.name == name or is_volume_name(record.request.name, record.uid):
         return ""

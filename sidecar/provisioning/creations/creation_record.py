@@ -71,6 +71,8 @@ class CreationRecord:
     unproven: bool = False
     """So much time passed between the last sign of life of the process that began it and the next process that something else may have run
     here, stored its PersistentVolume, and somebody may have kept the data."""
+    node: str = ""
+    """The node on which it was begun. Empty: a version began it that did not write that down."""
     deletion: BegunDeletion | None = None
     """The volume that may be deleted at any moment from now on, so nobody may be given it. An older version neither writes nor reads it."""
     inherited: bool = False
@@ -132,6 +134,7 @@ def to_line(record: CreationRecord) -> bytes:
         "suspect": record.suspect,
         "unproven": record.unproven,
         "reclaim": record.reclaim_policy,
+        "node": record.node,
         "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
         "request": {
             "name": request.name,
@@ -165,6 +168,7 @@ def from_line(line: bytes) -> CreationRecord:
             suspect=str(about.get("suspect", "")),
             unproven=bool(about.get("unproven", False)),
             reclaim_policy=str(about.get("reclaim", "Delete")),
+            node=str(about.get("node", "")),
             deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
             request=CreateRequest(
                 name=str(asked["name"]),

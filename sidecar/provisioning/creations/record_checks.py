@@ -17,6 +17,7 @@ _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _POLICIES: Final = ("", "Delete", "Retain", "Recycle")
 # CSI allows 128 bytes, and some drivers take more.
 _LONGEST_HANDLE: Final = 4096
+_LONGEST_NODE: Final = 253
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -46,7 +47,9 @@ def _oddities(record: CreationRecord) -> Iterator[str]:
         or (deletion and not deletion.handle)
     ):
         yield "a volume or handle with odd bytes, or of odd length"
-    if not _is_text([*handles, *_texts(request)]):
+    if len(record.node) > _LONGEST_NODE or _CONTROL.search(record.node):
+        yield "a node that cannot be called so"
+    if not _is_text([*handles, record.node, *_texts(request)]):
         yield "what is no text"
 
 

@@ -26,6 +26,7 @@ class Creator:
         self._metrics = shared.tools.metrics
         self._clock = shared.tools.clock
         self._retry = shared.tools.retry
+        self._here = shared.here
         self._space = shared.space
         self._table = shared.table
         self._creations = shared.creations
@@ -64,7 +65,7 @@ class Creator:
         self._table.advance(uid, asked(view.progress, attempt.claim))
         if view.record is not None and view.record.inherited and not view.gone:
             # The claim shows that it has never had the volume, so the process before this one has stored nothing.
-            self._table.keep_record(replace(view.record, inherited=False, unproven=False))
+            self._table.keep_record(replace(view.record, inherited=False, unproven=False, node=view.here.node))
         # An earlier attempt that is recorded stays so, because a volume that exists was made as it asked for.
         first = self._table.record(uid) is None
         if first and (why := await self._begin(attempt)):
@@ -107,7 +108,9 @@ class Creator:
         secret = attempt.refs.provisioner
         whose = (secret.namespace, secret.name) if secret else None
         policy = attempt.class_.reclaim_policy
-        record = CreationRecord(claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy)
+        record = CreationRecord(
+            claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy, node=self._here().node
+        )
         return await self._creations.begin(record)
 
     def _concluded(self, view: ClaimView, attempt: Create, outcome: Outcome) -> None:

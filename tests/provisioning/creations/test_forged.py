@@ -195,3 +195,45 @@ def test_a_begun_deletion_that_is_read_beside_a_creation_of_this_process_is_no_t
     made.kube.objects["persistentvolumes", "theirs"] = volume_on("bar", meta={"name": "theirs"}, spec={"claimRef": None})[1]
     assert made.claim() is not None
     assert made.driver.asked == []
+
+
+# --- Nodes that were renamed, journals that were copied ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deletion", [None, BegunDeletion("test-volume-id")], ids=["creation", "deletion"])
+def test_what_was_begun_on_a_node_of_another_name_is_left_to_people(deletion: BegunDeletion | None) -> None:
+    """The node was renamed: its PersistentVolumes say that they lie on another node, and its data is in use."""
+    bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"}, volumeName="test-testi")
+    record = replace(RECORD, node="bar", deletion=deletion)
+    made = bench(record, ("persistentvolumeclaims", bound), volume_on("bar", status={"phase": "Bound"}))
+    made.claim()
+    assert not made.driver.asked
+    suspect = made.room.creations.journal.suspect()  # type: ignore[attr-defined]
+    assert "was begun on node bar" in suspect.suspect and "If the node was renamed" in made.told.events[-1][3]
+
+
+def test_a_claim_that_waits_on_the_renamed_node_is_created_as_ever() -> None:
+    claim = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE})
+    made = bench(replace(RECORD, node="bar"), ("persistentvolumeclaims", claim))
+    made.see(claim=samples.claim(selected=samples.NODE), class_=samples.class_())
+    made.claim()
+    assert made.driver.count("create") == 1 and made.kube.wrote("create")
+
+
+@pytest.mark.parametrize("node", ["", samples.NODE])
+def test_what_was_begun_on_this_node_or_by_an_older_version_is_seen_to(node: str) -> None:
+    made = bench(replace(RECORD, node=node))
+    made.claim()
+    assert made.driver.count("delete") == 1
+
+
+@pytest.mark.parametrize("deletion", [None, BegunDeletion("test-volume-id")], ids=["creation", "deletion"])
+def test_where_the_driver_reports_another_place_than_before_what_was_made_here_counts_as_here(deletion: BegunDeletion | None) -> None:
+    """The name of the node is the same; the value of its label has changed, and with it where the PersistentVolume says that it lies."""
+    bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE}, volumeName="test-testi")
+    made_here = {"storage.kubernetes.io/csiProvisionerIdentity": f"1-2-{samples.DRIVER}-{samples.NODE}"}
+    csi = {"driver": samples.DRIVER, "volumeHandle": "test-volume-id", "volumeAttributes": made_here}
+    record = replace(RECORD, node=samples.NODE, deletion=deletion)
+    made = bench(record, ("persistentvolumeclaims", bound), volume_on("former", spec={"csi": csi}, status={"phase": "Bound"}))
+    made.claim()
+    assert not made.driver.count("delete")
