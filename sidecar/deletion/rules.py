@@ -188,14 +188,21 @@ def _has_a_user(view: DeletionView, asked: Asked) -> Need | Keep | None:
         return Keep(f"PersistentVolume {asked.volume_name} exists")
     if view.claim is NOT_ASKED:
         return Need(Fact.CLAIM)
-    if view.claim is not None and view.claim.uid == asked.claim_uid:
-        return Keep(f"its claim {view.claim.full_name} exists")
+    if view.claim is not None and view.claim.uid == asked.claim_uid and (use := _may_use(view.claim, asked.volume_name)):
+        return Keep(f"its claim {view.claim.full_name} exists and {use}; delete the claim first, if nobody wants its data")
     if not view.handle:
         return Need(Fact.HANDLE)
     if view.users is NOT_ASKED:
         return Need(Fact.USERS)
     user = next((found.volume.name for found in view.users), None)
     return None if user is None else Keep(f"PersistentVolume {user} has the same handle")
+
+
+def _may_use(claim: Claim, volume_name: str) -> str:
+    """Why the claim may use the volume; empty: it has another one, for it is bound for good."""
+    if claim.volume_name == volume_name:
+        return "is bound to a PersistentVolume of that name"
+    return "" if claim.volume_name else "has no volume yet"
 
 
 def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:

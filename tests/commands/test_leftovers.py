@@ -14,6 +14,7 @@ from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
+from sidecar.model.objects import Json
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
@@ -163,6 +164,20 @@ def named(handle: str, name: str, node: str) -> dict[tuple[str, str], Any]:
 CLAIM = samples.claim_json(meta={"name": "data", "namespace": "ns", "uid": "u1"})
 
 
+def bound_to(name: str) -> Json:
+    return samples.claim_json(meta={"name": "data", "namespace": "ns", "uid": "u1"}, volumeName=name)
+
+
+def test_what_is_left_of_a_former_name_can_be_deleted_while_its_claim_uses_another_volume(tmp_path: Path) -> None:
+    """The flags for names have changed. A database's claim may live for years, and the one message says that this command deletes it."""
+    objects = {("persistentvolumeclaims", "data"): bound_to("new-u1"), **named("id-new", "new-u1", samples.NODE)}
+    code, driver = deleted(tmp_path, yes=True, objects=objects)
+    assert (code, driver.asked[-1]) == (0, ("delete", "test-volume-id"))
+    other = {("persistentvolumeclaims", "data"): bound_to("new-u1"), **named("test-volume-id", "new-u1", samples.NODE)}
+    code, driver = deleted(tmp_path, yes=True, objects=other)
+    assert (code, driver.count("delete")) == (1, 0), "the driver gives the claim's own volume"
+
+
 @pytest.mark.parametrize(
     ("objects", "asked"),
     [
@@ -170,6 +185,7 @@ CLAIM = samples.claim_json(meta={"name": "data", "namespace": "ns", "uid": "u1"}
         pytest.param(named("test-volume-id", "theirs", samples.NODE), ["create"], id="one-of-this-node"),
         pytest.param(named("whatever", "pvc-u1", samples.NODE), [], id="its-own-PersistentVolume"),
         pytest.param({("persistentvolumeclaims", "data"): CLAIM}, [], id="its-claim"),
+        pytest.param({("persistentvolumeclaims", "data"): bound_to("pvc-u1")}, [], id="its-claim-which-is-bound-to-it"),
     ],
 )
 def test_what_anything_leads_to_is_refused_also_with_yes(tmp_path: Path, objects: Any, asked: list[str]) -> None:
