@@ -28,7 +28,7 @@ from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.roster import Roster
 from sidecar.provisioning.creations.confirmation import foreign
 from sidecar.provisioning.creations.confirming_io import Confirming
-from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
+from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall, deletion_to_end
 from sidecar.provisioning.creations.journal import Journal, NoJournal
 from sidecar.provisioning.decisions import (
     Bid,
@@ -195,8 +195,7 @@ class Provisioner:
         It may still be deleted, so the claim is not given it before the driver has said how that ended."""
         if claim is None or claim.volume_name or claim.selected_node != here.node:
             return None
-        suspect = self._table.suspect(claim.uid, here.volume_name(claim.uid))
-        return replace(suspect, suspect="", denials=0) if suspect is not None and suspect.deletion is not None else None
+        return deletion_to_end(self._table.suspect(claim.uid, here.volume_name(claim.uid)))
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
         asked = self._caches.claims.by_index("source", claim.full_name)

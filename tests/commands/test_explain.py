@@ -2,14 +2,18 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sidecar.commands.explain.claim import Facts, _decide, _view
-from sidecar.csi.api import MODIFY_VOLUME, CapacityAnswer
+from sidecar.commands.explain.claim import Facts, _begun, _decide, _under_way, _view
+from sidecar.config.parse import Parsed, parse
+from sidecar.csi.api import MODIFY_VOLUME, CapacityAnswer, CreateRequest
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json
-from sidecar.provisioning.decisions import Bid, ClaimDecision, Refuse, Release
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.provisioning.creations.journal import FileJournal
+from sidecar.provisioning.decisions import Bid, ClaimDecision, CleanUp, Create, DeleteAgain, Refuse, Release
 from sidecar.provisioning.needs import CLAIMS, Ref
 from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
@@ -60,3 +64,40 @@ def on(node: str) -> Json:
     return samples.volume_json(
         meta={"name": "pv-source"}, spec={"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}}
     )
+
+
+BEGUN = CreationRecord("testid", "fake-ns", "fake-pvc", "fake-class", CreateRequest("old-testi", 100, ()), node=samples.NODE)
+
+
+@pytest.mark.parametrize(
+    ("record", "decision"),
+    [
+        pytest.param(BEGUN, CleanUp, id="under a name that it had as flags were then"),
+        pytest.param(replace(BEGUN, deletion=BegunDeletion("id-old")), DeleteAgain, id="and its deletion was begun"),
+        pytest.param(
+            replace(BEGUN, request=CreateRequest("test-testi", 100, ()), suspect="why", deletion=BegunDeletion("id")),
+            DeleteAgain,
+            id="it was left to people in the middle of its deletion",
+        ),
+        pytest.param(replace(BEGUN, node="bar"), Create, id="on another node"),
+        pytest.param(replace(BEGUN, suspect="why"), Create, id="it was left to people"),
+    ],
+)
+def test_what_the_journal_says_of_the_claim_is_seen_to_first(tmp_path: Path, record: CreationRecord, decision: type) -> None:
+    """As by the running program, whose event says so."""
+
+    async def write() -> FileJournal:
+        journal = FileJournal(tmp_path, samples.DRIVER, on_state=print)
+        await journal.begin(record)
+        return journal
+
+    process = asyncio.run(write())
+    parsed = parse(["--node-deployment", f"--journal-dir={tmp_path}"], {"NODE_NAME": samples.NODE})
+    assert isinstance(parsed, Parsed)
+    claim, here = samples.claim(selected=samples.NODE), samples.here()
+    begun = _under_way(_begun(parsed.config, samples.DRIVER, claim.uid), here, claim)
+    kube = ScriptedKube({("storageclasses", "fake-class"): samples.class_json()})
+    facts = Facts()
+    view = asyncio.run(_view(kube, here, claim=claim, facts=facts, record=begun))  # type: ignore[arg-type]
+    assert isinstance(decide(view), decision) and ("under way" in facts.rows) == (decision is not Create)
+    assert process.settled() == []

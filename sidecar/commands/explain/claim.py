@@ -28,6 +28,7 @@ from sidecar.observe.decisions import shown
 from sidecar.observe.sanitize import plain, to_json
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.creations import leftovers_io
+from sidecar.provisioning.creations.creation_record import CreationRecord, deletion_to_end
 from sidecar.provisioning.decisions import Bid, ClaimDecision, Fetch, Measure, Wait
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM, Absent
@@ -101,8 +102,9 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     facts.add("selected node", claim.selected_node or "none")
     name = info.name if info else question.driver
     facts.add("driver", f"{name} {info.version}, asked on {config.csi_address}" if info else _unreachable(config, question))
-    if name and (suspect := _left_behind(config, name, claim.uid)):
-        facts.add("left behind", suspect)
+    begun = _begun(config, name, claim.uid) if name else []
+    if suspects := [record.leftover for record in begun if record.suspect]:
+        facts.add("left behind", "; ".join(suspects))
     if not name or claim.provisioner != name:
         _conclude(facts, "Ignore", _why_not_ours(claim, name))
         return
@@ -110,7 +112,7 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     info = info or await _imagine(kube, name, node)
     here = Here(node, info, settings.options(await fitted(config, kube)), identity="explain")
     facts.add("node", f"{node or UNKNOWN}, segment {info.segment}")
-    view = await _view(kube, here, claim=claim, facts=facts)
+    view = await _view(kube, here, claim=claim, facts=facts, record=_under_way(begun, here, claim))
     decision = await _decide(kube, doors.connection.driver, view=view, facts=facts)
     if isinstance(decision, Wait | Bid) and not claim.volume_name:
         facts.add("race", "as if this node's delay were over; only the running program knows which delay it has drawn")
@@ -118,15 +120,24 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     _conclude(facts, said.decision, said.why, {key: value for key, value in said.fields.items() if key in ("request", "query")})
 
 
-def _left_behind(config: Config, driver: str, uid: str) -> str:
-    """What the journals of this machine say; nothing where there are none."""
+def _begun(config: Config, driver: str, uid: str) -> list[CreationRecord]:
+    """What the journals of this machine say of the claim; nothing where there are none."""
     with contextlib.suppress(OSError):
-        found = leftovers_io.read_all(journal_folder(config), driver).values()
-        return "; ".join(record.leftover for record in found if record.uid == uid and record.suspect)
-    return ""
+        return [record for record in leftovers_io.read_all(journal_folder(config), driver).values() if record.uid == uid]
+    return []
 
 
-async def _view(kube: KubeApi, here: Here, *, claim: Claim, facts: Facts) -> ClaimView:
+def _under_way(begun: list[CreationRecord], here: Here, claim: Claim) -> CreationRecord | None:
+    """What the running program has on record for the claim and sees to before all else, if it runs on the node to think of."""
+    local = [record for record in begun if record.node in ("", here.node)]
+    own = next((record for record in local if not record.suspect), None)
+    if own is not None or claim.volume_name or claim.selected_node != here.node:
+        return own
+    left = (deletion_to_end(record) for record in local if record.request.name == here.volume_name(claim.uid))
+    return next(filter(None, left), None)
+
+
+async def _view(kube: KubeApi, here: Here, *, claim: Claim, facts: Facts, record: CreationRecord | None = None) -> ClaimView:
     class_json = await find(kube, CLASSES, claim.class_name) if claim.class_name else None
     class_ = Class.of(class_json) if class_json and class_json.get("provisioner") == here.driver.name else None
     about = (
@@ -135,7 +146,9 @@ async def _view(kube: KubeApi, here: Here, *, claim: Claim, facts: Facts) -> Cla
         else "not there, or another driver's"
     )
     facts.add("class", f"{claim.class_name or '(none)'}: {about}")
-    volume_name = here.volume_name(claim.uid)
+    if record is not None:
+        facts.add("under way", f"volume {record.request.name}: a creation was begun, and the journal does not say that it is over")
+    volume_name = record.request.name if record is not None else here.volume_name(claim.uid)
     found = await find(kube, VOLUMES, volume_name)
     facts.add("volume", f"{volume_name}: {(found.get('status') or {}).get('phase', 'exists')}" if found else f"{volume_name}: not there")
     # While a race is open, the question is whether this node would bid once its delay is over.
@@ -149,6 +162,7 @@ async def _view(kube: KubeApi, here: Here, *, claim: Claim, facts: Facts) -> Cla
         class_=class_,
         volume=Volume.of(found) if found else None,
         progress=Racing(race),
+        record=record,
         volume_here=await _volume_here(kube, here, claim.volume_name) if claim.is_source else None,
         source_here=source is None or await _has_claim(kube, here, source.namespace, source.name),
     )

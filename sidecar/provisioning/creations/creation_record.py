@@ -5,7 +5,7 @@ the claim that the volume was for. It holds no secret, only the name of the Secr
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sidecar.csi.api import Capability, CreateRequest
@@ -114,6 +114,11 @@ class CreationRecord:
     def call(self) -> Call:
         """The call of the driver that is to be made for it next."""
         return deletion(self.deletion.handle) if self.deletion else creation(self.request.name)
+
+
+def deletion_to_end(suspect: CreationRecord | None) -> CreationRecord | None:
+    """The record under which the deletion of what was left to people is brought to its end, before its claim is given that volume again."""
+    return replace(suspect, suspect="", denials=0) if suspect is not None and suspect.deletion is not None else None
 
 
 def suspect_key(uid: str, volume_name: str) -> str:
