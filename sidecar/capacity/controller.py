@@ -5,7 +5,7 @@ What it remembers between looks only spaces them out. Nothing of it has to outli
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -15,10 +15,12 @@ from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import TOPOLOGY, CapacityAnswer
 from sidecar.csi.outcome import Unmeasured, measure
 from sidecar.engine.backoff import Attempts
+from sidecar.engine.undone import TOLD_AT, UndoneWrites
+from sidecar.errors import Fatal
 from sidecar.kube.api import CAPACITIES
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store as Cache
-from sidecar.model.objects import CapacityRecord, Class
+from sidecar.model.objects import CapacityRecord, Class, Owner
 from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.tools import Tools
@@ -46,8 +48,13 @@ class CapacityPublisher:
         records: Cache[CapacityRecord],
         space: ReservedSpace,
         standing: Callable[[], Standing] = lambda: OPEN,
+        owner: Callable[[], Awaitable[Owner | None]] | None = None,
     ) -> None:
+        """`owner` looks up anew who owns the objects; None: that cannot change."""
         self._tools = tools
+        self._owner = owner
+        self._made: UndoneWrites[str] = UndoneWrites(tools.retry)
+        """By class: how often its object had to be made."""
         self._publisher = publisher
         self._namespace = namespace
         self._classes = classes
@@ -182,6 +189,10 @@ class CapacityPublisher:
                 return until
             case Retry():
                 return self._later(class_name)
+            case Publish() if self._made.turn(class_name) > self._tools.clock():
+                return self._made.turn(class_name)
+            case Publish() if self._made.count(class_name, self._tools.clock()) >= TOLD_AT - 1 and await self._has_another_owner():
+                return self._tools.clock()
             case Publish(body):
                 # While the watch is broken, nothing created is seen and each further one is a duplicate, so the pauses grow.
                 pause = max(_SETTLE, self._tools.retry.delay(self.attempts.count(class_name)))
@@ -194,6 +205,8 @@ class CapacityPublisher:
                     self._settling.pop(class_name, None)
                     raise
                 self.attempts.next(class_name)
+                if self._made.wrote(class_name, self._tools.clock()) == TOLD_AT:
+                    log.warning("What is published of a class is deleted again and again", extra={"fields": {"class": class_name}})
                 return until
             case Update(record, body):
                 self._busy[class_name] = self._tools.clock()
@@ -206,6 +219,21 @@ class CapacityPublisher:
                 raise AssertionError("the rule asked the driver again although it had the answer")
             case _:
                 assert_never(decision)
+
+    async def _has_another_owner(self) -> bool:
+        """The garbage collector deletes what names an owner that is gone, such as a DaemonSet that was made anew around its pods."""
+        before = self._publisher.owner
+        try:
+            owner = before if self._owner is None else await self._owner()
+        except (ApiError, Fatal) as error:
+            log.info("Who owns the capacity objects could not be looked up anew", extra={"fields": {"err": str(error)}})
+            return False
+        if owner == before:
+            return False
+        self._publisher = replace(self._publisher, owner=owner)
+        fields = {"owner": f"{owner.kind} {owner.name}" if owner else "nobody", "uid": owner.uid if owner else ""}
+        log.warning("The capacity objects have another owner than at the start", extra={"fields": fields})
+        return True
 
     async def _withdraw(self, record: CapacityRecord) -> None:
         there = {item.uid for item in self._records.values()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sidecar.capacity import watches
 from sidecar.capacity.controller import CapacityPublisher
-from sidecar.capacity.owner import await_owner
+from sidecar.capacity.owner import await_owner, find_owner
 from sidecar.capacity.rules import UNPLACED, is_unplaced
 from sidecar.capacity.view import Publisher
 from sidecar.csi.api import TOPOLOGY
@@ -73,6 +73,7 @@ class CapacityPart:
             records=self.records,
             space=self._space,
             standing=self._standing,
+            owner=lambda: find_owner(self._tools.kube, namespace=self._namespace, pod=self._pod, level=self._ownerref_level),
         )
         watch = watches.watch_records(publisher, self.records, namespace=self._namespace, appeared=room.appeared, renew=self.renew)
         reflector = self._open_watch(watch)

@@ -8,6 +8,7 @@ from sidecar.csi.outcome import DriverError, NotSent
 from sidecar.deletion.rules import DeletionView, Released
 from sidecar.engine.backoff import Attempts, on_a_beat
 from sidecar.engine.loop import WORK, NeedsWork
+from sidecar.engine.undone import TOLD_AT, UndoneWrites
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.kube.events.recorder import ObjectRef
@@ -21,7 +22,6 @@ from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.progress import UNSTORED, ProgressTable, RemovalStep
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.unowned_io import Unowned
-from sidecar.provisioning.upkeep_pace import TOLD_AT, UpkeepPace
 from sidecar.provisioning.view import VolumeView
 from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
 from sidecar.tools import Tools
@@ -66,7 +66,7 @@ class Removal:
         self._attachments_known = attachments_known
         self._dry_run = tools.dry_run
         self.unowned = Unowned(tools, here=here)
-        self._upkeep = UpkeepPace(tools.retry)
+        self._upkeep = UndoneWrites[str](tools.retry)
         self._emptying: dict[str, float] = {}
         """By name: since when a volume is being deleted."""
         self.attempts: Attempts[str] = Attempts()

@@ -10,10 +10,11 @@ from sidecar.capacity.controller import CapacityPublisher
 from sidecar.capacity.view import Publisher
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Code, DriverError
+from sidecar.errors import Fatal
 from sidecar.kube.api import Change
 from sidecar.kube.errors import Conflict, Forbidden, NotFound
 from sidecar.kube.store import Store
-from sidecar.model.objects import CapacityRecord, Class
+from sidecar.model.objects import CapacityRecord, Class, Owner
 from sidecar.observe.metrics import Metrics
 from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
@@ -34,6 +35,8 @@ class Bench:
     now: float = 100.0
     promises: dict[str, Promise] = field(default_factory=dict)
     publisher: Publisher = PUBLISHER
+    owners: list[Owner | Exception] = field(default_factory=list)
+    """What looking up the owner anew finds, the last one for ever."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics("test")
@@ -53,10 +56,17 @@ class Bench:
             namespace="ns",
             classes=self.classes,
             records=self.records,
+            owner=self.look_up,
             space=(space := ReservedSpace(classes=lambda: {item.name: item for item in self.classes.values()})),
         )
         for uid, promise in self.promises.items():
             space.promises.put(uid, promise)
+
+    async def look_up(self) -> Owner | None:
+        found = (self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]) if self.owners else PUBLISHER.owner
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def see(self, *records: CapacityRecord) -> "Bench":
         for item in records:
@@ -114,6 +124,35 @@ def test_C10_also_when_the_watch_was_faster_than_the_answer() -> None:
     bench.records.apply(Change("csisc-1", None, None))
     bench.look()
     assert len(bench.kube.wrote("create")) == 1
+
+
+def collected(bench: Bench, seconds: float) -> list[str]:
+    """The garbage collector deletes each object whose owner is gone. Returns the owners of those that were made."""
+    owners: list[str] = []
+    end = bench.now + seconds
+    while bench.now < end:
+        before = len(bench.kube.wrote("create"))
+        until = bench.look()
+        if len(made := bench.kube.wrote("create")) > before:
+            owners.append(made[-1]["metadata"]["ownerReferences"][0]["uid"])
+            bench.see(record())
+            if owners[-1] == "pod-uid":
+                bench.records.apply(Change("csisc-1", None, None))
+                until = bench.now + 1.0
+        bench.now = max(bench.now + 1.0, until or 0.0)
+    return owners
+
+
+def test_an_owner_that_was_made_anew_is_looked_up_when_the_objects_are_deleted_again_and_again() -> None:
+    """A DaemonSet that was deleted with --cascade=orphan and made anew adopts the pods, which are not restarted."""
+    bench = Bench(owners=[Fatal("the pod has no controller"), Owner("v1", "Pod", "pod-1", "new-uid", controller=True)])
+    assert collected(bench, 300.0) == ["pod-uid"] * 3 + ["new-uid"]
+
+
+def test_what_is_deleted_again_and_again_is_made_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    assert len(collected(bench, 300.0)) <= 10
+    assert [item.message for item in caplog.records] == ["What is published of a class is deleted again and again"]
 
 
 def test_an_object_that_could_not_be_made_is_not_waited_for() -> None:

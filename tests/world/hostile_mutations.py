@@ -24,6 +24,7 @@ from sidecar.engine import files_io
 from sidecar.engine.fair_line import FairLine
 from sidecar.engine.grouped_line import Group, GroupedLine, Whose
 from sidecar.engine.queue import WorkQueue
+from sidecar.engine.undone import UndoneWrites
 from sidecar.kube import list_reader, page_sizes
 from sidecar.kube.api import BUDGETS, CLAIMS
 from sidecar.kube.line_reader import LineReader
@@ -49,7 +50,6 @@ from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
-from sidecar.provisioning.upkeep_pace import UpkeepPace
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.claim_rates import HURRIED
 from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
@@ -481,8 +481,13 @@ ROOM_MUTATIONS: Final = (
         lambda: {"placement": "ranked"},
     ),
     RoomMutation(
+        "what is published is made again at once whoever deletes it",
+        _setting(UndoneWrites, "turn", lambda self, key: 0.0),
+        "capacity.test_controller:test_what_is_deleted_again_and_again_is_made_ever_less_often",
+    ),
+    RoomMutation(
         "a finalizer that is taken off is put on again at once",
-        _setting(UpkeepPace, "turn", lambda self, uid: 0.0),
+        _setting(UndoneWrites, "turn", lambda self, key: 0.0),
         "provisioning.test_writes_undone:test_a_finalizer_that_somebody_takes_off_is_put_on_at_a_pace",
     ),
     RoomMutation(
