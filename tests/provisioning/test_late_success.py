@@ -149,3 +149,20 @@ def test_the_next_process_does_not_know_how_the_last_call_ended() -> None:
     assert following.paper.lines
     look_later(following)
     assert following.driver.asked[-1] == ("delete", "test-volume-id") and not following.paper.lines
+
+
+def test_a_call_of_the_process_before_may_take_as_long_as_its_flags_said() -> None:
+    """Its driver takes minutes for a volume, and somebody has set --timeout to less meanwhile."""
+    before = room_for(driver=OpenDriver(creates=[LATE]), options={"driver_timeout": 300.0})
+    before.claim()
+    room = Room(driver=OpenDriver(creates=[NO_ROOM]), kube=before.kube, paper=before.paper)
+    elsewhere(room)
+    assert run(room.room.take_over()) == [UID]
+    settle(room)
+    for _ in range(20):
+        look_later(room)
+    assert room.driver.count("create") == 1 and room.paper.lines
+    for _ in range(2):
+        room.now += 300.0
+        settle(room)
+    assert room.driver.count("create") == 3 and not room.paper.lines

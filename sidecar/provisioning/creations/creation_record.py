@@ -28,6 +28,9 @@ class BegunDeletion:
 # as long as it may take, and one that the driver is still at when it is given up has had two more.
 _ENOUGH_DENIALS: Final = 3
 
+# In seconds. Nobody waits longer for a call because a line says that it might take longer.
+_LONGEST_TIMEOUT: Final = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
@@ -71,6 +74,8 @@ class CreationRecord:
     unproven: bool = False
     """So much time passed between the last sign of life of the process that began it and the next process that something else may have run
     here, stored its PersistentVolume, and somebody may have kept the data."""
+    timeout: float = 0.0
+    """Seconds that the driver's calls might take when it was begun; flags may have changed since. 0: an older version began it."""
     node: str = ""
     """The node on which it was begun. Empty: a version began it that did not write that down."""
     deletion: BegunDeletion | None = None
@@ -89,6 +94,10 @@ class CreationRecord:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def denied(self, now: float, timeout: float) -> OpenCall | None:
+        """What is left of the open call after the driver has said once more that there is nothing; None: that is believed."""
+        return None if self.open_call is None else self.open_call.denied(now, max(timeout, min(self.timeout, _LONGEST_TIMEOUT)))
 
     @property
     def key(self) -> str:
@@ -140,6 +149,7 @@ def to_line(record: CreationRecord) -> bytes:
         "unproven": record.unproven,
         "reclaim": record.reclaim_policy,
         "node": record.node,
+        "timeout": record.timeout,
         "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
         "request": {
             "name": request.name,
@@ -174,6 +184,7 @@ def from_line(line: bytes) -> CreationRecord:
             unproven=bool(about.get("unproven", False)),
             reclaim_policy=str(about.get("reclaim", "Delete")),
             node=str(about.get("node", "")),
+            timeout=float(about.get("timeout", 0.0)),
             deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
             request=CreateRequest(
                 name=str(asked["name"]),

@@ -102,7 +102,7 @@ class OrphanCleanup:
             secrets = await self._secrets(confirmed.secret)
             outcome = await self._find(record, secrets)
             if not isinstance(outcome, Done):
-                open_call = record.open_call and record.open_call.denied(self._clock(), self._here().options.driver_timeout)
+                open_call = record.denied(self._clock(), self._here().options.driver_timeout)
                 return _without_volume(record, outcome, blind=record.secret is not None and not secrets, open_call=open_call)
             # The call to the driver may have taken long, and a PersistentVolume may have been stored meanwhile. So `delete` judges again,
             # from what is true now.

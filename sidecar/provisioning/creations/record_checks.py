@@ -4,6 +4,7 @@ What is read from a file may hold anything. A text that is no text or a number o
 ever; a name with odd bytes would ask the API server for another object, or the driver for another volume.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -47,6 +48,8 @@ def _oddities(record: CreationRecord) -> Iterator[str]:
         or (deletion and not deletion.handle)
     ):
         yield "a volume or handle with odd bytes, or of odd length"
+    if not 0.0 <= record.timeout < math.inf:
+        yield "a timeout that cannot be"
     if len(record.node) > _LONGEST_NODE or _CONTROL.search(record.node):
         yield "a node that cannot be called so"
     if not _is_text([*handles, record.node, *_texts(request)]):

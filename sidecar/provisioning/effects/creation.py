@@ -108,8 +108,17 @@ class Creator:
         secret = attempt.refs.provisioner
         whose = (secret.namespace, secret.name) if secret else None
         policy = attempt.class_.reclaim_policy
+        here = self._here()
         record = CreationRecord(
-            claim.uid, claim.namespace, claim.name, claim.class_name, attempt.request, whose, reclaim_policy=policy, node=self._here().node
+            claim.uid,
+            claim.namespace,
+            claim.name,
+            claim.class_name,
+            attempt.request,
+            whose,
+            reclaim_policy=policy,
+            node=here.node,
+            timeout=here.options.driver_timeout,
         )
         return await self._creations.begin(record)
 

@@ -53,7 +53,7 @@ class CreationLog:
     def denied(self, uid: str, now: float, timeout: float) -> None:
         """The driver says that there is no volume. It is believed at once, unless an earlier call may still make one."""
         record = self._table.record(uid)
-        if record is not None and record.open_call is not None and (left := record.open_call.denied(now, timeout)) is not None:
+        if record is not None and (left := record.denied(now, timeout)) is not None:
             self._table.keep_record(replace(record, open_call=left))
         else:
             self.end(uid)
