@@ -104,6 +104,7 @@ class Opened:
         return FileJournal(
             journal_folder(self.config),
             self.connection.driver.info.name,
+            former=former_journal_folder(self.config),
             on_state=lambda why: scope.report(Degraded(why) if why else OK()),
             on_damage=metrics.journal_damage,
         )
@@ -115,6 +116,12 @@ class Opened:
 
 def journal_folder(config: Config) -> Path:
     return Path(config.journal_dir) if config.journal_dir else Path(config.csi_address).parent
+
+
+def former_journal_folder(config: Config) -> Path | None:
+    """Where a process without --journal-dir has left what it had begun; None: that is the folder of ours."""
+    former = Path(config.csi_address).parent
+    return former if former != journal_folder(config) else None
 
 
 async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[link.LinkState], None]) -> Opened:

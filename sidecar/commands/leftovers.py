@@ -24,7 +24,7 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import Asked, DeletionView, Keep
-from sidecar.doors import Instruments, Opened, journal_folder, open_doors
+from sidecar.doors import Instruments, Opened, former_journal_folder, journal_folder, open_doors
 from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import KubeApi
 from sidecar.local.here import Here
@@ -82,7 +82,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
 
 def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:
     folder = journal_folder(config)
-    begun = leftovers_io.read_all(folder, order.driver)
+    begun = leftovers_io.read_all(folder, order.driver, former=former_journal_folder(config))
     suspects = sorted((record for record in begun.values() if record.suspect), key=lambda record: record.request.name)
     others = len(begun) - len(suspects)
     if order.delete is None:

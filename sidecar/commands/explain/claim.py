@@ -17,7 +17,7 @@ from sidecar.commands.explain.question import Question
 from sidecar.config.config import Config
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
 from sidecar.csi.outcome import measure
-from sidecar.doors import Instruments, Opened, fitted, journal_folder, open_doors
+from sidecar.doors import Instruments, Opened, fitted, former_journal_folder, journal_folder, open_doors
 from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, VOLUMES, KubeApi, find
 from sidecar.local.here import Here
@@ -123,7 +123,8 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
 def _begun(config: Config, driver: str, uid: str) -> list[CreationRecord]:
     """What the journals of this machine say of the claim; nothing where there are none."""
     with contextlib.suppress(OSError):
-        return [record for record in leftovers_io.read_all(journal_folder(config), driver).values() if record.uid == uid]
+        found = leftovers_io.read_all(journal_folder(config), driver, former=former_journal_folder(config))
+        return [record for record in found.values() if record.uid == uid]
     return []
 
 

@@ -127,21 +127,23 @@ class _Batch:
 
 
 class FileJournal:
-    """A journal in a file. `on_state` is called with the reason when it stops working, and with an empty text when it works again;
-    `on_damage` with the kind of damage found in the files of dead processes, and how often it is there."""
+    """A journal in a file. `former` is another folder, where a process with other flags may have left its own. `on_state` is called with
+    the reason when it stops working, and with an empty text when it works again; `on_damage` with the kind of damage found in the files of
+    dead processes, and how often it is there."""
 
     def __init__(
         self,
         folder: Path,
         driver: str,
         *,
+        former: Path | None = None,
         on_state: Callable[[str], None],
         on_damage: Callable[[str, int], None] = lambda kind, count: None,
     ) -> None:
         self._folder = folder
         self._prefix = prefix = prefix_of(driver)
         self._path = folder / f"{prefix}{os.urandom(8).hex()}{SUFFIX}"
-        self._leftovers = Leftovers(folder, prefix)
+        self._leftovers = {place: Leftovers(place, prefix) for place in (folder, *((former,) if former else ()))}
         self._on_state = on_state
         self._on_damage = on_damage
         self._file = -1
@@ -246,7 +248,10 @@ class FileJournal:
         if self._file >= 0 and not self._broken:
             with suppress(OSError):
                 alive(self._file)
-        return self._leftovers.find(besides=self._path.stem, room=room)
+        found = Found()
+        for place in self._leftovers.values():
+            found.add(place.find(besides=self._path.stem, room=room - found.size()))
+        return found
 
     def settled(self) -> list[str]:
         found, self._settled = sorted(self._settled), set()
@@ -272,9 +277,10 @@ class FileJournal:
         kept = ""
         try:
             if recorded or not item.content.begun:
-                kept = self._leftovers.clear(item)
+                kept = self._leftovers[item.path.parent].clear(item)
         except OSError as error:
-            self._tell_unwritable(error)
+            if item.path.parent == self._folder:
+                self._tell_unwritable(error)
         self._tell_damage(item.path, item.content.damage, item.content.first, kept=kept)
 
     def _tell_damage(self, path: Path, damage: Mapping[Damage, int], why: str, *, kept: str = "") -> None:
@@ -287,7 +293,7 @@ class FileJournal:
         if damage.keys() == {Damage.UNSIGNED}:
             log.info("A journal has lines without a checksum, as older versions write them", extra={"fields": fields})
         else:
-            log.error(_DAMAGED, extra={"fields": fields | {"first": why, "kept": str(self._folder / kept) if kept else "where it is"}})
+            log.error(_DAMAGED, extra={"fields": fields | {"first": why, "kept": str(path.parent / kept) if kept else "where it is"}})
 
     # --- the file of this process -------------------------------------------------------------------------------------
 

@@ -53,6 +53,15 @@ class Found:
     complete: bool = True
     """No file was left to another process, or to another time for want of room. Else what a person has seen to may stand in such a file."""
 
+    def size(self) -> int:
+        """Bytes of what is open."""
+        return sum(item.content.size for item in self.leftovers)
+
+    def add(self, other: "Found") -> None:
+        self.leftovers += other.leftovers
+        self.unreadable |= other.unreadable
+        self.complete = self.complete and other.complete
+
 
 class Leftovers:
     """Everything here blocks."""
@@ -110,18 +119,26 @@ def prefix_of(driver: str) -> str:
     return f".csi-node-sidecar.{driver.replace('/', '_')}."
 
 
-def read_all(folder: Path, driver: str) -> dict[str, CreationRecord]:
+def read_all(folder: Path, driver: str, *, former: Path | None = None) -> dict[str, CreationRecord]:
     """By key, what is open in all journals, also in those of processes that run; without locks, so it may be a moment old. Raises OSError
-    if the folder cannot be read."""
-    name = re.compile(re.escape(prefix_of(driver)) + r"[0-9a-f]{16}\.journal")
+    if the folder cannot be read; `former` need not even be there."""
     begun, settled = dict[str, CreationRecord](), set[str]()
+    contents = _contents(folder, driver)
+    with suppress(OSError):
+        contents += _contents(former, driver) if former else []
+    for content in contents:
+        begun |= content.begun
+        settled |= content.settled
+    return {key: record for key, record in begun.items() if not {key, record.uid} & settled and not _is_seen_to(record, begun)}
+
+
+def _contents(folder: Path, driver: str) -> list[Content]:
+    name, found = re.compile(re.escape(prefix_of(driver)) + r"[0-9a-f]{16}\.journal"), list[Content]()
     with files_io.opened(folder) as at:
         for path in sorted(path.name for path in folder.iterdir() if name.fullmatch(path.name)):
             with suppress(FileNotFoundError), os.fdopen(files_io.open_regular(path, folder=at), "rb") as file:
-                content = _read(file)
-                begun |= content.begun
-                settled |= content.settled
-    return {key: record for key, record in begun.items() if not {key, record.uid} & settled and not _is_seen_to(record, begun)}
+                found.append(_read(file))
+    return found
 
 
 def _is_seen_to(suspect: CreationRecord, begun: dict[str, CreationRecord]) -> bool:

@@ -953,3 +953,33 @@ def test_the_sign_of_life_in_the_file_is_renewed_in_its_place(tmp_path: Path) ->
 def test_an_older_version_takes_the_sign_of_life_for_the_end_of_nothing() -> None:
     about = json.loads(alive_line(1_700_000_000.5))
     assert about["end"] == ""
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_what_lies_where_a_process_with_other_flags_has_left_it_is_taken_over(tmp_path: Path, writable: bool) -> None:
+    """Somebody has set --journal-dir."""
+    former, folder = tmp_path / "former", tmp_path / "folder"
+    former.mkdir()
+    folder.mkdir()
+    suspect = replace(SECOND, suspect="somebody may want it")
+    run(former, lambda journal: begin(journal, FIRST, suspect))
+    states: list[str] = []
+
+    async def life() -> list[CreationRecord]:
+        journal = FileJournal(folder, "a/driver", former=former, on_state=states.append)
+        found = await journal.take_over()
+        assert await journal.take_over() == []
+        await journal.close()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not writable:
+            patch.setattr(leftovers_io.Leftovers, "clear", refuse_to_write)
+        assert asyncio.run(life()) == [FIRST, suspect]
+    assert states == [] and bool(files(former)) == (not writable)
+    assert leftovers_io.read_all(folder, "a/driver", former=former) == {FIRST.key: FIRST, suspect.key: suspect}
+    assert leftovers_io.read_all(folder, "a/driver", former=tmp_path / "nowhere")
+
+
+def refuse_to_write(*_: object) -> str:
+    raise PermissionError("read-only")
