@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
-from sidecar.csi.outcome import DriverError, NotSent
+from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import DeletionView, Released
 from sidecar.engine.backoff import Attempts, on_a_beat
 from sidecar.engine.loop import WORK, NeedsWork
@@ -33,6 +33,14 @@ ROOM = "provisioning"
 _IN_USE: Final = (
     ", so the volume is not deleted; delete that PersistentVolume first,"
     " or set persistentVolumeReclaimPolicy of this one to Retain to keep the data"
+)
+
+_MAY_GO: Final = (
+    "before it was kept, the driver on node {} was asked to delete this volume, and has not said how that ended:"
+    " its data may be gone, or go yet; look at it there before you rely on it"
+)
+_GONE: Final = (
+    "before it was kept, the driver on node {} has deleted this volume: its data is gone, and this PersistentVolume leads to nothing"
 )
 
 
@@ -66,6 +74,8 @@ class Removal:
         self._attachments_known = attachments_known
         self._dry_run = tools.dry_run
         self.unowned = Unowned(tools, here=here)
+        self._asked: dict[str, tuple[str, str]] = {}
+        """By name: the uid of a volume that the driver was asked to delete, and what has become of it, for whoever keeps it after all."""
         self._upkeep = UndoneWrites[str](tools.retry)
         self._emptying: dict[str, float] = {}
         """By name: since when a volume is being deleted."""
@@ -91,7 +101,7 @@ class Removal:
     def glance(self, name: str) -> NeedsWork | None:
         """What `handle` does where there is nothing to be done, which is nearly always."""
         decision = decide_volume(self.view(name))
-        if self.unowned.is_due(name) or not isinstance(decision, Rest):
+        if self.unowned.is_due(name) or not isinstance(decision, Rest) or name in self._asked:
             return WORK
         self._narrator.note(ROOM, name, name, decision)
         self._forget_volume(name)
@@ -104,6 +114,7 @@ class Removal:
         self._narrator.note(ROOM, name, name, decision)
         if self._dry_run and not isinstance(decision, Rest):
             return None
+        self._tell_too_late(view.volume, decision)
         try:
             if self.unowned.is_due(name):
                 await self.unowned.look(name)
@@ -130,6 +141,7 @@ class Removal:
             case Empty(volume, secret):
                 return await self._empty(volume, secret)
             case Remove(volume):
+                self._asked.pop(volume.name, None)
                 await self._kube.delete(VOLUMES, volume.name, uid=volume.uid)
                 self._table.reach_removal_step(volume, RemovalStep.REMOVED)
                 self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.name, self._clock()))
@@ -162,6 +174,10 @@ class Removal:
         except NotSent as error:
             return self._not_deleted(volume, str(error))
         except DriverError as error:
+            if is_over(error):
+                self._asked.pop(volume.name, None)
+            else:
+                self._asked[volume.name] = volume.uid, _MAY_GO
             # The driver was asked, and an error does not say that nothing was deleted: the free space may have changed.
             self._space.changed(volume.class_name, placed=volume.affinity is not None)
             return self._not_deleted(volume, str(error))
@@ -170,8 +186,17 @@ class Removal:
             return self._later(volume.name) if kept.outdated else self._not_deleted(volume, kept.why + _IN_USE)
         self._space.freed(volume.class_name, volume.size, placed=volume.affinity is not None)
         self._table.reach_removal_step(volume, RemovalStep.EMPTIED)
+        self._asked[volume.name] = volume.uid, _GONE
         log.info("Volume deleted", extra={"fields": {"volume": volume.name, "handle": volume.handle}})
         return self._clock()
+
+    def _tell_too_late(self, volume: Volume | None, decision: VolumeDecision) -> None:
+        """To somebody who keeps a volume, by its reclaim policy or for another claim, when its deletion had begun."""
+        if volume is None or not isinstance(decision, Rest | Unfinalize):
+            return
+        uid, what = self._asked.pop(volume.name, ("", ""))
+        if uid == volume.uid and not volume.deleting:
+            self._record(volume, what.format(self._here().node))
 
     def _wrote_finalizers(self, volume: Volume) -> None:
         if self._upkeep.wrote(volume.uid, self._clock()) == TOLD_AT:
@@ -182,13 +207,17 @@ class Removal:
         if self._caches.volumes.get(name) is None:
             self._table.forget_volume(name)
             self._emptying.pop(name, None)
+            self._asked.pop(name, None)
 
     def _not_deleted(self, volume: Volume, why: str) -> float:
         self._metrics.delete_failed(volume.class_name)
-        ref = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid, volume.resource_version)
-        self._recorder.record(ref, names.WARNING, names.VOLUME_FAILED_DELETE, why)
+        self._record(volume, why)
         log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
         return self._later(volume.name)
+
+    def _record(self, volume: Volume, why: str) -> None:
+        ref = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid, volume.resource_version)
+        self._recorder.record(ref, names.WARNING, names.VOLUME_FAILED_DELETE, why)
 
     def _later(self, name: str) -> float:
         now = self._clock()

@@ -157,3 +157,46 @@ def test_what_was_emptied_is_forgotten_when_it_is_gone() -> None:
     assert bench.volume() is None
     assert bench.room.removal.view("test-testi").progress is RemovalStep.NOT_YET
     assert not bench.see(volume=samples.volume()).room.removal.view("test-testi").progress.value
+
+
+KEPT: dict[str, dict[str, Any]] = {
+    "its reclaim policy is Retain now": {"spec": {"persistentVolumeReclaimPolicy": "Retain"}},
+    "it is for another claim": {"spec": {"claimRef": None}, "status": {"phase": "Available"}},
+}
+
+
+@pytest.mark.parametrize("kept", KEPT.values(), ids=list(KEPT))
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        pytest.param(rpc(Code.DEADLINE_EXCEEDED), "may be gone, or go yet", id="nobody knows"),
+        pytest.param(rpc(Code.INTERNAL), "may be gone, or go yet", id="it says nothing"),
+        pytest.param(None, "its data is gone", id="deleted"),
+        pytest.param(rpc(Code.FAILED_PRECONDITION), "", id="refused"),
+    ],
+)
+def test_who_keeps_a_volume_whose_deletion_had_begun_hears_what_may_have_become_of_it(kept: Any, answer: Any, told: str) -> None:
+    bench = released(driver=ScriptedDriver(deletes=[answer]))
+    bench.volume()
+    before = len(bench.told.events)
+    bench.see(volume=samples.volume(**kept))
+    for _ in range(3):
+        if bench.room.removal.glance("test-testi") is not None:
+            bench.volume()
+    after = [event[3] for event in bench.told.events[before:]]
+    assert len(after) == bool(told) and all(told in text and "on node foo" in text for text in after)
+    assert bench.driver.count("delete") == 1
+
+
+def test_a_volume_that_goes_as_it_should_is_told_of_by_nobody() -> None:
+    bench = released(driver=ScriptedDriver(deletes=[rpc(Code.DEADLINE_EXCEEDED), None]))
+    for _ in range(3):
+        bench.volume()
+    told = len(bench.told.events)
+    assert bench.kube.wrote("delete") == ["volume-uid"]
+    bench.volume()
+    bench.see(volume=samples.volume(meta={"deletionTimestamp": "now"}))
+    bench.volume()
+    bench.caches.volumes.apply(Change("test-testi", None, None))
+    bench.volume()
+    assert len(bench.told.events) == told == 1
