@@ -4,6 +4,7 @@ Worlds have doors without bytes, so how large a body, a page, an event or a jour
 show a text before it is cut, for it is cut on its way out of the driver's socket, or how namespaces share a rate limit, for they have none.
 """
 
+import json
 import math
 import os
 import re
@@ -33,7 +34,7 @@ from sidecar.model.objects import compact
 from sidecar.model.topology import Segment
 from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
-from sidecar.ownership import reserved_space
+from sidecar.ownership import reserved_space, selected_node_body
 from sidecar.ownership import rules as ownership
 from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io
 from sidecar.provisioning.controller import Provisioner
@@ -287,6 +288,17 @@ def _files_of_others_are_written(patch: Patch) -> None:
     patch.setattr(files_io, "_WRITE", files_io._WRITE & ~(os.O_EXCL | os.O_NOFOLLOW))
 
 
+def _givers_are_forgotten(patch: Patch) -> None:
+    """By whoever takes the claim next, so that two nodes hand it back and forth."""
+
+    def with_selected_node(whole: bytes, node: str, *, real: Any = selected_node_body.with_selected_node) -> bytes:
+        obj = json.loads(real(whole, node))
+        obj["metadata"]["annotations"].pop(names.TRIED_BY, None)
+        return json.dumps(obj).encode()
+
+    patch.setattr(selected_node_body, "with_selected_node", with_selected_node)
+
+
 _FILES: Final = "engine.test_files_io"
 _MADE_ELSEWHERE: Final = {
     "driver": samples.DRIVER,
@@ -446,6 +458,12 @@ ROOM_MUTATIONS: Final = (
     ),
     RoomMutation(
         "lists are read however much is in them", _lists_never_end, "csi.test_driver:test_a_list_is_bounded_in_entries_and_handles"
+    ),
+    RoomMutation(
+        "who gave a claim back is forgotten when another takes it",
+        _givers_are_forgotten,
+        "simulation.swarm.test_contests:test_drivers_that_lie_about_room_hold_nobody_up",
+        lambda: {"nodes": 8, "liars": 7},
     ),
     RoomMutation(
         "larger volumes than before are no growth",
