@@ -17,9 +17,9 @@ from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
 BOUNDED = {
     "_Lru._items": 3 * 4096,
     "_Similar.marks": 10 * 4096,
-    "ClaimAttempts._left": 1000,
-    "ClaimAttempts._paces": 1000,
-    "ClaimAttempts._made": 1000,
+    "PacedAttempts._left": 1000,
+    "PacedAttempts._paces": 1000,
+    "PacedAttempts._made": 1000,
     "Deletion._ended": 1000,
 }
 

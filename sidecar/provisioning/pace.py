@@ -1,4 +1,4 @@
-"""How soon a claim that fails is tried again, whatever happens to it meanwhile. It has no clock: the time is a parameter.
+"""How soon a claim or a volume that fails is tried again, whatever happens to it meanwhile. It has no clock: the time is a parameter.
 
 A failure is followed by a pause. Its end is brought forward by what may have mended the claim: its owner edits it, it comes back from
 another node, the driver is back. All of that may happen as often as a tenant likes, so it counts twice at once and then every 15 seconds.
@@ -12,14 +12,14 @@ from sidecar.engine.backoff import Attempts, Backoff
 APART: Final = 15.0
 """Seconds between two tries before the end of the pause."""
 _AT_ONCE: Final = 2
-# In seconds, after the end of the pause, and in claims. To have one forgotten sooner, as many others have to fail first.
+# In seconds, after the end of the pause, and in keys. To have one forgotten sooner, as many others have to fail first.
 _REMEMBERED: Final = 600.0
 _MOST_REMEMBERED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of one claim."""
+    """Of one claim, or one volume."""
 
     failures: int = 0
     due: float = 0.0
@@ -31,6 +31,11 @@ class Pace:
         """From when on the next try may be made."""
         return min(self.due, self.spent - (_AT_ONCE - 1) * APART)
 
+    def why_later(self, why: str) -> str:
+        """Why it is not tried now."""
+        before = f"it has failed {self.failures} times" if self.failures else "it was tried a moment ago"
+        return f"{before}; it is tried again later ({why})"
+
     def tried_early(self, now: float, *, ends_pause: bool) -> "Pace":
         return replace(self, spent=max(self.spent, now) + APART, due=now if ends_pause else self.due)
 
@@ -38,9 +43,9 @@ class Pace:
 NO_PACE: Final = Pace()
 
 
-class ClaimAttempts(Attempts[str]):
-    """Failures in a row, by uid. Those of a claim that leaves this node, or is done with, are remembered for a while, for the case that it
-    comes back; `succeeded` forgets them."""
+class PacedAttempts(Attempts[str]):
+    """Failures in a row, by the uid of a claim or the name of a volume. Those of a claim that leaves this node, or is done with, are
+    remembered for a while, for the case that it comes back; `succeeded` forgets them."""
 
     def __init__(self) -> None:
         super().__init__()

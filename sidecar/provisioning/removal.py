@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import DeletionView, Released
-from sidecar.engine.backoff import Attempts, on_a_beat
+from sidecar.engine.backoff import on_a_beat
 from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.engine.undone import TOLD_AT, UndoneWrites
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES
@@ -19,11 +19,23 @@ from sidecar.model.objects import Json, Volume
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
+from sidecar.provisioning.pace import PacedAttempts
 from sidecar.provisioning.progress import UNSTORED, ProgressTable, RemovalStep
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.unowned_io import Unowned
 from sidecar.provisioning.view import VolumeView
-from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
+from sidecar.provisioning.volume_rules import (
+    Empty,
+    Finalize,
+    Hold,
+    Remove,
+    Rest,
+    Unfinalize,
+    VolumeDecision,
+    Wait,
+    decide_volume,
+    is_try,
+)
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -79,7 +91,7 @@ class Removal:
         self._upkeep = UndoneWrites[str](tools.retry)
         self._emptying: dict[str, float] = {}
         """By name: since when a volume is being deleted."""
-        self.attempts: Attempts[str] = Attempts()
+        self.attempts = PacedAttempts()
 
     def namespace_of(self, name: str) -> str:
         """For the turns of namespaces, as with claims."""
@@ -88,9 +100,11 @@ class Removal:
 
     def view(self, name: str) -> VolumeView:
         """The view of one volume, from the caches and the progress of this process."""
-        volume = self._caches.volumes.get(name)
+        volume, now = self._caches.volumes.get(name), self._clock()
         return VolumeView(
             here=self._here(),
+            now=now,
+            pace=self.attempts.pace(name, now),
             volume=volume,
             class_=self._caches.classes.get(volume.class_name) if volume else None,
             progress=self._table.removal_step(volume) if volume else RemovalStep.NOT_YET,
@@ -98,12 +112,15 @@ class Removal:
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
         )
 
-    def glance(self, name: str) -> NeedsWork | None:
+    def glance(self, name: str) -> float | NeedsWork | None:
         """What `handle` does where there is nothing to be done, which is nearly always."""
         decision = decide_volume(self.view(name))
-        if self.unowned.is_due(name) or not isinstance(decision, Rest) or name in self._asked:
+        is_told = isinstance(decision, Rest) and name in self._asked
+        if self.unowned.is_due(name) or is_told or not isinstance(decision, Rest | Wait):
             return WORK
         self._narrator.note(ROOM, name, name, decision)
+        if isinstance(decision, Wait):
+            return decision.until
         self._forget_volume(name)
         return None
 
@@ -115,6 +132,10 @@ class Removal:
         if self._dry_run and not isinstance(decision, Rest):
             return None
         self._tell_too_late(view.volume, decision)
+        if is_try(decision):
+            if (turn := self._upkeep_turn(decision)) > view.now:
+                return turn
+            self.attempts.begun(name, view.now, ends_pause=not isinstance(decision, Finalize | Unfinalize))
         try:
             if self.unowned.is_due(name):
                 await self.unowned.look(name)
@@ -136,6 +157,8 @@ class Removal:
             case Rest():
                 self._forget_volume(name)
                 return None
+            case Wait(until):
+                return until
             case Hold(volume, why):
                 return self._not_deleted(volume, why)
             case Empty(volume, secret):
@@ -146,8 +169,6 @@ class Removal:
                 self._table.reach_removal_step(volume, RemovalStep.REMOVED)
                 self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.name, self._clock()))
                 return None
-            case Finalize(volume) | Unfinalize(volume) if not volume.deleting and self._upkeep.turn(volume.uid) > self._clock():
-                return self._upkeep.turn(volume.uid)
             case Finalize(volume):
                 patch = {"metadata": {"uid": volume.uid, "finalizers": [names.VOLUME_FINALIZER]}}
                 await self._kube.patch(VOLUMES, volume.name, patch, content_type=STRATEGIC_MERGE_PATCH)
@@ -198,6 +219,12 @@ class Removal:
         if uid == volume.uid and not volume.deleting:
             self._record(volume, what.format(self._here().node))
 
+    def _upkeep_turn(self, decision: VolumeDecision) -> float:
+        """When our finalizer may be put on, or taken off, again; 0.0: now, or nothing of the kind is to be done."""
+        if not isinstance(decision, Finalize | Unfinalize) or decision.volume.deleting:
+            return 0.0
+        return self._upkeep.turn(decision.volume.uid)
+
     def _wrote_finalizers(self, volume: Volume) -> None:
         if self._upkeep.wrote(volume.uid, self._clock()) == TOLD_AT:
             fields = {"volume": volume.name, "handle": volume.handle, "finalizer": names.VOLUME_FINALIZER}
@@ -221,7 +248,9 @@ class Removal:
 
     def _later(self, name: str) -> float:
         now = self._clock()
-        return on_a_beat(now, now + self._retry.delay(self.attempts.next(name)))
+        until = on_a_beat(now, self.attempts.failed(name, now, self._retry))
+        self.attempts.paused(name, now, until)
+        return until
 
 
 def _takes_away(decision: VolumeDecision, volume: Volume) -> bool:

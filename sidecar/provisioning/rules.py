@@ -90,8 +90,7 @@ def _in_turn(view: ClaimView, decision: ClaimDecision) -> ClaimDecision:
     turn = view.pace.turn()
     if turn <= view.now or not is_try(decision):
         return decision
-    before = f"it has failed {view.pace.failures} times" if view.pace.failures else "it was tried a moment ago"
-    return Wait(turn, None, f"{before}; it is tried again later ({decision.why})")
+    return Wait(turn, None, view.pace.why_later(decision.why))
 
 
 def _decide(view: ClaimView) -> ClaimDecision:

@@ -108,5 +108,8 @@ class VolumeView:
     """How far this process has come with the removal. The watch may not have shown it yet."""
     attachments_known: bool = True
     """False: the driver attaches volumes, and the VolumeAttachments could not be read."""
+    now: float = 0.0
+    pace: Pace = NO_PACE
+    """How often work on it has failed, and when it may be tried again."""
     attached_to: tuple[str, ...] = ()
     """Nodes that VolumeAttachments of this volume name, whatever their state: one that is being deleted may still be attached."""

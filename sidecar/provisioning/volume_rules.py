@@ -20,6 +20,14 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again at that time."""
+
+    until: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """The volume must not be deleted yet; it is tried again with back-off."""
 
@@ -60,11 +68,21 @@ class Finalize:
     why: str
 
 
-VolumeDecision = Rest | Hold | Empty | Remove | Unfinalize | Finalize
+VolumeDecision = Rest | Wait | Hold | Empty | Remove | Unfinalize | Finalize
 
 
 def decide_volume(view: VolumeView) -> VolumeDecision:
     """What to do with a volume next."""
+    decision, turn = _decide(view), view.pace.turn()
+    return Wait(turn, view.pace.why_later(decision.why)) if is_try(decision) and turn > view.now else decision
+
+
+def is_try(decision: VolumeDecision) -> bool:
+    """Whether it asks anything of the driver or the API server, events apart."""
+    return not isinstance(decision, Rest | Wait | Hold)
+
+
+def _decide(view: VolumeView) -> VolumeDecision:
     volume = view.volume
     if volume is None:
         return Rest("the volume is gone or another node's")

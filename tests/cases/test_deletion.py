@@ -171,12 +171,12 @@ def test_D12_one_term_that_matches_is_enough(nodes: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
 def test_D14_whatever_the_driver_says_but_OK_the_volume_stays_and_it_is_asked_again(code: Code) -> None:
     room = released(driver=OpenDriver(deletes=[rpc(code), rpc(code), rpc(code), None]))
-    assert [room.volume() for _ in range(3)] == [101.0, 102.0, 104.0]
+    assert [room.volume_when_due() for _ in range(3)] == [101.0, 103.0, 107.0]
     assert room.kube.wrote("delete") == []
     assert {event[:3] for event in room.told.events} == {("test-testi", "Warning", "VolumeFailedDelete")}
     assert room.said() == f"rpc error: code = {code.value} desc = text"
     assert counted(room) == (0, 3)
-    assert [room.volume(), room.volume()] == [room.now, None]
+    assert [room.volume_when_due(), room.volume()] == [room.now, None]
     assert room.kube.wrote("delete") == ["volume-uid"] and counted(room) == (1, 3)
 
 
@@ -219,9 +219,9 @@ def test_B2_without_the_right_to_patch_the_volume_is_deleted_its_object_stays_an
     room = released(kube=KeepingKube(failures={"patch": [denied, denied, denied]}))
     deleted(room)
     show(room, samples.volume_json(meta={"deletionTimestamp": "now", "resourceVersion": "10"}))
-    assert [room.volume() for _ in range(3)] == [101.0, 102.0, 104.0]
+    assert [room.volume(), *(room.volume_when_due() for _ in range(2))] == [101.0, 103.0, 107.0]
     assert room.told.reasons() == ["VolumeFailedDelete"] * 3 and "cannot patch" in room.said()
     assert room.driver.count("delete") == 1
     assert ("persistentvolumes", "test-testi") in room.kube.objects
-    assert room.volume() is None, "once the right is granted"
+    assert room.volume_when_due() is None, "once the right is granted"
     assert room.driver.count("delete") == 1

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.engine.backoff import Backoff
 from sidecar.provisioning.decisions import Create, Wait
-from sidecar.provisioning.pace import APART, NO_PACE, ClaimAttempts
+from sidecar.provisioning.pace import APART, NO_PACE, PacedAttempts
 from sidecar.provisioning.rules import decide
 from sidecar.simulation.world.claim_rates import CREATIONS, MOST, most_in_a_minute
 from tests.harness.provisioning.views import view
@@ -14,7 +14,7 @@ from tests.harness.provisioning.views import view
 RETRY = Backoff(1.0, 300.0)
 
 
-def early(attempts: ClaimAttempts, uid: str, now: float) -> bool:
+def early(attempts: PacedAttempts, uid: str, now: float) -> bool:
     """Whether a try is made then, which fails."""
     if attempts.pace(uid, now).turn() > now:
         return False
@@ -23,9 +23,9 @@ def early(attempts: ClaimAttempts, uid: str, now: float) -> bool:
     return True
 
 
-def failing(times: int = 9) -> ClaimAttempts:
+def failing(times: int = 9) -> PacedAttempts:
     """A claim `a` that is due long after these tests."""
-    attempts = ClaimAttempts()
+    attempts = PacedAttempts()
     for _ in range(times):
         attempts.failed("a", 100.0, RETRY)
     return attempts
@@ -99,7 +99,7 @@ def test_who_comes_back_soon_has_two_tries_and_then_those_of_an_edited_one() -> 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_nobody_makes_more_tries_in_a_minute_than_worlds_allow(quiet: float, leaves: bool) -> None:
     """After a while something happens to the claim twenty times a second, and no try succeeds."""
-    attempts, tries = ClaimAttempts(), list[float]()
+    attempts, tries = PacedAttempts(), list[float]()
     for step in range(20 * 600):
         now = step / 20
         if leaves:
@@ -123,7 +123,7 @@ def test_success_ends_the_failures() -> None:
 
 def test_volumes_that_are_made_one_after_the_other_for_a_claim_have_its_pace() -> None:
     """As a late watch shows it again and again, which is long gone."""
-    attempts, now, made = ClaimAttempts(), 0.0, list[float]()
+    attempts, now, made = PacedAttempts(), 0.0, list[float]()
     while now < 120.0:
         if attempts.pace("a", now).turn() <= now:
             attempts.begun("a", now, ends_pause=True)
@@ -147,7 +147,7 @@ def test_a_claim_that_stays_is_never_forgotten() -> None:
 
 
 def test_of_claims_that_left_a_thousand_are_remembered() -> None:
-    attempts = ClaimAttempts()
+    attempts = PacedAttempts()
     for number in range(10_000):
         attempts.failed(str(number), 0.0, RETRY)
         attempts.forget(str(number))
@@ -156,7 +156,7 @@ def test_of_claims_that_left_a_thousand_are_remembered() -> None:
 
 
 def test_those_that_left_long_ago_go() -> None:
-    attempts = ClaimAttempts()
+    attempts = PacedAttempts()
     for number in range(500):
         attempts.failed(str(number), float(number), RETRY)
         attempts.forget(str(number))
@@ -166,7 +166,7 @@ def test_those_that_left_long_ago_go() -> None:
 
 
 def test_what_has_no_room_is_paced_without_having_failed() -> None:
-    attempts = ClaimAttempts()
+    attempts = PacedAttempts()
     attempts.paused("a", 100.0, 160.0)
     made = []
     for at in range(100, 131):

@@ -36,7 +36,7 @@ from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.ownership import reserved_space, selected_node_body
 from sidecar.ownership import rules as ownership
-from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io
+from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io, volume_rules
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines, leftovers_io
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
@@ -46,13 +46,13 @@ from sidecar.provisioning.effects.bidding import Bidder
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.handle_holders_io import HandleHolders
-from sidecar.provisioning.pace import ClaimAttempts
+from sidecar.provisioning.pace import PacedAttempts
 from sidecar.provisioning.progress import ProgressTable, Unsaved
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
-from sidecar.simulation.world.claim_rates import HURRIED
+from sidecar.simulation.world.claim_rates import DELETIONS, HURRIED
 from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
 from sidecar.simulation.world.measurements import HOT
 from sidecar.simulation.world.plan import PLACED
@@ -80,7 +80,7 @@ def _any_class_is_a_series(patch: Patch) -> None:
 
 
 def _pace_is_forgotten(patch: Patch) -> None:
-    patch.setattr(ClaimAttempts, "forget", ClaimAttempts._drop)
+    patch.setattr(PacedAttempts, "forget", PacedAttempts._drop)
 
 
 def _hopeless_claims_hold_space(patch: Patch) -> None:
@@ -513,6 +513,12 @@ ROOM_MUTATIONS: Final = (
         _setting(Rebuilding, "due", -math.inf),
         "drain.gate.test_rebuilding:test_who_takes_it_away_for_ever_has_no_node_write_for_ever",
         lambda: {"kinds": (BUDGETS,), "drained": True},
+    ),
+    RoomMutation(
+        "whatever happens to a volume that fails counts at once",
+        _setting(volume_rules, "is_try", lambda decision: False),
+        "provisioning.test_flipped_volumes:test_changes_are_no_calls_and_no_writes",
+        lambda: {"begin": "released", "change": "edited", "what": DELETIONS},
     ),
     RoomMutation(
         "a failure that says nothing ends what the driver has begun",

@@ -10,7 +10,7 @@ from sidecar.model.objects import Claim
 from sidecar.ownership import rules as ownership
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.decisions import ClaimDecision, Conclusion
-from sidecar.provisioning.pace import ClaimAttempts
+from sidecar.provisioning.pace import PacedAttempts
 from sidecar.provisioning.progress import UNSTORED
 from sidecar.tools import Tools
 
@@ -31,7 +31,7 @@ class ClaimReports:
         self._narrator = tools.narrator
         self._retry = tools.retry
         self._clock = tools.clock
-        self.attempts = ClaimAttempts()
+        self.attempts = PacedAttempts()
 
     def failed(self, uid: str, claim: Claim, why: str, *, tell: bool = True) -> float:
         self._metrics.provision_failed(claim.class_name, claim.source.kind if claim.source else "")
