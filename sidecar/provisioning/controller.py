@@ -26,9 +26,8 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.local_delay import LocalDelay
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.roster import Roster
-from sidecar.provisioning.creations.confirmation import foreign
 from sidecar.provisioning.creations.confirming_io import Confirming
-from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall, deletion_to_end
+from sidecar.provisioning.creations.creation_record import CreationRecord, deletion_to_end
 from sidecar.provisioning.creations.journal import Journal, NoJournal
 from sidecar.provisioning.decisions import (
     Bid,
@@ -59,7 +58,7 @@ from sidecar.provisioning.effects.protecting import SourceProtector
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.storing import Storer
-from sidecar.provisioning.effects.undoing import LATE_STORE, Undoer
+from sidecar.provisioning.effects.undoing import Undoer
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM
@@ -187,6 +186,7 @@ class Provisioner:
             source_here=self._source_here(claim) if claim else True,
             standing=self._standing(),
             loss=self._losses.of(record.call if record else creation(name)) if name else NO_LOSS,
+            sent_until=self._undoer.sent_until(uid),
             pace=self.claim_attempts.pace(uid, now),
         )
 
@@ -410,8 +410,6 @@ class Provisioner:
         for record in filter(None, map(self._table.record, uids)):
             if record.losses:
                 self._losses.remember(record.call, record.losses, self._clock())
-            if record.is_renamed(self._here()) and not foreign(self._here(), record):
-                self._table.keep_record(replace(record, open_call=OpenCall(not_before=self._clock() + LATE_STORE)))
         return uids
 
     def _settle(self, uid: str, view: ClaimView) -> None:

@@ -131,6 +131,10 @@ def _cleared_up_if_gone(view: ClaimView, decision: ClaimDecision) -> ClaimDecisi
 
 
 def _clean_up(view: ClaimView, record: CreationRecord, why: str) -> CleanUp | Wait:
+    is_open = view.claim is not None and not view.gone and not view.claim.volume_name
+    if is_open and view.now < view.sent_until:
+        # Though the claim has gone elsewhere, it would be bound to what arrives.
+        return Wait(view.sent_until, None, f"{why}; its PersistentVolume may have been sent, and may still arrive")
     open_call = record.open_call
     if open_call is None or view.now >= open_call.not_before:
         return CleanUp(record, why)

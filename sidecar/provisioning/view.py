@@ -63,6 +63,8 @@ class ClaimView:
     standing: Standing = OPEN
     loss: Loss = NO_LOSS
     """Whether the driver was lost while it was asked for the claim's volume."""
+    sent_until: float = 0.0
+    """Until then a PersistentVolume may arrive that was sent for the claim by this process or by one that is gone."""
     pace: Pace = NO_PACE
     """How often it has failed here, and when it may be tried again."""
 

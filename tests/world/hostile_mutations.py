@@ -607,6 +607,11 @@ ROOM_MUTATIONS: Final = (
         "provisioning.test_late_store:test_of_another_program_which_left_no_record",
     ),
     RoomMutation(
+        "a volume goes while the PersistentVolume of a claim that went elsewhere may still arrive",
+        _setting(undoing.Undoer, "sent_until", lambda self, uid: 0.0),
+        "provisioning.test_late_store:test_where_the_claim_has_gone_elsewhere_meanwhile",
+    ),
+    RoomMutation(
         "a volume that was deleted while the driver was asked is stored",
         _setting(deletion_io.Deletion, "ended_since", lambda self, handle, at: False),
         "provisioning.test_handle_clash:test_one_that_was_deleted_while_the_driver_was_asked_is_given_to_nobody",

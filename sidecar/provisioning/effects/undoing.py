@@ -56,7 +56,7 @@ class Undoer:
 
     async def undo(self, uid: str, claim: Claim, volume_id: str, *, secret: SecretRef | None, why: str, elsewhere: bool = False) -> str:
         """Returns `why` with what has become of the volume, for the claim's user."""
-        if (until := self._sent.get(uid, 0.0)) > self._clock():
+        if (until := self.sent_until(uid)) > self._clock():
             self._turns[uid] = until
             self._table.advance(uid, Creating(claim))
             return f"{why}; it is left behind for a minute, in which a PersistentVolume that was sent before may still arrive"
@@ -85,6 +85,10 @@ class Undoer:
         self._sent[uid] = now + LATE_STORE
         while (first := next(iter(self._sent))) != uid and self._sent[first] <= now:
             del self._sent[first]
+
+    def sent_until(self, uid: str) -> float:
+        """Until when that one may still arrive; 0.0: none was sent."""
+        return self._sent.get(uid, 0.0)
 
     def next_turn(self, uid: str) -> float:
         """When those that were left behind for now are seen to, if this claim's is one of them; else 0.0."""
