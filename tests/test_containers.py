@@ -21,6 +21,7 @@ BOUNDED = {
     "PacedAttempts._paces": 1000,
     "PacedAttempts._made": 1000,
     "Deletion._ended": 1000,
+    "ProgressTable._failed": 1000,
 }
 
 

@@ -30,6 +30,9 @@ _SHOWN_AFTER_A_LIST: Final = 10.0
 # Of what is doubted, so many are looked at at a time: each costs a request at least, and new claims must not wait for all of them.
 MOST_DOUBTED: Final = 100
 
+# To have one forgotten sooner, as many others have to fail first.
+MOST_FAILED: Final = 1000
+
 # The watch shows within moments what was stored. What came and went between two of its lists it never does.
 MOST_UNSEEN: Final = 1000
 
@@ -63,7 +66,7 @@ class SourceHold:
 @dataclass(frozen=True, slots=True)
 class Findings:
     """What was learnt about a claim. It is kept apart from the progress because it stays true when that changes: a claim that cannot
-    be handed back still cannot be after the next creation has failed. It is dropped when the claim is forgotten."""
+    be handed back still cannot be after the next creation has failed. When the claim is forgotten, only that it failed is remembered."""
 
     source: SourceHold = SourceHold()
     infeasible: Infeasible | None = None
@@ -79,6 +82,11 @@ class Findings:
     """The handle of which the claim's user was told that it is another's."""
     release_turn: float | None = None
     """When this node may release the claim, a source of clones, in place of the node that has its volume."""
+
+    @property
+    def remembered(self) -> "Findings":
+        """What is kept of it for the case that the claim comes back: somebody may move it away and back all the time."""
+        return Findings(hopeless=self.hopeless, failures=self.failures)
 
 
 NOTHING_FOUND: Final = Findings()
@@ -294,6 +302,8 @@ class ProgressTable:
         self._by_handle: dict[bytes, dict[str, None]] = {}
         """By the mark of a handle that the driver has given: the claims. A thousand claims may be stored at once, and each asks."""
         self._findings: dict[str, Findings] = {}
+        self._failed: dict[str, Findings] = {}
+        """Of claims that have failed and were forgotten. The first one goes first."""
         self._in_hand: set[str] = set()
         """Claims whose creation a worker is busy with, from the call of the driver to what follows from its answer. This is not part of the
         progress because it ends when the worker does, however that ends."""
@@ -341,10 +351,11 @@ class ProgressTable:
         return self._kept
 
     def findings(self, uid: str) -> Findings:
-        return self._findings.get(uid, NOTHING_FOUND)
+        return self._findings.get(uid) or self._failed.get(uid, NOTHING_FOUND)
 
     def learn(self, uid: str, findings: Findings) -> None:
         before, self._findings[uid] = self.findings(uid), findings
+        self._failed.pop(uid, None)
         if _is_in_vain(before) != _is_in_vain(findings):
             self.on_change(uid)
 
@@ -359,7 +370,10 @@ class ProgressTable:
 
     def forget(self, uid: str) -> None:
         self.advance(uid, NOT_BEGUN)
-        self._findings.pop(uid, None)
+        if (left := self._findings.pop(uid, NOTHING_FOUND).remembered) != NOTHING_FOUND:
+            self._failed[uid] = left
+            if len(self._failed) > MOST_FAILED:
+                del self._failed[next(iter(self._failed))]
         self._in_hand.discard(uid)
         self._doubted.discard(uid)
         self.on_change(uid)

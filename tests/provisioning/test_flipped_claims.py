@@ -1,11 +1,13 @@
 """A claim that somebody moves to and fro between nodes is tried no more often than one that stays."""
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 import pytest
 
 from sidecar.csi.outcome import Code
-from sidecar.kube.api import CLAIMS, MERGE_PATCH
+from sidecar.kube.api import CAPACITIES, CLAIMS, MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from sidecar.simulation.driver.faults import Fault
@@ -17,16 +19,16 @@ from tests.harness.drain.simulated import play, wait
 MINUTES = 2
 
 
-async def claim(bench: NotebookWorld, node: str, *, class_: str = "late", size: str = "1Gi") -> None:
-    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+async def claim(bench: NotebookWorld, node: str, *, class_: str = "late", size: str = "1Gi", name: str = "a", **more: Any) -> None:
+    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **more}
     notes = {names.STORAGE_PROVISIONER: DRIVER, **({names.SELECTED_NODE: node} if node else {})}
-    meta = {"name": "a", "namespace": "default", "annotations": notes}
+    meta = {"name": name, "namespace": "default", "annotations": notes}
     await bench.you.create(CLAIMS, {"metadata": meta, "spec": spec}, namespace="default")
 
 
-async def move(bench: NotebookWorld, node: str | None) -> None:
+async def move(bench: NotebookWorld, node: str | None, *, name: str = "a") -> None:
     meta = {"metadata": {"annotations": {names.SELECTED_NODE: node}}}
-    await bench.you.patch(CLAIMS, "a", meta, content_type=MERGE_PATCH, namespace="default")
+    await bench.you.patch(CLAIMS, name, meta, content_type=MERGE_PATCH, namespace="default")
 
 
 def calls(bench: NotebookWorld, node: str) -> list[float]:
@@ -98,3 +100,36 @@ def test_the_first_move_back_counts_at_once() -> None:
         assert (await bench.you.get(CLAIMS, "a", namespace="default"))["spec"].get("volumeName")
 
     play(story, args=())
+
+
+@pytest.mark.parametrize(
+    ("code", "spec"),
+    [(Code.INTERNAL, {"selector": {"matchLabels": {"a": "b"}}}), (Code.FAILED_PRECONDITION, {}), (Code.INTERNAL, {})],
+    ids=["refused at once", "refused", "fails"],
+)
+@pytest.mark.parametrize("pause", [1.0, 7.0])
+def test_claims_that_come_and_go_and_can_never_be_made_hold_no_space_back(code: Code, spec: dict[str, Any], pause: float) -> None:
+    published: list[str] = []
+
+    async def story(bench: NotebookWorld) -> None:
+        fail(bench, code)
+        many = [f"a{number}" for number in range(3)]
+        for name in many:
+            await claim(bench, "n0", size="30Gi", name=name, **spec)
+        bench.spawn(come_and_go(bench, many, pause))
+        await wait(bench, 40)
+        for _ in range(60):
+            await wait(bench, 1)
+            figures = (await bench.you.list_page(CAPACITIES)).items
+            published.extend(each["capacity"] for each in figures if "n0" in each["nodeTopology"]["matchLabels"].values())
+
+    play(story, args=())
+    assert len(published) == 60 and published.count("100Gi") > 55, Counter(published)
+
+
+async def come_and_go(bench: NotebookWorld, claims: list[str], pause: float) -> None:
+    while True:
+        for node, seconds in (("n1", 0.2), ("n0", pause)):
+            for name in claims:
+                await move(bench, node, name=name)
+            await asyncio.sleep(seconds)

@@ -521,6 +521,12 @@ ROOM_MUTATIONS: Final = (
         lambda: {"begin": "released", "change": "edited", "what": DELETIONS},
     ),
     RoomMutation(
+        "a claim that can never be made holds space back whenever it comes back",
+        _setting(progress, "MOST_FAILED", 0),
+        "provisioning.test_flipped_claims:test_claims_that_come_and_go_and_can_never_be_made_hold_no_space_back",
+        lambda: {"code": Code.FAILED_PRECONDITION, "spec": {}, "pause": 1.0},
+    ),
+    RoomMutation(
         "a failure that says nothing ends what the driver has begun",
         _setting(creation_log.CreationLog, "left_open", lambda self, uid: None),
         "provisioning.test_late_success:test_a_failure_that_says_nothing_may_go_on_too",
