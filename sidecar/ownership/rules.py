@@ -17,6 +17,7 @@ from sidecar.ownership import user_notice
 from sidecar.ownership.placement import SINGLE_STEPS, Placement, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.tries import Tries
+from sidecar.ownership.waiting import Want
 
 # A node without room looks again after 1, 2, 4 … seconds at the earliest; this is the most that this floor grows to. Without a floor, a
 # full node would ask its driver again and again without a pause if the delays of the race are zero.
@@ -54,6 +55,8 @@ class Race:
     """The delay was drawn while nothing told that the source lies here; nodes that have it come first."""
     blind: bool = False
     """The delay was drawn while the contenders were not known; it may be far longer than one by their order."""
+    want: Want | None = None
+    """What could not be had, if something has hindered it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ def step_back(view: OwnershipView) -> Race:
 
 def waits_for_room(race: Race) -> bool:
     """Whether more free space may help."""
-    return race.hindered_since is not None and not race.source_elsewhere
+    return race.want is not None and math.isfinite(race.bid_at) and not race.source_elsewhere
 
 
 def room_grew(race: Race, at: float) -> Race:
@@ -390,6 +393,7 @@ def _hindered(view: OwnershipView, delay: float, why: str) -> Wait:
         _due(view, delay),
         since,
         why,
+        want=Want(view.claim.class_name, view.claim.namespace, view.claim.requested or 0),
         told=view.race.told if view.race else False,
         blind=_is_blind(view),
         source_unseen=not view.source_here,

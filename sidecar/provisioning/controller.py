@@ -225,9 +225,7 @@ class Provisioner:
 
     def waiting(self) -> set[str]:
         """The namespaces of claims that found no room here."""
-        races = self._table.hindered_races()
-        claims = (self._caches.claims.get(uid) for uid, race in races if ownership.waits_for_room(race))
-        return {claim.namespace for claim in claims if claim is not None and not claim.selected_node}
+        return self._table.waiting.namespaces()
 
     def room_grew(self, classes: frozenset[str], answer: CapacityAnswer, promised: int) -> list[tuple[str, float]]:
         """The claims that found no room here, and would now, with when to look at them: the longest waiting ones, as many as would fit, and
@@ -235,9 +233,10 @@ class Provisioner:
         now, found = self._clock(), list[tuple[str, float]]()
         self._woken = {name: at for name, at in self._woken.items() if at > now - _ONCE_IN}
         soonest = {name: at if at > now else at + _ONCE_IN for name, at in self._woken.items()}
-        for uid, race in self._table.hindered_races():
+        fitting = self._table.waiting.fitting(classes, lambda size: not ownership.lacks_room(answer, size, promised))
+        for uid, race in self._table.hindered_races(list(fitting)):
             claim = self._caches.claims.get(uid)
-            if claim is None or claim.selected_node or claim.class_name not in classes or not ownership.waits_for_room(race):
+            if claim is None or claim.selected_node or claim.class_name not in classes:
                 continue
             if ownership.lacks_room(answer, claim.requested or 0, promised):
                 continue

@@ -4,7 +4,7 @@ All of it is lost when the process ends. What the next process has to know is wr
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -13,7 +13,8 @@ from typing import Final
 
 from sidecar.model.objects import Claim, Volume
 from sidecar.model.packed import PackedVolume
-from sidecar.ownership.rules import Race
+from sidecar.ownership.rules import Race, waits_for_room
+from sidecar.ownership.waiting import Waiting, Want
 from sidecar.provisioning.creations.creation_record import CreationRecord, suspect_key
 from sidecar.provisioning.needs import Ref
 
@@ -204,6 +205,11 @@ def race_of(progress: Progress) -> Race | None:
             return None
 
 
+def _want_of(progress: Progress) -> Want | None:
+    race = race_of(progress)
+    return race.want if race is not None and waits_for_room(race) else None
+
+
 def created_for(progress: Progress) -> Claim | None:
     """The claim for which a volume may exist without a PersistentVolume."""
     match progress:
@@ -299,6 +305,8 @@ class ProgressTable:
 
     def __init__(self) -> None:
         self._claims: dict[str, Progress] = {}
+        self.waiting = Waiting()
+        """The claims that this node competes for and found no room for so far."""
         self._by_handle: dict[bytes, dict[str, None]] = {}
         """By the mark of a handle that the driver has given: the claims. A thousand claims may be stored at once, and each asks."""
         self._findings: dict[str, Findings] = {}
@@ -326,6 +334,7 @@ class ProgressTable:
 
     def advance(self, uid: str, progress: Progress) -> None:
         before = self._claims.pop(uid, NOT_BEGUN)
+        self.waiting.change(uid, _want_of(before), _want_of(progress))
         if isinstance(before, NotBegun | Racing) and isinstance(progress, Racing):
             self._claims[uid] = progress  # nothing is promised, kept or named by a race: most claims that are looked at go elsewhere
             return
@@ -450,9 +459,9 @@ class ProgressTable:
         """The claim if it will take space, whatever the cache says: this node bids for it, or its creation may be running."""
         return _takes_claim(self.progress(uid))
 
-    def hindered_races(self) -> list[tuple[str, Race]]:
-        """The claims that this node competes for and could not take so far, the longest waiting first."""
-        races = ((uid, race_of(progress)) for uid, progress in self._claims.items() if competes(progress))
+    def hindered_races(self, uids: Iterable[str]) -> list[tuple[str, Race]]:
+        """Those of these claims that this node could not take so far, the longest waiting first."""
+        races = ((uid, race_of(self.progress(uid))) for uid in uids)
         hindered = [(race.hindered_since, uid, race) for uid, race in races if race is not None and race.hindered_since is not None]
         return [(uid, race) for _, uid, race in sorted(hindered, key=lambda item: item[0])]
 

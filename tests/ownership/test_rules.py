@@ -30,6 +30,7 @@ from sidecar.ownership.rules import (
     decide,
     step_back,
 )
+from sidecar.ownership.waiting import Want
 from tests.harness import samples
 
 TIB = CapacityAnswer(2**40)
@@ -80,7 +81,7 @@ def test_N5_after_the_delay_free_space_is_measured_and_then_the_claim_is_taken()
 def test_N6_without_enough_space_the_claim_is_left_and_the_next_delay_is_longer() -> None:
     decision = decide(view(race=DUE, free=CapacityAnswer(99)))
     assert isinstance(decision, Wait)
-    assert decision.race == Race(1, 100.0 + 40.0 - 5.0, hindered_since=100.0, why=decision.why)
+    assert decision.race == Race(1, 100.0 + 40.0 - 5.0, hindered_since=100.0, why=decision.why, want=Want("fake-class", "fake-ns", 100))
     assert "100 bytes needed, 99 free" in decision.why
 
 

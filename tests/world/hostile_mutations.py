@@ -159,7 +159,7 @@ def _any_growth_wakes_all(patch: Patch) -> None:
 
     def room_grew(self: Any, classes: frozenset[str], answer: Any, promised: int) -> list[tuple[str, float]]:
         now, found = self._clock(), list[tuple[str, float]]()
-        for uid, race in self._table.hindered_races():
+        for uid, race in self._table.hindered_races(list(self._table._claims)):
             claim = self._caches.claims.get(uid)
             if claim is not None and not claim.selected_node and claim.class_name in classes and ownership.waits_for_room(race):
                 self._table.advance(uid, progress.with_race(self._table.progress(uid), ownership.room_grew(race, now)))
