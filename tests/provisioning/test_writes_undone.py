@@ -11,11 +11,18 @@ from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.claim_rates import CREATIONS, MEASURES, MOST, WRITES
+from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import play, wait
-from tests.provisioning.test_flipped_claims import claim
 
 Json = dict[str, Any]
 PLACEMENTS = pytest.mark.parametrize("placement", ["random", "ranked"])
+
+
+async def claim(bench: NotebookWorld, node: str, *, class_: str = "late") -> None:
+    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    notes = {names.STORAGE_PROVISIONER: DRIVER, **({names.SELECTED_NODE: node} if node else {})}
+    meta = {"name": "a", "namespace": "default", "annotations": notes}
+    await bench.you.create(CLAIMS, {"metadata": meta, "spec": spec}, namespace="default")
 
 
 def webhook(bench: NotebookWorld, resource: Resource, change: Callable[[Json], None]) -> None:
