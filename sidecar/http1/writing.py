@@ -16,19 +16,30 @@ _REASONS: Final = {
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    length = {} if body is None else {"Content-Length": str(len(body))}
-    return _head(f"{method} {target} HTTP/1.1", {**headers, **length}) + (body or b"")
+    return request_with(method, target, header_lines(headers), body)
+
+
+def request_with(method: str, target: str, lines: str, body: bytes | None) -> bytes:
+    """A request with headers that `header_lines` has written, which may be used again."""
+    first = _checked(f"{method} {target} HTTP/1.1")
+    if body is None:
+        return f"{first}\r\n{lines}\r\n".encode()
+    return f"{first}\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def answer_bytes(status: int, headers: Mapping[str, str], body: bytes, *, with_body: bool = True) -> bytes:
     """An answer to HEAD has the length of the body it leaves out."""
-    head = _head(f"HTTP/1.1 {status} {_REASONS[status]}", {**headers, "Content-Length": str(len(body))})
+    lines = header_lines({**headers, "Content-Length": str(len(body))})
+    head = f"HTTP/1.1 {status} {_REASONS[status]}\r\n{lines}\r\n".encode()
     return head + body if with_body else head
 
 
-def _head(first: str, headers: Mapping[str, str]) -> bytes:
-    lines = [first, *(f"{name}: {value}" for name, value in headers.items())]
-    for line in lines:
-        if not line.isprintable():  # a line break in a header would begin another one, or another message
-            raise ValueError(f"the message would have a line break or control character in its {line.partition(':')[0][:40]!r}")
-    return "\r\n".join((*lines, "\r\n")).encode()
+def header_lines(headers: Mapping[str, str]) -> str:
+    """The lines of these headers, each with its end."""
+    return "".join(f"{_checked(f'{name}: {value}')}\r\n" for name, value in headers.items())
+
+
+def _checked(line: str) -> str:
+    if not line.isprintable():  # a line break in a header would begin another one, or another message
+        raise ValueError(f"the message would have a line break or control character in its {line.partition(':')[0][:40]!r}")
+    return line

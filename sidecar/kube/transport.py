@@ -8,7 +8,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlencode
@@ -18,7 +18,7 @@ from sidecar.engine.fair_lock import FairLock
 from sidecar.engine.limiter import TokenBucket
 from sidecar.http1.answers import Head
 from sidecar.http1.fields import Malformed
-from sidecar.http1.writing import request_bytes
+from sidecar.http1.writing import header_lines, request_with
 from sidecar.kube import wire
 from sidecar.kube.api import always
 from sidecar.kube.connections import Connection, Connections, NoConnection, Route, headers_for, target
@@ -129,6 +129,8 @@ class Limiter:
 
     async def wait_until_idle(self) -> None:
         """Return when no request is in progress, at the latest after `_LONGEST_LOW_PRIORITY_WAIT`."""
+        if self._idle.is_set():
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_LOW_PRIORITY_WAIT):
                 await self._idle.wait()
@@ -194,6 +196,9 @@ class Transport:
         self._request_timeout = request_timeout
         self._watch_silence = watch_silence
         self._patience: dict[str, float] = {}
+        self._written_for: tuple[Route, str] | None = None
+        self._written: dict[tuple[str, bool], str] = {}
+        """The headers, by content type and whether they are a watch's."""
         connect_seconds = min(request_timeout, _CONNECT_SECONDS)
         self._connections = Connections(_MOST_CONNECTIONS, connect_seconds=connect_seconds, clock=clock)
 
@@ -216,15 +221,20 @@ class Transport:
             raise Withdrawn(f"{request.what}: not sent, it is no longer wanted")
         status, started = 0, self._clock()
         try:
-            async with asyncio.timeout(self._request_timeout), self._exchange(request, whole=take is None) as (connection, head):
-                if take is None or not _is_good(head):
-                    raw = await connection.read_all()
-                else:
-                    raw = b""
-                    while piece := await connection.read():
-                        take(piece)
-                        await asyncio.sleep(0)  # or a body that has arrived would be read to its end before anything else is done
-                status = head.status
+            async with asyncio.timeout(self._request_timeout):
+                connection, written = await self._prepared(request)
+                try:
+                    head = await connection.ask(written, whole=take is None)
+                    if take is None or not _is_good(head):
+                        raw = await connection.read_all()
+                    else:
+                        raw = b""
+                        while piece := await connection.read():
+                            take(piece)
+                            await asyncio.sleep(0)  # or a body that has arrived would be read to its end before anything else is done
+                finally:
+                    self._connections.release(connection)
+            status = head.status
         except (OSError, ValueError) as error:
             raise await self._as_unavailable(request, error) from error
         finally:
@@ -242,11 +252,13 @@ class Transport:
         await limiter.admit()
         silence = self._patience.get(request.path, self._watch_silence)
         heard = False
-        async with AsyncExitStack() as stack:
+        with ExitStack() as stack:
             status, started = 0, self._clock()
             try:
                 async with asyncio.timeout(min(self._request_timeout, _HEADERS_SECONDS)):  # after that the limit is on silence
-                    connection, head = await stack.enter_async_context(self._exchange(request, whole=False))
+                    connection, written = await self._prepared(request)
+                    stack.callback(self._connections.release, connection)
+                    head = await connection.ask(written, whole=False)
                 status = head.status
             except (OSError, ValueError) as error:
                 raise await self._as_unavailable(request, error) from error
@@ -276,30 +288,35 @@ class Transport:
             except (OSError, ValueError) as error:
                 raise await self._as_unavailable(request, error) from error
 
-    @asynccontextmanager
-    async def _exchange(self, request: Request, *, whole: bool) -> AsyncGenerator[tuple[Connection, Head], None]:
-        """Send the request, and yield when the head of its answer has arrived. Afterwards the connection goes back to the pool."""
+    async def _prepared(self, request: Request) -> tuple[Connection, bytes]:
+        """A connection for the request, which the caller releases, and the bytes to send on it."""
         access = self._access
         authorization = await self._authorization(request)
         # Made for each request, after the credentials were checked: a rotated CA leads to new connections, and open watches keep theirs.
         route = Route(access.server, access.tls, access.tls_server_name, access.proxy)
-        headers = headers_for(route) | {
-            "Accept": wire.JSON,
-            # A page of 500 claims shrinks to a tenth. A watch must not be compressed: its events would wait until a block is full.
-            "Accept-Encoding": "identity" if request.verb == "watch" else "gzip",
-            "User-Agent": self._user_agent,
-        }
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        if authorization:
-            headers["Authorization"] = authorization
+        content_type = "" if request.body is None else request.content_type
+        lines = self._lines(route, authorization, content_type, is_watch=request.verb == "watch")
         path = f"{request.path}?{urlencode(request.query)}" if request.query else request.path
-        raw = request_bytes(request.method, target(route, path), headers, request.body)
-        connection = await self._connections.acquire(route)
-        try:
-            yield connection, await connection.ask(raw, whole=whole)
-        finally:
-            self._connections.release(connection)
+        written = request_with(request.method, target(route, path), lines, request.body)
+        return await self._connections.acquire(route), written
+
+    def _lines(self, route: Route, authorization: str, content_type: str, *, is_watch: bool) -> str:
+        """The headers, which are the same for most requests. What was written with other credentials is forgotten."""
+        if self._written_for != (route, authorization):
+            self._written_for, self._written = (route, authorization), {}
+        if (lines := self._written.get((content_type, is_watch))) is None:
+            headers = headers_for(route) | {
+                "Accept": wire.JSON,
+                # A page of 500 claims shrinks to a tenth. A watch must not be compressed: its events would wait until a block is full.
+                "Accept-Encoding": "identity" if is_watch else "gzip",
+                "User-Agent": self._user_agent,
+            }
+            if content_type:
+                headers["Content-Type"] = content_type
+            if authorization:
+                headers["Authorization"] = authorization
+            lines = self._written[content_type, is_watch] = header_lines(headers)
+        return lines
 
     async def _authorization(self, request: Request) -> str:
         try:
