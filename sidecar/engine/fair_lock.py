@@ -16,6 +16,11 @@ class FairLock:
         self._numbers = itertools.count()
         self._line: GroupedLine[asyncio.Future[None]] = GroupedLine(lambda place: not place.item.done())
 
+    @property
+    def is_free(self) -> bool:
+        """Nobody has it, and so nobody waits for it."""
+        return not self._locked
+
     async def __aenter__(self) -> None:
         if not self._locked:
             self._locked = True

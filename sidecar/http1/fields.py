@@ -6,6 +6,7 @@ from typing import Final
 # Names are tokens, and values have no control characters but tabs. A reader that is less strict than a proxy in between can be made to see
 # another message than the proxy saw. For the same reason no line may continue the one before it, which RFC 7230 has abolished.
 _FIELDS: Final = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+")
+_PARTS: Final = re.compile(r"([^:]++):[\t ]*+([^\r]*+)\r\n")
 # No body has a longer length, and Python is slow at reading thousands of digits.
 _MOST_DIGITS: Final = 15
 
@@ -19,9 +20,8 @@ def fields(text: str) -> dict[str, str]:
     if not _FIELDS.fullmatch(text):
         raise Malformed(f"this is no header: {_first_bad_line(text)[:40]!r}")
     headers: dict[str, str] = {}
-    for line in text.split("\r\n")[:-1]:
-        name, _, value = line.partition(":")
-        name, value = name.lower(), value.strip(" \t")
+    for name, value in _PARTS.findall(text):
+        name, value = name.lower(), value.rstrip("\t ")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 

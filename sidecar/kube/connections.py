@@ -227,7 +227,7 @@ class Connections:
         found = None
         while self._idle and found is None:
             last = self._idle.pop()
-            if last.reusable and last.route == route and last.idle_since >= since:
+            if last.is_open and last.route == route and last.idle_since >= since:
                 found = last
             else:
                 last.abort()

@@ -138,6 +138,10 @@ class Limiter:
     async def admit(self, *, free: bool = False, is_current: Callable[[], bool] = always) -> bool:
         """Return when one request may be sent; False if it is no longer wanted. A free one takes no token, but is paused like others."""
         asked = self._clock()
+        if not free and not is_current():
+            return False
+        if asked >= self._paused_until and (free or (self._queue.is_free and self._bucket.allow(asked))):
+            return True
         if free:
             await self._wait_while_paused()
             wanted = True

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,10 @@ from sidecar.model.packed import PackedVolume
 
 JSON = "application/json"
 
+# Collections of which the path is kept.
+_FEW = 64
+# The API server sends UTF-8. `json.loads` would look at each answer and each event for what else it could be.
+_JSON_OF = json.JSONDecoder().decode
 # The first words of a proxy's HTML page help in a log; all of it does not.
 _LONGEST_QUOTE = 200
 
@@ -29,10 +34,7 @@ def path_of(resource: Resource, *, namespace: str = "", name: str = "", subresou
     for part in (namespace, name):
         if part in (".", ".."):
             raise BadRequest(f"{part!r} cannot be an object's name: it would lead to another path")
-    parts = [group_path(resource.api_version)]
-    if resource.namespaced and namespace:
-        parts += ["namespaces", quote(namespace, safe="")]
-    parts.append(resource.plural)
+    parts = [_collection(resource, namespace)]
     if name:
         parts.append(quote(name, safe=""))
     if subresource:
@@ -40,11 +42,17 @@ def path_of(resource: Resource, *, namespace: str = "", name: str = "", subresou
     return "/".join(parts)
 
 
+@lru_cache(_FEW)
+def _collection(resource: Resource, namespace: str) -> str:
+    within = f"/namespaces/{quote(namespace, safe='')}" if resource.namespaced and namespace else ""
+    return f"{group_path(resource.api_version)}{within}/{resource.plural}"
+
+
 def request_text(verb: str, resource: Resource | str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The name of a request in exceptions and logs: `get persistentvolumeclaims ns/name`."""
     what = f"{resource}/{subresource}" if subresource else str(resource)
-    whom = "/".join(part for part in (namespace, name) if part)
-    return f"{verb} {what} {whom}".rstrip()
+    whom = f"{namespace}/{name}" if namespace and name else namespace or name
+    return f"{verb} {what} {whom}" if whom else f"{verb} {what}"
 
 
 def query_of(**wanted: str | int) -> dict[str, str]:
@@ -137,7 +145,7 @@ def _code_of(status: Mapping[str, Any]) -> int:
 def _object(raw: bytes) -> Json | None:
     """The JSON object; None for anything else, and for one nested deeper than Python can read."""
     try:
-        value = json.loads(raw)
+        value = _JSON_OF(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
