@@ -20,6 +20,7 @@ JSON = "application/json"
 _FEW = 64
 # The API server sends UTF-8. `json.loads` would look at each answer and each event for what else it could be.
 _JSON_OF = json.JSONDecoder().decode
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 # The first words of a proxy's HTML page help in a log; all of it does not.
 _LONGEST_QUOTE = 200
 
@@ -71,7 +72,7 @@ def encode(body: Mapping[str, Any] | list[Any] | bytes) -> bytes:
     """JSON. Bytes are JSON already, and are sent unchanged."""
     if isinstance(body, PackedVolume):
         return body.text
-    return body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
+    return body if isinstance(body, bytes) else _TO_JSON(body).encode()
 
 
 def decode(raw: bytes, *, what: str) -> Json:

@@ -37,10 +37,12 @@ def is_of_another_node(here: Here, volume: Volume) -> bool:
     return not named and maker.startswith(f"{here.driver.name}-") and maker != f"{here.driver.name}-{here.node}"
 
 
-def concerns_us(here: Here, obj: Json) -> bool:
-    """`lies_here` for a PersistentVolume in JSON, so that no record is made of volumes of other nodes."""
-    driver = ((obj.get("spec") or {}).get("csi") or {}).get("driver")
-    return driver == here.driver.name and _lies_here(here, affinity_of(obj), identity_of(obj))
+def found_here(here: Here, obj: Json) -> Volume | None:
+    """The record of a PersistentVolume, given in JSON, if it is this driver's and `lies_here`. Of others not even the record is made."""
+    if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
+        return None
+    affinity = affinity_of(obj)
+    return Volume.with_affinity(obj, affinity) if _lies_here(here, affinity, identity_of(obj)) else None
 
 
 def node_label(here: Here, affinity: tuple[Term, ...] | None) -> str:

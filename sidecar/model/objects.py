@@ -221,6 +221,11 @@ class Volume:
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Volume":
+        return cls.with_affinity(obj, affinity_of(obj))
+
+    @classmethod
+    def with_affinity(cls, obj: Mapping[str, Any], affinity: tuple[Term, ...] | None) -> "Volume":
+        """For those who have read its node affinity before."""
         meta, spec = obj["metadata"], obj.get("spec") or {}
         notes, csi = meta.get("annotations") or {}, spec.get("csi") or {}
         return cls(
@@ -236,7 +241,7 @@ class Volume:
             finalizers=tuple(meta.get("finalizers") or ()),
             claim=_claim_ref(spec.get("claimRef")),
             provisioned_by=notes.get(names.PROVISIONED_BY),
-            affinity=affinity_of(obj),
+            affinity=affinity,
             deletion_secret=_deletion_secret(notes),
             identity=identity_of(obj),
             size=_bytes_or_none((spec.get("capacity") or {}).get("storage")) or 0,

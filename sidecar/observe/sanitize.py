@@ -32,6 +32,7 @@ LIMITS: Final = Limits()
 NOT_SHOWN: Final = "***"
 
 _LARGEST_INT: Final = 1 << 64
+_TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 _NAMED_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 _QUOTE_ESCAPES = {'"': r"\"", "\\": r"\\"}
@@ -50,6 +51,8 @@ def _safely(value: object, limits: Limits, depth: int) -> Plain:
     if value is None or kind is bool or (kind is int and -_LARGEST_INT < value < _LARGEST_INT):  # type: ignore[operator]
         return value  # type: ignore[return-value]
     try:
+        if kind is tuple or _fields(kind) is not None:
+            return _composed(value, limits, depth - 1) if depth > 0 else f"<{kind.__name__}>"
         return _plain(value, limits, depth)
     except Exception:  # noqa: BLE001  a value's own __str__ or __iter__ may raise anything
         return f"<unprintable {type(value).__name__}>"
@@ -57,7 +60,7 @@ def _safely(value: object, limits: Limits, depth: int) -> Plain:
 
 def to_json(value: Plain) -> str:
     """ASCII only: some readers take U+2028 for the end of a line, and a lone surrogate cannot be encoded."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _TO_JSON(value)
 
 
 def quoted(text: str) -> str:
@@ -117,7 +120,7 @@ def _composed(value: object, limits: Limits, depth: int) -> Plain:
 def _fields(kind: type) -> tuple[tuple[str, bool], ...] | None:
     """Of a dataclass, with whether they are shown by key; None: it is none, or says itself how it is shown. One that its class leaves out
     of the repr may be secret, and is not shown."""
-    if not dataclasses.is_dataclass(kind) or kind.__str__ is not object.__str__:
+    if not dataclasses.is_dataclass(kind) or kind.__str__ is not object.__str__ or issubclass(kind, Enum):
         return None
     fields = dataclasses.fields(kind)
     return tuple((item.name, is_by_key(item.metadata)) for item in fields if item.repr or is_by_key(item.metadata))

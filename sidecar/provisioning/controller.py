@@ -301,7 +301,8 @@ class Provisioner:
         decision = decide(view)
         if is_try(decision):
             several = not isinstance(decision, CleanUp | DeleteAgain)
-            view = replace(view, pace=self.claim_attempts.begun(uid, view.now, ends_pause=several))
+            if (pace := self.claim_attempts.begun(uid, view.now, ends_pause=several)) != view.pace:
+                view = replace(view, pace=pace)
         while isinstance(decision, Measure | Fetch):
             self._reports.note(uid, view.claim, decision)
             try:

@@ -11,7 +11,7 @@ from sidecar.kube.store import by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.local.raw_filter import is_foreign_claim, is_foreign_volume
-from sidecar.local.volume_location import concerns_us
+from sidecar.local.volume_location import found_here
 from sidecar.local.watch import Watch
 from sidecar.model.objects import (
     Attachment,
@@ -121,8 +121,8 @@ class ProvisioningWatches:
         )
 
     def _volume(self, obj: Json, here: Here) -> Volume | None:
-        if concerns_us(here, obj):
-            return Volume.of(obj)
+        if (volume := found_here(here, obj)) is not None:
+            return volume
         at = self.volume_not_kept(obj)
         if at is not None:
             self.wake_volume_at(obj["metadata"]["name"], at)

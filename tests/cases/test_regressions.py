@@ -6,7 +6,7 @@ from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Change
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid
-from sidecar.local.volume_location import concerns_us
+from sidecar.local.volume_location import found_here
 from sidecar.model import names
 from sidecar.model.objects import Volume
 from sidecar.provisioning.view import VolumeView
@@ -133,7 +133,7 @@ def test_a_volume_with_one_label_more_than_the_driver_reports_is_deleted_where_i
     for made_by, emptied in (("1-2-test-driver-foo", True), ("1-2-test-driver-bar", False), ("", False)):
         csi["volumeAttributes"] = {names.PROVISIONER_IDENTITY: made_by}
         assert isinstance(decide_volume(VolumeView(samples.here(), Volume.of(beyond))), Empty) is emptied
-        assert concerns_us(samples.here(), beyond) is emptied
+        assert (found_here(samples.here(), beyond) is not None) is emptied
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.local.raw_filter import is_foreign_claim, is_foreign_volume
-from sidecar.local.volume_location import concerns_us, may_lie_here
+from sidecar.local.volume_location import found_here, may_lie_here
 from sidecar.model import names
 from sidecar.model.objects import is_source_that_leaves, selected_node
 from tests.harness import samples
@@ -80,7 +80,7 @@ def test_a_volume_that_is_foreign_does_not_lie_here(terms: list[Any], placed: bo
     if placed:
         obj["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}
     if is_foreign_volume(as_line(obj), HERE):
-        assert not concerns_us(HERE, obj) and not may_lie_here(HERE, obj, "")
+        assert found_here(HERE, obj) is None and not may_lie_here(HERE, obj, "")
 
 
 def test_the_usual_ones_pass_by() -> None:

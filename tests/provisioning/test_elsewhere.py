@@ -9,7 +9,7 @@ import pytest
 from sidecar.csi.api import TOPOLOGY, CreatedVolume, DriverInfo
 from sidecar.kube.api import Change, Resource
 from sidecar.kube.errors import AlreadyExists
-from sidecar.local.volume_location import concerns_us
+from sidecar.local.volume_location import found_here
 from sidecar.model import names
 from sidecar.model.objects import Json, Volume
 from sidecar.model.topology import Segment
@@ -56,7 +56,7 @@ def test_a_volume_that_was_stored_survives_a_process_that_could_not_write_so_dow
     second.see(class_=samples.class_())
     assert run(second.room.take_over()) == [UID]
     second.show(claim)
-    if concerns_us(second.look_around(), stored):
+    if found_here(second.look_around(), stored) is not None:
         second.caches.volumes.apply(Change(stored["metadata"]["name"], None, Volume.of(stored)))
     settle(second)
     assert second.driver.count("delete") == 0

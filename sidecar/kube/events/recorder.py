@@ -109,7 +109,8 @@ class EventRecorder:
                 pause = _RETRY_SECONDS
             else:
                 self.written += 1
-                log.log(_V4, "Event", extra={"fields": _summary(posting)})
+                if log.isEnabledFor(_V4):
+                    log.log(_V4, "Event", extra={"fields": _summary(posting)})
                 return
 
     async def _write(self, posting: Posting) -> None:
