@@ -20,10 +20,12 @@ from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
 from sidecar.kube import reflector as reflectors
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
+from sidecar.kube.event_prefix import EventPrefix
 from sidecar.kube.reflector import ReflectorState
 from sidecar.kube.store import Store, by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
+from sidecar.local.raw_filter import is_foreign_claim
 from sidecar.local.volume_location import may_lie_here
 from sidecar.local.watch import Watch
 from sidecar.model import names
@@ -75,7 +77,13 @@ class DrainWatches:
 
     def watches(self) -> list[Watch[Any]]:
         claims: Watch[Claim] = Watch(
-            resource=CLAIMS, store=self._caches.claims, project=self._claim, wakes=self._wake, key_of=by_uid, required=True
+            resource=CLAIMS,
+            store=self._caches.claims,
+            project=self._claim,
+            wakes=self._wake,
+            skip=self._skip_claim,
+            key_of=by_uid,
+            required=True,
         )
         volumes: Watch[Volume] = Watch(
             resource=VOLUMES, store=self._caches.volumes, project=self._volume, wakes=self.volume_changed, required=True
@@ -120,6 +128,10 @@ class DrainWatches:
         if not self._judges or not volume or claim_provisioner(obj) != self._driver.name:
             return None
         return Claim.of(obj) if selected_node(obj) == self._here.node or volume in self._caches.volumes else None
+
+    def _skip_claim(self, prefix: EventPrefix, line: bytes) -> bool:
+        """Not those that have their volume, which provisioning need not read."""
+        return not self._judges or is_foreign_claim(line, self._here)
 
     def _volume(self, obj: Json) -> Volume | None:
         """Volumes that may lie here, besides those that provisioning keeps. Judged by the hostname label, which hardly ever changes."""

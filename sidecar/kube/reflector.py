@@ -63,6 +63,9 @@ class Synced:
     why: str = ""
 
 
+_SYNCED = Synced()
+
+
 @dataclass(frozen=True, slots=True)
 class Degraded:
     """It does not work now; the store is old, or still empty."""
@@ -369,7 +372,8 @@ class Reflector(Generic[R]):
     def _mark_working(self) -> None:
         self.is_watching = True
         self._broken_since = None
-        self._set_state(Synced())
+        if self.state is not _SYNCED:  # which each event finds
+            self._set_state(_SYNCED)
 
     def _after_failure(self, error: ApiError) -> float:
         """Note the failure. Returns the seconds until the next attempt."""

@@ -10,7 +10,7 @@ from sidecar.kube.event_prefix import EventPrefix
 from sidecar.kube.store import by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
-from sidecar.local.raw_filter import is_foreign_claim, is_foreign_volume
+from sidecar.local.raw_filter import is_bound_claim, is_foreign_claim, is_foreign_volume
 from sidecar.local.volume_location import found_here
 from sidecar.local.watch import Watch
 from sidecar.model.objects import (
@@ -68,7 +68,7 @@ class ProvisioningWatches:
 
         def skip(prefix: EventPrefix, line: bytes) -> bool:
             held = prefix.uid in self.caches.claims or self.concerns(prefix.uid)
-            return not held and is_foreign_claim(line, here)
+            return not held and (is_foreign_claim(line, here) or is_bound_claim(line))
 
         return Watch(
             resource=CLAIMS,

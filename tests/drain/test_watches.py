@@ -1,15 +1,18 @@
 """What the room sees of pods and attachments between two looks, and what each change wakes."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.watches import DrainWatches
 from sidecar.kube import reflector
-from sidecar.kube.api import ATTACHMENTS, PODS, Change, Resource
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, Change, Resource
+from sidecar.kube.event_prefix import EventPrefix
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here, Options
 from sidecar.local.watch import Watch
+from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Attachment
 from tests.harness import samples
@@ -92,3 +95,12 @@ def test_attachments_are_watched_for_a_driver_that_attaches_and_not_for_others()
 def test_attachments_that_cannot_be_read_are_unknown() -> None:
     assert f"{ATTACHMENTS}: no right" in Scene(state=reflector.Denied("no right")).watches.ignorance()
     assert f"{ATTACHMENTS}: no right" not in Scene(state=reflector.Denied("no right"), info=samples.info()).watches.ignorance()
+
+
+def test_a_claim_of_this_node_that_has_its_volume_is_read_where_the_node_is_judged() -> None:
+    for node, judges, skipped in (("n1", True, False), ("n2", True, True), ("n1", False, True)):
+        watch = Scene(judges=judges).watch(CLAIMS)
+        assert watch is not None and watch.skip is not None
+        obj = samples.claim_json(annotations={names.SELECTED_NODE: node}, volumeName="pvc-1")
+        line = json.dumps({"type": "MODIFIED", "object": obj}, separators=(",", ":")).encode()
+        assert watch.skip(EventPrefix("data", "u", "7"), line) is skipped

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.local.raw_filter import is_foreign_claim, is_foreign_volume
+from sidecar.local.raw_filter import is_bound_claim, is_foreign_claim, is_foreign_volume
 from sidecar.local.volume_location import found_here, may_lie_here
 from sidecar.model import names
 from sidecar.model.objects import is_source_that_leaves, selected_node
@@ -54,6 +54,35 @@ def test_a_claim_that_is_foreign_has_another_node_and_is_no_source(
     if is_foreign_claim(as_line(obj), HERE):
         assert selected_node(obj) not in ("", NODE)
         assert not is_source_that_leaves(obj)
+
+
+as_bound = '"spec":{"accessModes":["A"],"resources":{"requests":{"storage":"1"}},"volumeName":"v"'
+misleading = st.recursive(
+    st.sampled_from(["", "v", as_bound, "volumeName", names.CLONE_FINALIZER]),
+    lambda inner: st.dictionaries(st.sampled_from(["spec", "f:spec", "volumeName", "accessModes", as_bound]), inner, max_size=2),
+)
+
+
+@given(
+    note=st.dictionaries(st.sampled_from(["volumeName", as_bound, "spec"]), st.sampled_from(["v", as_bound]), max_size=2),
+    managed=st.dictionaries(st.sampled_from(["f:spec", "f:metadata"]), misleading, max_size=2),
+    volume=st.sampled_from(["", "pvc-1"]),
+    finalizers=st.lists(st.sampled_from([names.CLONE_FINALIZER, "kubernetes.io/pvc-protection"]), unique=True),
+    status=st.dictionaries(st.sampled_from(["phase", "volumeName", "spec"]), st.sampled_from(["Pending", "v", as_bound]), max_size=2),
+)
+def test_a_claim_that_is_bound_by_its_bytes_has_a_volume_and_is_no_source(
+    note: dict[str, str], managed: dict[str, Any], volume: str, finalizers: list[str], status: dict[str, str]
+) -> None:
+    obj = bound_claim(volume, annotations=note, finalizers=finalizers, managedFields=[{"fieldsV1": managed}])
+    obj["status"] = status
+    assert is_bound_claim(as_line(obj)) is (bool(volume) and names.CLONE_FINALIZER not in str(obj))
+
+
+def bound_claim(volume: str, **meta: Any) -> dict[str, Any]:
+    """With the fields in the order in which an API server writes them."""
+    storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {**storage, **({"volumeName": volume} if volume else {}), "storageClassName": "a", "volumeMode": "Filesystem"}
+    return {"metadata": {"name": "data", "uid": "u", **meta}, "spec": spec}
 
 
 @given(
