@@ -51,7 +51,7 @@ def _safely(value: object, limits: Limits, depth: int) -> Plain:
     if value is None or kind is bool or (kind is int and -_LARGEST_INT < value < _LARGEST_INT):  # type: ignore[operator]
         return value  # type: ignore[return-value]
     try:
-        if kind is tuple or _fields(kind) is not None:
+        if kind is tuple or _fields(kind) is not None:  # type: ignore[arg-type]
             return _composed(value, limits, depth - 1) if depth > 0 else f"<{kind.__name__}>"
         return _plain(value, limits, depth)
     except Exception:  # noqa: BLE001  a value's own __str__ or __iter__ may raise anything
