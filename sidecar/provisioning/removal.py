@@ -176,9 +176,10 @@ class Removal:
                 return None
             case Unfinalize(volume):
                 await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
-                self._wrote_finalizers(volume)
                 if volume.deleting:
                     self._table.reach_removal_step(volume, RemovalStep.UNFINALIZED)
+                else:
+                    self._wrote_finalizers(volume)
                 return None
             case _:
                 assert_never(decision)
