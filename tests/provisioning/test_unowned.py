@@ -7,7 +7,6 @@ import pytest
 from sidecar.engine.loop import WORK
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
-from sidecar.provisioning.watches import ProvisioningWatches
 from tests.harness import samples
 from tests.harness.provisioning.bench import Bench
 
@@ -92,19 +91,7 @@ def test_the_watch_shows_them_and_the_cache_does_not_keep_them() -> None:
     bench = Bench()
     bench.driver.info = samples.info(topology=False)
     woken: list[tuple[str, float]] = []
-    watches = ProvisioningWatches(
-        here=bench.look_around,
-        caches=bench.caches,
-        concerns=lambda uid: False,
-        volume_gone=lambda uid: None,
-        volume_seen=lambda name: None,
-        volumes_listed=lambda: None,
-        volume_not_kept=bench.room.removal.unowned.noticed,
-        promise_changed=lambda class_name: None,
-        wake_claim=lambda uid: None,
-        wake_volume=lambda name: None,
-        wake_volume_at=lambda name, at: woken.append((name, at)),
-    )
+    watches = bench.watches(volume_not_kept=bench.room.removal.unowned.noticed, wake_volume_at=lambda name, at: woken.append((name, at)))
     volumes = next(watch for watch in watches.watches() if watch.resource == VOLUMES)
     for _ in range(2):
         assert volumes.project is not None and volumes.project(released("mine")) is None

@@ -8,7 +8,6 @@ from sidecar.kube.api import CLAIMS, Change
 from sidecar.kube.event_prefix import EventPrefix
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json
-from sidecar.provisioning.watches import ProvisioningWatches
 from tests.harness import samples
 from tests.harness.provisioning.bench import Bench
 
@@ -29,19 +28,7 @@ def test_a_claim_that_has_its_volume_is_not_read_again(
     is_bound: bool, is_kept: bool, concerns: bool, finalizer: str, skipped: bool
 ) -> None:
     bench = Bench()
-    watches = ProvisioningWatches(
-        here=bench.look_around,
-        caches=bench.caches,
-        concerns=lambda uid: concerns,
-        volume_gone=lambda uid: None,
-        volume_seen=lambda name: None,
-        volumes_listed=lambda: None,
-        volume_not_kept=lambda obj: None,
-        promise_changed=lambda class_name: None,
-        wake_claim=lambda uid: None,
-        wake_volume=lambda name: None,
-        wake_volume_at=lambda name, at: None,
-    )
+    watches = bench.watches(concerns=lambda uid: concerns)
     claims = next(watch for watch in watches.watches() if watch.resource == CLAIMS)
     obj = stored_claim(is_bound=is_bound, finalizer=finalizer)
     if is_kept:

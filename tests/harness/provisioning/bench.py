@@ -18,6 +18,7 @@ from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.watches import ProvisioningWatches
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, Told, tools
 
@@ -117,6 +118,21 @@ class Bench:
         assert self.until is not None
         self.now = max(self.now, self.until)
         return self.volume()
+
+    def watches(self, **of_interest: Any) -> ProvisioningWatches:
+        """What the room watches; whatever a test does not name leads nowhere."""
+        nowhere: dict[str, Any] = {
+            "concerns": lambda uid: False,
+            "volume_gone": lambda uid: None,
+            "volume_seen": lambda name: None,
+            "volumes_listed": lambda: None,
+            "volume_not_kept": lambda obj: None,
+            "promise_changed": lambda class_name: None,
+            "wake_claim": lambda uid: None,
+            "wake_volume": lambda name: None,
+            "wake_volume_at": lambda name, at: None,
+        }
+        return ProvisioningWatches(here=self.look_around, caches=self.caches, **(nowhere | of_interest))
 
     def value(self, name: str) -> float:
         page = self.metrics.render()[0].decode()
