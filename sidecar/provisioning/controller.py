@@ -126,7 +126,7 @@ class Provisioner:
             table=table,
             creations=self.creations,
             confirming=Confirming(here=here, kube=tools.kube, on_damage=tools.metrics.journal_damage),
-            holders=HandleHolders(kube=tools.kube, caches=caches, table=table, deletion=deletion),
+            holders=HandleHolders(kube=tools.kube, caches=caches, table=table, deletion=deletion, retry=tools.retry, clock=tools.clock),
             reports=self._reports,
             lookup=self._lookup,
             standing=standing,

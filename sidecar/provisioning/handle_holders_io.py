@@ -1,7 +1,9 @@
 """Who has a handle already. Two claims with one volume would write over each other's data, and lose it both with one of them."""
 
+from collections.abc import Callable
 from typing import Final
 
+from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import VOLUMES, KubeApi, find
 from sidecar.kube.errors import ApiError
 from sidecar.local.caches import Caches
@@ -14,11 +16,19 @@ MOST_ASKED: Final = 20
 
 
 class HandleHolders:
-    def __init__(self, *, kube: KubeApi, caches: Caches, table: ProgressTable, deletion: Deletion) -> None:
+    def __init__(
+        self, *, kube: KubeApi, caches: Caches, table: ProgressTable, deletion: Deletion, retry: Backoff, clock: Callable[[], float]
+    ) -> None:
         self._deletion = deletion
         self._kube = kube
         self._caches = caches
         self._table = table
+        self._retry = retry
+        self._clock = clock
+        self._failure: ApiError | None = None
+        """Of the last request."""
+        self._failures = 0
+        self._asked_again_at = 0.0
 
     async def other(self, handle: str, *, uid: str, name: str, asked_at: float) -> str:
         """Who besides the claim with that uid and its PersistentVolume; empty: nobody that this node knows of. `asked_at`: when the driver
@@ -48,5 +58,14 @@ class HandleHolders:
             return True
 
     async def _has(self, name: str, handle: str) -> bool:
-        found = await find(self._kube, VOLUMES, name)
+        # Every claim that gets a volume asks for the same objects: without a server they share one back-off.
+        if self._failure is not None and self._clock() < self._asked_again_at:
+            raise self._failure.with_traceback(None)
+        try:
+            found = await find(self._kube, VOLUMES, name)
+        except ApiError as error:
+            self._failure, self._asked_again_at = error, self._clock() + self._retry.delay(self._failures)
+            self._failures += 1
+            raise
+        self._failure, self._failures = None, 0
         return found is not None and Volume.of(found).handle == handle
