@@ -62,7 +62,8 @@ from sidecar.provisioning.effects.undoing import Undoer
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.needs import CLAIM
-from sidecar.provisioning.progress import ProgressTable, Racing, Stored, competes, created_for, race_of, with_race
+from sidecar.provisioning.progress import Racing, Stored, competes, created_for, race_of, with_race
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.promises import Promises
 from sidecar.provisioning.release_rules import next_turn
 from sidecar.provisioning.removal import Removal
@@ -165,7 +166,7 @@ class Provisioner:
         progress = self._table.progress(uid)
         now, here, cached = self._clock(), self._here(), self._caches.claims.get(uid)
         claim = cached or created_for(progress)
-        record = self._table.record(uid) or self._begun_deletion(cached, here)
+        record = self._table.records.get(uid) or self._begun_deletion(cached, here)
         name = record.request.name if record else here.volume_name(claim.uid) if claim else None
         return ClaimView(
             now=now,
@@ -195,7 +196,7 @@ class Provisioner:
         It may still be deleted, so the claim is not given it before the driver has said how that ended."""
         if claim is None or claim.volume_name or claim.selected_node != here.node:
             return None
-        return deletion_to_end(self._table.suspect(claim.uid, here.volume_name(claim.uid)))
+        return deletion_to_end(self._table.records.suspect(claim.uid, here.volume_name(claim.uid)))
 
     def _clones(self, claim: Claim) -> tuple[str, ...]:
         asked = self._caches.claims.by_index("source", claim.full_name)
@@ -336,7 +337,8 @@ class Provisioner:
         if isinstance(decision, Ignore):
             self._settle(uid, view)
             # What was begun stood before all else: now that it is settled, the claim itself is looked at.
-            return self._clock() if view.record is not None and self._table.record(uid) is None and uid in self._caches.claims else None
+            is_over = view.record is not None and uid not in self._table.records
+            return self._clock() if is_over and uid in self._caches.claims else None
         if decision.race is not None:
             self._table.advance(uid, Racing(decision.race))
             if decision.race.hindered_since is not None and math.isfinite(decision.race.bid_at):
@@ -407,7 +409,7 @@ class Provisioner:
         known, self._has_begun = () if self._has_begun else self._caches.claims.keys(), True
         for uid in (*known, *uids):
             self._undoer.was_sent(uid)
-        for record in filter(None, map(self._table.record, uids)):
+        for record in filter(None, map(self._table.records.get, uids)):
             if record.losses:
                 self._losses.remember(record.call, record.losses, self._clock())
         return uids

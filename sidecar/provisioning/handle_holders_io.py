@@ -9,7 +9,8 @@ from sidecar.kube.errors import ApiError
 from sidecar.local.caches import Caches
 from sidecar.model.objects import Volume
 from sidecar.provisioning.deletion_io import Deletion
-from sidecar.provisioning.progress import ProgressTable, RemovalStep
+from sidecar.provisioning.progress import RemovalStep
+from sidecar.provisioning.progress_table import ProgressTable
 
 MOST_ASKED: Final = 20
 """So many requests at most for one answer of the driver, where an earlier process has left that many creations that get no answer."""

@@ -15,7 +15,7 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations.journal import Journal
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.watches import ProvisioningWatches, attachments_known
 from sidecar.tools import MakeLoop, Tools

@@ -11,7 +11,7 @@ from sidecar.local.here import Here
 from sidecar.model.objects import Claim
 from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress_table import ProgressTable
 
 
 class Promises:

@@ -20,7 +20,8 @@ from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.pace import PacedAttempts
-from sidecar.provisioning.progress import UNSTORED, ProgressTable, RemovalStep
+from sidecar.provisioning.progress import UNSTORED, RemovalStep
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.unowned_io import Unowned
 from sidecar.provisioning.view import VolumeView

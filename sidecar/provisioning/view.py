@@ -13,9 +13,10 @@ from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import OwnershipView
 from sidecar.ownership.selected_node_body import GiveBack
 from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.findings import NOTHING_FOUND, Findings
 from sidecar.provisioning.needs import NO_FACTS, Facts
 from sidecar.provisioning.pace import NO_PACE, Pace
-from sidecar.provisioning.progress import NOT_BEGUN, NOTHING_FOUND, Findings, Progress, RemovalStep, race_of
+from sidecar.provisioning.progress import NOT_BEGUN, Progress, RemovalStep, race_of
 
 
 @dataclass(frozen=True, slots=True)

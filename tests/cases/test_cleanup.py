@@ -8,7 +8,8 @@ import pytest
 
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Gone, TooManyRequests, Unavailable
 from sidecar.model.objects import Volume
-from sidecar.provisioning.progress import NOT_BEGUN, NOTHING_FOUND
+from sidecar.provisioning.findings import NOTHING_FOUND
+from sidecar.provisioning.progress import NOT_BEGUN
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.provisioning.bench import Bench

@@ -11,7 +11,8 @@ import pytest
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.errors import Conflict
-from sidecar.provisioning.progress import NOT_BEGUN, NOTHING_FOUND, race_of
+from sidecar.provisioning.findings import NOTHING_FOUND
+from sidecar.provisioning.progress import NOT_BEGUN, race_of
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube
 from tests.harness.provisioning.bench import UID, Bench, immediate

@@ -63,7 +63,7 @@ class Ears:
         yield "object", repr([obj for (plural, _), obj in self.room.kube.objects.items() if plural != "secrets"])
         yield "request to the driver", repr(self.room.driver.asked)
         table = self.room.table
-        kept = [table.progress(UID), table.findings(UID), table.record(UID), self.room.room.claim_view(UID)]
+        kept = [table.progress(UID), table.findings(UID), table.records.get(UID), self.room.room.claim_view(UID)]
         yield "memory", repr(kept)
         for error in self.raised:
             yield "exception", "".join(traceback.format_exception(error)) + repr(error.args)

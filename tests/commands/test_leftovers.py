@@ -20,7 +20,7 @@ from sidecar.provisioning.creations.creation_record import BegunDeletion, Creati
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.lookups import Lookups
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress_table import ProgressTable
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
 
@@ -110,9 +110,9 @@ def test_what_a_person_agrees_to_is_found_deleted_and_struck_out(tmp_path: Path)
     assert (code, [verb for verb, _ in driver.asked], driver.asked[-1][1]) == (0, ["create", "delete"], "test-volume-id")
     assert leftovers_io.read_all(tmp_path, samples.DRIVER) == {}
     table = ProgressTable()
-    table.keep_suspect(SUSPECT)
+    table.records.keep_suspect(SUSPECT)
     asyncio.run(CreationLog(table=table, journal=journal, losses=tools().losses).take_over())
-    assert table.suspects() == 0 and journal._open.by_key == {}
+    assert table.records.suspects() == 0 and journal._open.by_key == {}
 
 
 def test_of_two_processes_the_one_that_has_the_suspect_hears_what_a_person_has_seen_to(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_one_of_an_old_name_stays_listed_when_its_claim_has_a_volume_of_another_
         assert listed(tmp_path) == [("pvc-u1", True)]
         table = ProgressTable()
         assert await CreationLog(table=table, journal=second, losses=tools().losses).take_over() == []
-        assert table.suspects() == 1 and table.record("u1") is None
+        assert table.records.suspects() == 1 and table.records.get("u1") is None
         await second.close()
 
     asyncio.run(story())
@@ -337,9 +337,9 @@ def test_of_two_left_for_one_claim_that_which_a_person_deletes_is_struck_out(tmp
     assert listed(tmp_path) == [("pvc-u1", True)]
     table = ProgressTable()
     for suspect in (SUSPECT, second):
-        table.keep_suspect(suspect)
+        table.records.keep_suspect(suspect)
     asyncio.run(CreationLog(table=table, journal=journal, losses=tools().losses).take_over())
-    assert table.suspects() == 1 and list(journal._open.by_key) == [SUSPECT.key]
+    assert table.records.suspects() == 1 and list(journal._open.by_key) == [SUSPECT.key]
 
 
 def test_what_cannot_be_recorded_strikes_out_no_suspect_of_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

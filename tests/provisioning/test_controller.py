@@ -502,14 +502,14 @@ def test_a_creation_that_may_still_run_outlives_a_tenant_who_takes_the_node_off_
     )
     for _ in range(3):
         bench.claim_when_due()
-        assert bench.table.progress(UID) == before and bench.table.record(UID) is not None
+        assert bench.table.progress(UID) == before and bench.table.records.get(UID) is not None
         assert bench.table.concerns(UID) and bench.table.takes_space(UID) and bench.table.in_progress() == 1
         assert bench.promises() == {UID: Promise("fake-class", 100)}
     assert bench.kube.wrote("replace") == []
     bench.driver.creates = [CreatedVolume("test-volume-id", 100)]
     bench.claim_when_due()
     assert bench.driver.asked[-1] == ("delete", "test-volume-id")
-    assert bench.table.progress(UID) == NOT_BEGUN and bench.table.record(UID) is None and bench.promises() == {}
+    assert bench.table.progress(UID) == NOT_BEGUN and bench.table.records.get(UID) is None and bench.promises() == {}
 
 
 def test_a_creation_is_not_over_when_the_api_server_knows_already_that_the_claim_is_back() -> None:
@@ -519,7 +519,7 @@ def test_a_creation_is_not_over_when_the_api_server_knows_already_that_the_claim
     bench.see(claim=samples.claim(selected="bar"))
     bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(annotations={SELECTED_NODE: "foo"})
     bench.claim_when_due()
-    assert bench.driver.count("create") == 1 and bench.table.record(UID) is not None
+    assert bench.driver.count("create") == 1 and bench.table.records.get(UID) is not None
     bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(annotations={SELECTED_NODE: "bar"})
     bench.claim_when_due()
-    assert bench.driver.asked[-1] == ("delete", "test-volume-id") and bench.table.record(UID) is None
+    assert bench.driver.asked[-1] == ("delete", "test-volume-id") and bench.table.records.get(UID) is None

@@ -12,7 +12,8 @@ from sidecar.kube.errors import Unavailable
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Claim
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.provisioning.progress import MOST_UNSEEN, ProgressTable, RemovalStep
+from sidecar.provisioning.progress import RemovalStep
+from sidecar.provisioning.progress_table import MOST_UNSEEN, ProgressTable
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
 from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, room_for, show
@@ -116,7 +117,7 @@ def begun_by_a_dead_process(*creates: CreatedVolume, **doors: Any) -> Room:
     """It had sent the PersistentVolume of the first claim. The request arrives now, and the watch does not show it yet."""
     room = two(*creates, **doors)
     request = CreateRequest("test-testi", 100, ())
-    room.table.keep_record(CreationRecord("testid", "fake-ns", "fake-pvc", "fake-class", request, from_file=True))
+    room.table.records.keep(CreationRecord("testid", "fake-ns", "fake-pvc", "fake-class", request, from_file=True))
     room.add(
         "persistentvolumes",
         samples.volume_json(meta={"name": "test-testi"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}}),

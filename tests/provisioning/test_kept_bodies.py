@@ -16,8 +16,8 @@ from sidecar.kube.api import Resource
 from sidecar.kube.errors import Invalid, Unavailable
 from sidecar.kube.wire import encode
 from sidecar.model.packed import PackedVolume
-from sidecar.provisioning import progress as progresses
-from sidecar.provisioning.progress import Creating, Unsaved
+from sidecar.provisioning import progress_table
+from sidecar.provisioning.progress import Creating, Stored, Unsaved, refused
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc, run
 from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, room_for
@@ -90,8 +90,8 @@ def in_memory(room: Room, due: list[tuple[float, str]], *, until: float) -> int:
 def test_all_that_is_kept_together_is_bounded_in_bytes(why: Exception) -> None:
     room, due = waiting(100, Talkative())
     room.kube.why = why
-    assert in_memory(room, due, until=101.0) < progresses.MOST_KEPT + 2_000_000
-    assert 70 * LARGE < room.table.kept() <= progresses.MOST_KEPT
+    assert in_memory(room, due, until=101.0) < progress_table.MOST_KEPT + 2_000_000
+    assert 70 * LARGE < room.table.kept() <= progress_table.MOST_KEPT
     assert room.table.unsaved() == 100, "each is known to exist, whether its PersistentVolume is kept or not"
     assert all(not room.table.takes_space(uid) for _, uid in due)
 
@@ -119,7 +119,7 @@ def test_all_are_stored_once_the_api_server_takes_them_and_each_was_made_once() 
 
 def without_room(monkeypatch: pytest.MonkeyPatch, why: Exception, *, driver: OpenDriver | None = None) -> Room:
     """A claim whose volume exists, and of whose PersistentVolume nothing is kept."""
-    monkeypatch.setattr(progresses, "MOST_KEPT", 10)
+    monkeypatch.setattr(progress_table, "MOST_KEPT", 10)
     room = room_for(driver=driver or Talkative(size=10), kube=Refusing())
     room.kube.why = why
     assert room.claim() == 101.0
@@ -154,7 +154,7 @@ def test_an_answer_that_never_comes_changes_nothing_of_that(monkeypatch: pytest.
     room.claim()
     assert room.table.progress(UID) == before and room.table.unsaved() == 1
     room.claim()
-    assert room.table.progress(UID) == progresses.refused(before)
+    assert room.table.progress(UID) == refused(before)
 
 
 @pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION])
@@ -172,8 +172,8 @@ def test_the_handle_of_a_volume_that_is_not_kept_is_given_to_nobody_else(monkeyp
 
 
 def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
-    table = progresses.ProgressTable()
-    context = {"key": "." * (progresses.MOST_KEPT // 2)}
+    table = progress_table.ProgressTable()
+    context = {"key": "." * (progress_table.MOST_KEPT // 2)}
     body = {"metadata": {"name": "pv"}, "spec": {"csi": {"volumeHandle": "id", "volumeAttributes": context}}}
     unsaved = Unsaved.of(samples.claim(), PackedVolume(body))
     for uid in ("one", "two", "two"):
@@ -183,7 +183,7 @@ def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
     table.forget("one")
     table.advance("two", unsaved)
     assert isinstance(table.progress("two"), Unsaved)
-    table.advance("two", progresses.Stored.at(100.0, "handle"))
+    table.advance("two", Stored.at(100.0, "handle"))
     assert table.kept() == 0
 
 

@@ -7,7 +7,7 @@ from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.kube.errors import Unavailable
 from sidecar.model.names import SELECTED_NODE
-from sidecar.provisioning import progress
+from sidecar.provisioning import progress_table
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
 from tests.harness.provisioning.journal import JournalInMemory
@@ -49,7 +49,7 @@ def test_of_another_program_which_left_no_record() -> None:
 
 
 def test_of_this_process_which_got_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "MOST_KEPT", 10)  # so the driver is asked again for what to store
+    monkeypatch.setattr(progress_table, "MOST_KEPT", 10)  # so the driver is asked again for what to store
     room = started(USABLE, TOO_SMALL, kube=KeepingKube(failures={"create": [Unavailable("no answer")]}))
     room.now += 600.0
     until = room.claim()

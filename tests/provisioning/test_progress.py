@@ -9,18 +9,16 @@ import pytest
 
 from sidecar.model.objects import Claim
 from sidecar.ownership.rules import Race
+from sidecar.provisioning.findings import Findings, SourceHold
 from sidecar.provisioning.needs import SNAPSHOT, Ref
 from sidecar.provisioning.progress import (
     NOT_BEGUN,
     Bidding,
     Creating,
-    Findings,
     HandedBack,
     Progress,
-    ProgressTable,
     Racing,
     RemovalStep,
-    SourceHold,
     Stored,
     Unsaved,
     after_unanswered_hand_back,
@@ -31,6 +29,7 @@ from sidecar.provisioning.progress import (
     with_race,
     without_bid,
 )
+from sidecar.provisioning.progress_table import ProgressTable
 from tests.harness import samples
 
 CLAIM, RACE = samples.claim(), Race(0, 1.0)

@@ -12,7 +12,8 @@ from sidecar.model.objects import Claim
 from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.rules import Race
-from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Creating, HandedBack, ProgressTable, Racing, Stored, Unsaved
+from sidecar.provisioning.progress import NOT_BEGUN, Bidding, Creating, HandedBack, Racing, Stored, Unsaved
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.promises import Promises
 from tests.harness import samples
 

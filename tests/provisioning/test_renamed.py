@@ -110,7 +110,7 @@ def test_a_volume_of_the_new_name_does_not_end_what_was_begun_under_the_old_one(
 
 def test_a_driver_that_does_not_survive_the_old_name_does_not_keep_the_claim_for_ever() -> None:
     room = restarted(MADE)
-    record = room.table.record(UID)
+    record = room.table.records.get(UID)
     assert record is not None
     room.room._losses.remember(record.call, 10, room.now)
     settle(room)
@@ -238,7 +238,7 @@ def test_what_was_left_to_people_stays_on_record_when_its_name_cannot_be_begun_a
     settle(room)
     assert not room.driver.asked
     room.paper.begin = begin  # type: ignore[method-assign]
-    assert room.table.suspects() == 1
+    assert room.table.records.suspects() == 1
     room.now += 60.0
     settle(room)
     assert calls(room) == [f"delete id-{OLD}", f"create {OLD}"] and not room.paper.lines

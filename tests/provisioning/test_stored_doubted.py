@@ -10,7 +10,8 @@ from sidecar.kube.errors import Forbidden
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.standing import Standing
 from sidecar.provisioning.decisions import Wait
-from sidecar.provisioning.progress import BELIEVED, MOST_DOUBTED, Creating, ProgressTable, Stored
+from sidecar.provisioning.progress import BELIEVED, Creating, Stored
+from sidecar.provisioning.progress_table import MOST_DOUBTED, ProgressTable
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.provisioning.bench import UID, Bench, late, rpc
@@ -47,7 +48,7 @@ def test_then_it_is_made_anew_as_one_volume_and_one_object() -> None:
     first, again = bench.kube.wrote("create")
     assert first["spec"]["csi"]["volumeHandle"] == again["spec"]["csi"]["volumeHandle"]
     assert isinstance(bench.table.progress(UID), Stored)
-    assert bench.table.record(UID) is None
+    assert bench.table.records.get(UID) is None
 
 
 def test_a_list_without_it_raises_the_doubt_soon() -> None:
@@ -151,4 +152,4 @@ def test_a_driver_that_does_not_answer_leaves_it_written_down() -> None:
     bench.now = AT + BELIEVED
     bench.claim()
     assert isinstance(bench.table.progress(UID), Creating)
-    assert bench.table.record(UID) is not None
+    assert bench.table.records.get(UID) is not None

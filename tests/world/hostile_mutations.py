@@ -36,7 +36,7 @@ from sidecar.observe import decisions, labels
 from sidecar.observe.decisions import Decisions
 from sidecar.ownership import reserved_space, selected_node_body
 from sidecar.ownership import rules as ownership
-from sidecar.provisioning import conclusions, deletion_io, progress, release_rules, rules, unowned_io, volume_rules
+from sidecar.provisioning import conclusions, deletion_io, progress, progress_table, release_rules, rules, unowned_io, volume_rules
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines, leftovers_io
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
@@ -45,9 +45,11 @@ from sidecar.provisioning.effects import creation, creation_log, undoing
 from sidecar.provisioning.effects.bidding import Bidder
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
 from sidecar.provisioning.effects.undo_pace import UndoPace
+from sidecar.provisioning.findings import NOTHING_FOUND, Findings
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.pace import PacedAttempts
-from sidecar.provisioning.progress import ProgressTable, Unsaved
+from sidecar.provisioning.progress import Unsaved
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
@@ -84,7 +86,7 @@ def _pace_is_forgotten(patch: Patch) -> None:
 
 
 def _hopeless_claims_hold_space(patch: Patch) -> None:
-    patch.setattr(progress, "_is_in_vain", lambda findings: False)
+    patch.setattr(Findings, "in_vain", False)
 
 
 def _all_counts_at_once(patch: Patch) -> None:
@@ -172,7 +174,7 @@ def _any_growth_wakes_all(patch: Patch) -> None:
 def _only_the_node_of_a_source_releases_it(patch: Patch) -> None:
     def turn(view: Any, claim: Any, *, real: Any = release_rules._turn) -> Any:
         waits = real(view, claim)
-        return waits or (real(replace(view, findings=progress.NOTHING_FOUND), claim) if view.here.options.cross_namespace_sources else None)
+        return waits or (real(replace(view, findings=NOTHING_FOUND), claim) if view.here.options.cross_namespace_sources else None)
 
     patch.setattr(release_rules, "_turn", turn)
 
@@ -522,7 +524,7 @@ ROOM_MUTATIONS: Final = (
     ),
     RoomMutation(
         "a claim that can never be made holds space back whenever it comes back",
-        _setting(progress, "MOST_FAILED", 0),
+        _setting(progress_table, "MOST_FAILED", 0),
         "provisioning.test_flipped_claims:test_claims_that_come_and_go_and_can_never_be_made_hold_no_space_back",
         lambda: {"code": Code.FAILED_PRECONDITION, "spec": {}, "pause": 1.0},
     ),
@@ -551,7 +553,7 @@ ROOM_MUTATIONS: Final = (
     ),
     RoomMutation(
         "what nobody has seen is asked for all at once",
-        _setting(progress, "MOST_DOUBTED", ENDLESS),
+        _setting(progress_table, "MOST_DOUBTED", ENDLESS),
         "provisioning.test_stored_doubted:test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first",
     ),
     # Files

@@ -128,7 +128,7 @@ def _nothing_written_down(patch: Patch) -> None:
 
 def begun_without_a_record(patch: Patch) -> None:
     async def begin(self: CreationLog, record: Any) -> str:
-        self._table.keep_record(record)
+        self._table.records.keep(record)
         await self.journal.begin(record)
         return ""
 

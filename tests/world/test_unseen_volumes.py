@@ -9,7 +9,8 @@ import pytest
 
 from sidecar.kube.api import MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import NotFound
-from sidecar.provisioning.progress import ProgressTable, Stored
+from sidecar.provisioning.progress import Stored
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.simulation.stand_ins.binder import Binder
 from sidecar.simulation.world.invariants import LOST
 from sidecar.simulation.world.network import Latency, Weather

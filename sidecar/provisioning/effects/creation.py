@@ -15,7 +15,8 @@ from sidecar.provisioning.effects.handback import HandBack
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.storing import Storer
 from sidecar.provisioning.effects.undoing import Undoer
-from sidecar.provisioning.progress import Infeasible, asked, created_for, volume_exists
+from sidecar.provisioning.findings import Infeasible
+from sidecar.provisioning.progress import asked, created_for, volume_exists
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.view import ClaimView
 
@@ -65,9 +66,9 @@ class Creator:
         self._table.advance(uid, asked(view.progress, attempt.claim))
         if view.record is not None and view.record.inherited and not view.gone:
             # The claim shows that it has never had the volume, so the process before this one has stored nothing.
-            self._table.keep_record(replace(view.record, inherited=False, unproven=False, node=view.here.node))
+            self._table.records.keep(replace(view.record, inherited=False, unproven=False, node=view.here.node))
         # An earlier attempt that is recorded stays so, because a volume that exists was made as it asked for.
-        first = self._table.record(uid) is None
+        first = self._table.records.get(uid) is None
         if first and (why := await self._begin(attempt)):
             self._table.advance(uid, view.progress)
             return self._reports.failed(uid, attempt.claim, f"the creation is not begun, because it cannot be recorded: {why}")
@@ -126,7 +127,7 @@ class Creator:
         """The driver has said that there is no volume, so the record is struck out. It stays if an earlier call may still make one, or the
         driver gave no reason, or was asked for another volume than at first because the class has changed: then the driver is asked
         again when the claim is gone."""
-        record = self._table.record(attempt.claim.uid)
+        record = self._table.records.get(attempt.claim.uid)
         same = record is not None and record.request == attempt.request and record.deletion is None
         if same and not (isinstance(outcome, Refused) and outcome.doubtful):
             self._creations.denied(attempt.claim.uid, self._clock(), view.here.options.driver_timeout)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from sidecar.csi.losses import Losses
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord, OpenCall
 from sidecar.provisioning.creations.journal import Journal
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress_table import ProgressTable
 
 
 class CreationLog:
@@ -19,8 +19,8 @@ class CreationLog:
     async def begin(self, record: CreationRecord) -> str:
         """Returns when the record is on the disk; or why it cannot get there. Then there is no record, and nothing may be begun; what was
         left to people under that name stays so."""
-        suspect = self._table.suspect(record.uid, record.request.name)
-        self._table.keep_record(record)
+        suspect = self._table.records.suspect(record.uid, record.request.name)
+        self._table.records.keep(record)
         why = await self.journal.begin(record)
         if why:
             self.end(record.uid)
@@ -30,42 +30,42 @@ class CreationLog:
 
     async def deleting(self, uid: str, deletion: BegunDeletion | None) -> None:
         """Returns when it is on the disk, or cannot get there, that a deletion was begun; or with None, that it has failed for certain."""
-        record = self._table.record(uid)
+        record = self._table.records.get(uid)
         if record is not None and record.deletion != deletion:
             record = replace(record, deletion=deletion)
-            self._table.keep_record(record)
+            self._table.records.keep(record)
             await self.journal.begin(record)
 
     async def count_losses(self, uid: str) -> None:
         """Writes down how often the driver was lost in the call that is to be made again, for the next process."""
-        record = self._table.record(uid)
+        record = self._table.records.get(uid)
         if record is None or (count := self._losses.of(record.call).count) == record.losses:
             return
         record = replace(record, losses=count)
-        self._table.keep_record(record)
+        self._table.records.keep(record)
         await self.journal.begin(record)
 
     def left_open(self, uid: str) -> None:
         """The driver was asked for the volume, and nobody knows how that ended."""
-        if (record := self._table.record(uid)) is not None:
-            self._table.keep_record(replace(record, open_call=OpenCall()))
+        if (record := self._table.records.get(uid)) is not None:
+            self._table.records.keep(replace(record, open_call=OpenCall()))
 
     def denied(self, uid: str, now: float, timeout: float) -> None:
         """The driver says that there is no volume. It is believed at once, unless an earlier call may still make one."""
-        record = self._table.record(uid)
+        record = self._table.records.get(uid)
         if record is not None and (left := record.denied(now, timeout)) is not None:
-            self._table.keep_record(replace(record, open_call=left))
+            self._table.records.keep(replace(record, open_call=left))
         else:
             self.end(uid)
 
     async def suspect(self, suspect: CreationRecord) -> None:
         """It is not seen to any more, and stays written down for people."""
-        self._table.keep_suspect(suspect)
+        self._table.records.keep_suspect(suspect)
         await self.journal.begin(suspect)
 
     def end(self, uid: str) -> None:
         """Nothing is left of the creation, or its PersistentVolume is stored."""
-        if self._table.drop_record(uid):
+        if self._table.records.drop(uid):
             self.journal.end(uid)
 
     async def take_over(self) -> list[str]:
@@ -73,18 +73,18 @@ class CreationLog:
         found = await self.journal.take_over()
         for record in [record for record in found if record.suspect]:
             found.remove(record)
-            own = self._table.record(record.uid)
+            own = self._table.records.get(record.uid)
             if own is None or own.request.name != record.request.name:
-                self._table.keep_suspect(replace(record, inherited=True, from_file=True))
+                self._table.records.keep_suspect(replace(record, inherited=True, from_file=True))
         for key in self.journal.settled():
-            for dropped in self._table.drop_suspect(key):
+            for dropped in self._table.records.drop_suspect(key):
                 self.journal.end(dropped)
         for record in found:
-            begun = self._table.record(record.uid)
+            begun = self._table.records.get(record.uid)
             if begun is None:
-                self._table.keep_record(replace(record, inherited=True, open_call=OpenCall(), from_file=True))
+                self._table.records.keep(replace(record, inherited=True, open_call=OpenCall(), from_file=True))
             elif record.deletion is not None:
                 # This process has begun a creation for the same claim since, and may have been given the volume that is being deleted.
-                self._table.keep_record(replace(begun, from_file=True))
+                self._table.records.keep(replace(begun, from_file=True))
                 await self.deleting(record.uid, record.deletion)
         return [record.uid for record in found]

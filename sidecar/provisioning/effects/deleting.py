@@ -18,7 +18,8 @@ from sidecar.provisioning.deletion_io import Deletion, Secrets
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.shared import Shared
 from sidecar.provisioning.effects.suspecting import Suspecting
-from sidecar.provisioning.progress import NOT_BEGUN, ProgressTable
+from sidecar.provisioning.progress import NOT_BEGUN
+from sidecar.provisioning.progress_table import ProgressTable
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Deleter:
         record, deletion = decision.record, decision.deletion
         if why := self._confirming.foreign(record):
             return await self._suspect(uid, record, why)
-        if self._table.record(uid) is None and (why := await self._creations.begin(record)):
+        if self._table.records.get(uid) is None and (why := await self._creations.begin(record)):
             return self._not_over(uid, decision, f"it cannot be recorded: {why}", in_vain=False)
         unproven = (uid, record.request.name) if record.unproven else None
         view = DeletionView(reason=Undone(on_file(record), unproven), handle=deletion.handle, any_node=deletion.any_node)
@@ -130,9 +131,9 @@ class Deleter:
 
     def _not_over(self, uid: str, decision: DeleteAgain, problem: str, *, in_vain: bool) -> float:
         claim, why = self._caches.claims.get(uid), f"{decision.why}: {problem}"
-        record = self._table.record(uid)
+        record = self._table.records.get(uid)
         if in_vain and record is not None and record.is_renamed(self._here()) and self._waits_here(uid):
-            self._table.keep_record(replace(record, denials=record.denials + 1))
+            self._table.records.keep(replace(record, denials=record.denials + 1))
         if claim is not None and self._waits_here(uid):
             until = self._reports.failed(uid, claim, why)
         else:

@@ -12,7 +12,7 @@ from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.handle_holders_io import HandleHolders
 from sidecar.provisioning.lookups import Lookups
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.tools import Tools
 
 

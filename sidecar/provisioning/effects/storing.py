@@ -39,7 +39,7 @@ class Storer:
         """The volume exists, so this is tried again until its object is stored, whatever the API server answers."""
         claim, body = decision.claim, decision.body
         name = body.name
-        record = self._table.record(uid)
+        record = self._table.records.get(uid)
         if record is not None and record.deletion is not None:
             return self._clock()  # learnt while the driver was asked: the volume may be one that is being deleted
         try:
@@ -93,7 +93,7 @@ class Storer:
             self._table.stored(volume, handle)
         if findings.source.source is not None:
             self._table.learn(uid, replace(findings, source=replace(findings.source, source=None)))
-        record = self._table.record(uid)
+        record = self._table.records.get(uid)
         if record is not None and record.request.name == volume:
             self._creations.end(uid)
         if uid not in self._caches.claims:

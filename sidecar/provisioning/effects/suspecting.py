@@ -28,7 +28,7 @@ class Suspecting:
 
     async def suspect(self, uid: str, record: CreationRecord, why: str) -> float | None:
         """Returns when to look at the claim again."""
-        suspect, kept = replace(record, suspect=why), self._table.suspects() < _MOST_KEPT
+        suspect, kept = replace(record, suspect=why), self._table.records.suspects() < _MOST_KEPT
         self._reports.tell_leak(suspect, kept=kept)
         if kept:
             await self._creations.suspect(suspect)

@@ -106,7 +106,7 @@ class Undoer:
         self._space.changed(record.class_name, placed=self._here().with_topology)
         match found:
             case Settled(why, suspected=True):
-                return await self.suspect(uid, self._table.record(uid) or record, why)
+                return await self.suspect(uid, self._table.records.get(uid) or record, why)
             case Settled(why):
                 log.info("A creation is settled", extra={"fields": fields | {"why": why}})
                 self._creations.end(uid)
@@ -116,9 +116,9 @@ class Undoer:
             case AskAgain(why, denied, open_call, in_vain):
                 log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
                 held_up = self._held_up(uid, record)
-                if (kept := self._table.record(uid)) is not None:
+                if (kept := self._table.records.get(uid)) is not None:
                     counts = denied or (in_vain and held_up is not None)
-                    self._table.keep_record(replace(kept, denials=kept.denials + counts, open_call=open_call or kept.open_call))
+                    self._table.records.keep(replace(kept, denials=kept.denials + counts, open_call=open_call or kept.open_call))
                 problem = f"volume {record.request.name} was begun for it, as flags were then, and is seen to first: {why}"
                 until = self._reports.failed(uid, held_up, problem) if held_up else self._reports.later(uid)
                 return max(on_a_beat(self._clock(), until), open_call.not_before if open_call else 0.0)

@@ -146,7 +146,7 @@ def test_drain_D9_a_creation_that_runs_when_the_node_is_closed_is_completed() ->
 
 def test_drain_D9_and_so_is_one_that_a_former_process_began() -> None:
     room = late(pod_json())
-    room.table.keep_record(CreationRecord(UID, "fake-ns", "fake-pvc", "fake-class", create().request, None))
+    room.table.records.keep(CreationRecord(UID, "fake-ns", "fake-pvc", "fake-class", create().request, None))
     assert settle(room) is None
     assert "a creation of it was begun here before" in provisioned(room)
 

@@ -17,7 +17,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
-from sidecar.provisioning.progress import ProgressTable
+from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.watches import ProvisioningWatches
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, Told, tools

@@ -189,7 +189,7 @@ def test_a_begun_deletion_of_a_volume_by_another_name_is_left_alone() -> None:
 
 def test_a_begun_deletion_that_is_read_beside_a_creation_of_this_process_is_no_truer() -> None:
     made = bench(replace(RECORD, uid="another"))
-    made.table.keep_record(RECORD)
+    made.table.records.keep(RECORD)
     with_journal(made, JournalInMemory(lines={UID: replace(BEGUN, secret=OTHERS)}))
     run(made.room.take_over())
     made.kube.objects["persistentvolumes", "theirs"] = volume_on("bar", meta={"name": "theirs"}, spec={"claimRef": None})[1]

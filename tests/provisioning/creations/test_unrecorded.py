@@ -28,7 +28,7 @@ def test_the_driver_is_not_called_and_the_user_is_told_until_there_is_room() -> 
         assert bench.claim_when_due() is not None
     assert bench.driver.asked == [] and paper.lines == {}, "nothing was begun"
     assert FULL in str(bench.told.events) and "ProvisioningFailed" in str(bench.told.events)
-    assert bench.table.record(UID) is None and bench.value("csi_node_sidecar_claims_in_progress") == 0
+    assert bench.table.records.get(UID) is None and bench.value("csi_node_sidecar_claims_in_progress") == 0
     paper.why = ""
     bench.claim_when_due()
     assert bench.driver.count("create") == 1 and len(bench.kube.wrote("create")) == 1
