@@ -46,6 +46,9 @@ OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     # No keepalive: on a unix socket deadlines find the same failures, and servers close connections because of it.
     # No reconnect back-off: its minimum would limit the first handshake too, which a busy driver may not complete in 200 ms.
+    # By default gRPC lets each end send the more at once the faster that went before. On a socket of one machine that has no end: a hundred
+    # answers of 5 MB, each of which it would refuse, took 100 MiB. Without that an answer has 64 KiB before it is known how long it is.
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.max_receive_message_length", LARGEST_ANSWER),
     (
         "grpc.service_config",

@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
     async def ask(self, raw: bytes, *, whole: bool, bodiless: bool = False) -> Head:
         """Send a request and return the head of its answer: with `whole` when the body has arrived too, otherwise at once."""
         if not self.is_open or self.transport is None:
-            raise self._error or Malformed("the connection was closed before the request was sent")
+            raise self._taken_error() or Malformed("the connection was closed before the request was sent")
         self._reading, self._whole = AnswerReader(bodiless=bodiless, streamed=not whole), whole
         self.transport.write(raw)
         while not (self._reading.complete or (self._reading.head is not None and not whole)):
@@ -124,13 +124,23 @@ class Connection(asyncio.Protocol):
         await self._lost
 
     async def _more(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if (error := self._taken_error()) is not None:
+            try:
+                raise error
+            finally:
+                del error
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
+
+    def _taken_error(self) -> Exception | None:
+        """To be raised. One that stayed here would keep the frames through which it was raised, and what was sent, in a circle."""
+        error = self._error
+        if error is not None:
+            self._error = Malformed(str(error))
+        return error
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -138,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:
-            self._error = error
+            self._error = error.with_traceback(None)  # the frames in which it was found have it among their variables
         self._wake()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

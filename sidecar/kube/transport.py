@@ -337,7 +337,11 @@ class Transport:
             await self._access.doubt(error)
         if head.status == 429 and retry_after is not None and not wire.is_disruption_budget(raw):
             limiter.pause_for(retry_after)
-        raise error
+        try:
+            raise error
+        finally:
+            # Its traceback leads to this frame, and on to what was sent: in a circle, all of that stays until garbage is collected.
+            del error
 
     async def _as_unavailable(self, request: Request, error: Exception) -> ApiError:
         """The error for a request without a complete answer. Whether the server carried it out is unknown."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import VOLUMES, KubeApi, find
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.local.caches import Caches
 from sidecar.model.objects import Volume
 from sidecar.provisioning.deletion_io import Deletion
@@ -26,9 +26,9 @@ class HandleHolders:
         self._table = table
         self._retry = retry
         self._clock = clock
-        self._failure: ApiError | None = None
-        """Of the last request."""
         self._failures = 0
+        """In a row, of whatever was asked for."""
+        self._failure = ""
         self._asked_again_at = 0.0
 
     async def other(self, handle: str, *, uid: str, name: str, asked_at: float) -> str:
@@ -60,13 +60,13 @@ class HandleHolders:
 
     async def _has(self, name: str, handle: str) -> bool:
         # Every claim that gets a volume asks for the same objects: without a server they share one back-off.
-        if self._failure is not None and self._clock() < self._asked_again_at:
-            raise self._failure.with_traceback(None)
+        if self._clock() < self._asked_again_at:
+            raise Unavailable(self._failure)
         try:
             found = await find(self._kube, VOLUMES, name)
         except ApiError as error:
-            self._failure, self._asked_again_at = error, self._clock() + self._retry.delay(self._failures)
+            self._failure, self._asked_again_at = str(error), self._clock() + self._retry.delay(self._failures)
             self._failures += 1
             raise
-        self._failure, self._failures = None, 0
+        self._failures, self._asked_again_at = 0, 0.0
         return found is not None and Volume.of(found).handle == handle

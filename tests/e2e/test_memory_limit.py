@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from hack.benchmarks.hostile import acts, objects
+from hack.benchmarks.hostile.attacks import ATTACKS
 from hack.benchmarks.hostile.bounds import LIMIT
 from hack.benchmarks.hostile.cage import Cage, a_cage
+from hack.benchmarks.hostile.command import measure
 from hack.benchmarks.hostile.driver import POLITE
 from hack.benchmarks.hostile.scene import a_scene
 from hack.benchmarks.pod import put_into_a_pod
@@ -40,6 +42,15 @@ def test_ten_thousand_claims_and_volumes_with_the_largest_among_them(tmp_path: P
         assert scene.sidecar.child.poll() is None, scene.sidecar.output()[-2000:]
         assert scene.sidecar.ready()
     assert not scene.endings
+
+
+@pytest.mark.parametrize("name", ["big-answers", "refused-volumes"])
+@pytest.mark.usefixtures("cage")
+def test_a_hundred_large_answers_of_a_driver_at_a_time(name: str) -> None:
+    """Those that gRPC refuses, and those of which a PersistentVolume is made that the API server refuses."""
+    result = measure(ATTACKS[name])
+    assert result.caged and not result.endings
+    assert result.figures.peak <= ATTACKS[name].bounds.peak
 
 
 WHOLE_PAGES = """

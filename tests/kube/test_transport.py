@@ -1,8 +1,10 @@
 """The wire, in real time with short limits: what a broken server does to one request, and what one request does to a server."""
 
 import asyncio
+import gc
 import json
 import socket
+import sys
 import time
 from typing import Any
 
@@ -125,6 +127,38 @@ def test_a_connection_that_dies_between_requests_is_not_tried_again(method: str)
             assert len(server.seen) == 2
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refuses(403, "may not", reason="Forbidden"), refuses(500, "etcd"), says("not json"), hangs, hangs_up, None],
+    ids=["403", "500", "garbage", "silent", "eof", "nobody"],
+)
+def test_what_was_sent_is_let_go_of_at_once_when_the_request_has_failed(answer: Answer | None) -> None:
+    """The garbage collector comes seldom, and a PersistentVolume may have 256 KiB: a hundred would be all the memory that there is."""
+    body = b"{}" + b" " * 100_000
+
+    async def main() -> None:
+        async with ScriptedServer(answer or hangs) as server:
+            if answer is not None:
+                await ask(server)
+        if answer is None:
+            await ask(server)
+
+    async def ask(server: ScriptedServer) -> None:
+        async with await server.client(request_timeout=0.3) as client:
+            before = sys.getrefcount(body)
+            with pytest.raises(ApiError):
+                await client.replace(VOLUMES, body, name="pv")
+            await asyncio.sleep(0)
+            assert sys.getrefcount(body) == before
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
 
 
 def test_a_slow_answer_ends_at_the_deadline() -> None:
