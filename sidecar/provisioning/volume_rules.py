@@ -77,6 +77,14 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
     return Wait(turn, view.pace.why_later(decision.why)) if is_try(decision) and turn > view.now else decision
 
 
+def was_merely_bound(old: Volume | None, new: Volume | None) -> bool:
+    """Of a change: it is the one that every volume goes through, and leaves nothing to do. So no look is needed, whatever else is known."""
+    if old is None or new is None or old.uid != new.uid:
+        return False
+    waited = old.phase in ("", "Pending", "Available") and not old.deleting
+    return waited and new.phase == "Bound" and not new.deleting and _upkeep(new) is None
+
+
 def is_try(decision: VolumeDecision) -> bool:
     """Whether it asks anything of the driver or the API server, events apart."""
     return not isinstance(decision, Rest | Wait | Hold)

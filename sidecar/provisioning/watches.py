@@ -24,6 +24,7 @@ from sidecar.model.objects import (
     is_source_that_leaves,
     selected_node,
 )
+from sidecar.provisioning.volume_rules import was_merely_bound
 
 Wake = Callable[[str], None]
 """Puts a key into a queue, to be looked at now."""
@@ -130,7 +131,8 @@ class ProvisioningWatches:
 
     def _volume_changed(self, change: Change[Volume]) -> None:
         self.volume_seen(change.key)
-        self.wake_volume(change.key)
+        if not was_merely_bound(change.old, change.new):
+            self.wake_volume(change.key)
         old, new = (volume.claim if volume else None for volume in (change.old, change.new))
         if change.new is None and old is not None:
             self.volume_gone(old.uid)

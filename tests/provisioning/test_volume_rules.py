@@ -1,14 +1,26 @@
 """What is done about a volume next: one look, one decision."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
+from sidecar.model import names
 from sidecar.provisioning.progress import RemovalStep
 from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.view import VolumeView
-from sidecar.provisioning.volume_rules import Empty, Finalize, Hold, Remove, Rest, Unfinalize, VolumeDecision, decide_volume
+from sidecar.provisioning.volume_rules import (
+    Empty,
+    Finalize,
+    Hold,
+    Remove,
+    Rest,
+    Unfinalize,
+    VolumeDecision,
+    decide_volume,
+    was_merely_bound,
+)
 from tests.harness import samples
 
 
@@ -137,3 +149,37 @@ def test_D17_a_terminating_volume_with_our_finalizer_is_emptied_first() -> None:
 
 def test_every_decision_says_why() -> None:
     assert all(decision.why for decision in (look(), look(progress=RemovalStep.EMPTIED)))
+
+
+def test_a_volume_that_was_merely_bound_is_not_looked_at() -> None:
+    """Whatever else is known, there would be nothing to do."""
+    volumes = [
+        samples.volume(
+            status={"phase": phase},
+            spec={"persistentVolumeReclaimPolicy": policy, "claimRef": claim},
+            meta={"finalizers": finalizers, **({"deletionTimestamp": "now"} if deleting else {})},
+        )
+        for phase, policy, claim, finalizers, deleting in product(
+            ("", "Pending", "Available", "Bound", "Released", "Failed"),
+            ("Delete", "Retain", "Recycle"),
+            (None, {"uid": "u", "namespace": "ns", "name": "data"}),
+            ([], [names.VOLUME_FINALIZER]),
+            (False, True),
+        )
+    ]
+    bound = {new for old, new in product(volumes, volumes) if was_merely_bound(old, new)}
+    assert {(new.phase, new.reclaim_policy, bool(new.finalizers)) for new in bound} == {
+        ("Bound", "Delete", True),
+        ("Bound", "Retain", False),
+        ("Bound", "Recycle", False),
+    }
+    for new, step, attached in product(bound, RemovalStep, ((), ("n2",))):
+        assert isinstance(look(volume=new, progress=step, attached_to=attached), Rest)
+
+
+def test_what_comes_back_from_a_deletion_or_is_another_volume_is_looked_at() -> None:
+    bound = samples.volume(status={"phase": "Bound"}, meta={"finalizers": [names.VOLUME_FINALIZER]})
+    assert was_merely_bound(replace(bound, phase="Pending"), bound)
+    for old in (None, replace(bound, phase="Released"), replace(bound, phase="Pending", deleting=True), replace(bound, uid="other")):
+        assert not was_merely_bound(old, bound)
+    assert not was_merely_bound(bound, None)
