@@ -3,6 +3,7 @@
 They stand nowhere else (a test looks), so that a name can be looked up, and never differs between two files.
 """
 
+import re
 from typing import Final
 
 GROUP: Final = "csi-node-sidecar.io"
@@ -14,6 +15,7 @@ GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
 POLICY_GROUP: Final = "policy"
 APPS_GROUP: Final = "apps"
 COORDINATION_GROUP: Final = "coordination.k8s.io"
+ADMISSION_GROUP: Final = "admissionregistration.k8s.io"
 
 # kinds, as references, events and messages name them
 CLAIM: Final = "PersistentVolumeClaim"
@@ -27,6 +29,8 @@ CSI_NODE: Final = "CSINode"
 SNAPSHOT: Final = "VolumeSnapshot"
 SNAPSHOT_CONTENT: Final = "VolumeSnapshotContent"
 REFERENCE_GRANT: Final = "ReferenceGrant"
+MUTATING_POLICY: Final = "MutatingAdmissionPolicy"
+MUTATING_POLICY_BINDING: Final = "MutatingAdmissionPolicyBinding"
 POD: Final = "Pod"
 NODE: Final = "Node"
 NAMESPACE: Final = "Namespace"
@@ -46,6 +50,12 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
 STORAGE_CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
+
+# the label of claims that an admission policy keeps (deploy/components/scoped-watches), for watches to select by
+CLAIM_LABEL: Final = f"{GROUP}/claim"
+CLAIM_POLICY: Final = "csi-node-sidecar-claim-label"
+"""The name of the policy, and of its binding."""
+WAITING_CLAIM: Final = "waiting"
 
 # finalizers of what volumes are filled from
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
@@ -159,6 +169,10 @@ REPORT_KIND: Final = "NodeDrainReport"
 DRAIN_READY: Final = "DrainReady"
 RETIRE_READY: Final = "RetireReady"
 
+_NODE_PREFIX: Final = "node."
+_OPEN_PREFIX: Final = "open."
+_NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_UID_END: Final = re.compile(r"[0-9a-f]{2}")
 _MANAGER: Final = "external-provisioner"
 _LABEL_LIMIT: Final = 63
 _NAME_LIMIT: Final = 253
@@ -186,6 +200,39 @@ def node_value(node: str) -> str:
     if len(node) <= _LABEL_LIMIT:
         return node
     return f"{node[: _LABEL_LIMIT - 9].rstrip('.-')}-{_fnv1a(node)}"
+
+
+def claim_label(*, selected_node: str, provisioner: str, volume_name: str, uid: str) -> str:
+    """The value of `CLAIM_LABEL`: the twin of the expression in deploy/components/scoped-watches/policy.yaml, letter by letter.
+
+    `uid` is that of the stored object, so it is empty while the claim is made. What is no node's name selects nobody.
+    """
+    if selected_node:
+        return claims_of_node(selected_node) or WAITING_CLAIM
+    return open_claims(uid) if provisioner and not volume_name else WAITING_CLAIM
+
+
+def claims_of_node(node: str) -> str:
+    """The value of `CLAIM_LABEL` on claims that have selected this node; empty for what can be no node's name.
+
+    A label's value has at most 63 characters, and the policy's language has no hash: of a name with more than 58 characters both ends
+    stand there, with a sign between them that no name has. Two long names may have one value, and each of those nodes hears of both.
+    """
+    if len(node) > _NAME_LIMIT or not _NODE_NAME.fullmatch(node):
+        return ""
+    if len(node) <= _LABEL_LIMIT - len(_NODE_PREFIX):
+        return f"{_NODE_PREFIX}{node}"
+    return f"{_NODE_PREFIX}{node[:29]}_{node[-28:]}"
+
+
+def open_claims(uid: str) -> str:
+    """The value of `CLAIM_LABEL` on an Immediate claim that no node has: its shard, of which there are 256.
+
+    The last two digits of a uid are random in version 4, which Kubernetes makes, and in version 7, whose first ones are the time. Without
+    such digits the shard is 00: a claim may be made with the annotation that opens it, before it has a uid.
+    """
+    shard = uid[-2:]
+    return f"{_OPEN_PREFIX}{shard if _UID_END.fullmatch(shard) else '00'}"
 
 
 def capacity_manager(node: str, base: str = _MANAGER) -> str:

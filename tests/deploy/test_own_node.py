@@ -62,7 +62,7 @@ def test_what_they_name_is_what_the_program_writes() -> None:
         assert f"'{word}'" in volumes.replace("\\", "")
     claims = str(written("components", "own-node", "claims.yaml"))
     provisioners = (names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA)
-    for word in (names.SELECTED_NODE, names.HANDED_BACK, names.TRIED_BY, names.CLONE_FINALIZER, *provisioners):
+    for word in (names.SELECTED_NODE, names.CLAIM_LABEL, names.HANDED_BACK, names.TRIED_BY, names.CLONE_FINALIZER, *provisioners):
         assert f"'{word}'" in claims.replace("\\", "")
     events = str(written("components", "own-node", "events.yaml"))
     assert str([names.CLAIM, names.VOLUME, names.NODE]) in events.replace("\\", "")

@@ -30,7 +30,7 @@ QUESTIONS = (
 )
 OF_OTHERS = {
     *("real", "keep", "driver", "node", "intent", "help", "yes", "exit-code", "annotate-nodes", "disable-eviction", "drain-timeout"),
-    *("pod-selector", "authorization-config", "authorization-mode"),
+    *("pod-selector", "authorization-config", "authorization-mode", "runtime-config"),
 }
 """Flags of our other commands, and of programs that pages tell of."""
 ACCEPTED = "Accepted because external-provisioner takes them"

@@ -330,6 +330,7 @@ def test_no_claim_is_made_or_deleted(claims: Secured) -> None:
 NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
     "take": ("free", note(NODE, "n1")),
     "take one that is asked for by the old name": ("beta", note(NODE, "n1")),
+    "take one whose label follows": ("free", note(NODE, "n1", field("metadata", "labels", {"team": "a", names.CLAIM_LABEL: "node.n1"}))),
     "give back": ("mine", note(NODE, None)),
     "give back when closed": ("mine", note(NODE, None, note(BACK, f"n2@1,{closing('n1', CLOSING)}"))),
     "give back as a closed node": ("mine", note(NODE, None, note(BACK, "n2@1,n1@2026"))),

@@ -65,6 +65,7 @@ FOREIGN_DOMAIN = re.compile(r"\b(kubernetes|k8s|csi-node-sidecar)\.io\b|\bkarpen
 # Words that mean something else there, with the file's folder or name.
 MEANS_SOMETHING_ELSE = {
     ("config", "VolumeAttributesClass"): "a feature gate",
+    ("config", "MutatingAdmissionPolicy"): "a feature gate",
     ("doors.py", "VolumeAttributesClass"): "a feature gate",
     ("settings.py", "VolumeAttributesClass"): "a feature gate",
     ("config", "NoSchedule"): "a policy for nodes",
@@ -137,3 +138,48 @@ def test_every_node_s_name_makes_the_value_of_a_label(node: str) -> None:
     value = names.node_value(node)
     assert not flaw_of_label(names.VOLUME_NODE, value)
     assert value == node or names.node_value(f"{node}2") != value
+
+
+LONG = "a" * 29 + "-in-the-middle-" + "b" * 28
+
+
+@pytest.mark.parametrize(
+    ("node", "value"),
+    [
+        pytest.param("n1", "node.n1", id="short"),
+        pytest.param("ip-10-0-0-1.eu-1.example.com", "node.ip-10-0-0-1.eu-1.example.com", id="with-dots"),
+        pytest.param("n" * 58, "node." + "n" * 58, id="just-fits"),
+        pytest.param(LONG, "node." + "a" * 29 + "_" + "b" * 28, id="both-ends-of-a-longer-one"),
+        pytest.param("a" * 253, "node." + "a" * 29 + "_" + "a" * 28, id="the-longest"),
+        pytest.param("a" * 254, "", id="too-long"),
+        *(pytest.param(name, "", id=f"no-name-{name!r}") for name in ("", "A", "a b", "a_b", "a\n", "-a", "a-", ".a", "é", "node/a")),
+    ],
+)
+def test_claims_of_a_node_have_a_label_that_a_watch_can_select(node: str, value: str) -> None:
+    assert names.claims_of_node(node) == value
+    assert not flaw_of_label(names.CLAIM_LABEL, value)
+
+
+def test_a_name_that_was_cut_is_no_other_node_s_whole_name() -> None:
+    """Only another one that was cut can have the same value."""
+    assert not re.fullmatch(r"[-a-z0-9.]*", names.claims_of_node("a" * 59))
+
+
+@pytest.mark.parametrize(
+    ("claim", "value"),
+    [
+        pytest.param({}, "waiting", id="new"),
+        pytest.param({"provisioner": "d"}, "open.66", id="immediate"),
+        pytest.param({"provisioner": "d", "uid": ""}, "open.00", id="immediate-while-it-is-made"),
+        pytest.param({"provisioner": "d", "uid": "0A1B-FF"}, "open.00", id="a-uid-of-another-form"),
+        pytest.param({"provisioner": "d", "volume_name": "v"}, "waiting", id="bound-by-hand-or-for-nobody"),
+        pytest.param({"volume_name": "v"}, "waiting", id="bound-by-hand"),
+        pytest.param({"selected_node": "n1"}, "node.n1", id="late"),
+        pytest.param({"selected_node": "n1", "provisioner": "d"}, "node.n1", id="late-and-asked-for"),
+        pytest.param({"selected_node": "n1", "provisioner": "d", "volume_name": "v"}, "node.n1", id="bound"),
+        pytest.param({"selected_node": "No Node", "provisioner": "d"}, "waiting", id="selected-for-nobody"),
+    ],
+)
+def test_the_label_of_a_claim(claim: dict[str, str], value: str) -> None:
+    told = {"selected_node": "", "provisioner": "", "volume_name": "", "uid": UID} | claim
+    assert names.claim_label(**told) == value

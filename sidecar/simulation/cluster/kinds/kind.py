@@ -56,8 +56,8 @@ class Kind:
     born: Callable[[Json, str], None] = _nothing
     """Sets what a new object has, its first status above all; the second argument is the time."""
     admit: Callable[[Json, Json | None, Others], None] = _nothing
-    """Admission, which may look at other objects and refuse. The second argument is the object as it was; without one it is new,
-    has not been checked yet, and may be changed."""
+    """Admission, which may look at other objects, refuse, and change labels. The second argument is the object as it was; without one it
+    is new, has not been checked yet, and may be changed in all its parts."""
     check: Callable[[Json], Causes] = _no_causes
     check_change: Callable[[Json, Json], Causes] = _no_causes
     subresources: Mapping[str, str] = field(default_factory=dict)

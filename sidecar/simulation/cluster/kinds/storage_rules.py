@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from sidecar.kube.api import CLAIMS, CLASSES
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster.kinds import checks
+from sidecar.simulation.cluster.kinds import checks, claim_policy
 from sidecar.simulation.cluster.kinds.checks import Causes, inside
 from sidecar.simulation.cluster.kinds.kind import Others
 from sidecar.simulation.cluster.kinds.quantities import value_of
@@ -56,6 +56,7 @@ def claim_admit(claim: Json, old: Json | None, others: Others) -> None:
         if not (others.find(CLASSES, name) or {}).get("allowVolumeExpansion"):
             why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
             raise forbidden(CLAIMS, claim["metadata"]["name"], why)
+    claim_policy.label(claim, old, others)
 
 
 def check_claim(claim: Json) -> Causes:

@@ -5,7 +5,7 @@ from typing import Final
 
 from sidecar.kube import api
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, LEASES, Resource
-from sidecar.simulation.cluster.kinds import checks, core_rules, storage_rules
+from sidecar.simulation.cluster.kinds import checks, claim_policy, core_rules, storage_rules
 from sidecar.simulation.cluster.kinds.kind import Kind
 from sidecar.simulation.cluster.kinds.schema import BYTES, QUANTITY, WORDS, MapOf
 
@@ -206,6 +206,9 @@ TABLE: Final[Iterable[Kind]] = (
         born=core_rules.budget_born,
         check=core_rules.check_budget,
     ),
+    # What deploy/components/scoped-watches installs.
+    Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
+    Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),
     _workload(DAEMON_SETS, ("ds",)),
     _workload(DEPLOYMENTS, ("deploy",)),
     _workload(REPLICA_SETS, ("rs",)),

@@ -1,0 +1,62 @@
+"""The policy that labels claims: its rule stands there twice and is one, and the older version differs in nothing but the version."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sidecar.model import names
+from sidecar.simulation.cluster.kinds import claim_policy
+from tests.deploy.manifests import DEPLOY, Json, rendered, the, written
+
+COMPONENT, OLDER = "scoped-watches", "scoped-watches-v1beta1"
+
+
+@pytest.fixture(scope="module")
+def policy() -> Json:
+    return the(names.MUTATING_POLICY, written("components", COMPONENT, "policy.yaml"))
+
+
+def test_the_rule_of_the_condition_is_that_of_the_mutation(policy: Json) -> None:
+    (condition,), (mutation,) = policy["spec"]["matchConditions"], policy["spec"]["mutations"]
+    condition, mutation = claim_policy.flat([condition["expression"], mutation["applyConfiguration"]["expression"]])
+    compared = re.fullmatch(r"object\.metadata\.\?labels\[\?'(.+?)'\]\.orValue\(''\) != (.+)", condition)
+    given = re.fullmatch(r"Object\{metadata: Object\.metadata\{labels: \{'(.+?)': (.+)\}\}\}", mutation)
+    assert compared and given
+    assert compared.groups() == given.groups()
+    assert compared[1] == names.CLAIM_LABEL
+
+
+def test_policy_and_binding_have_the_name_that_the_program_knows(policy: Json) -> None:
+    binding = the(names.MUTATING_POLICY_BINDING, written("components", COMPONENT, "policy.yaml"))
+    assert {policy["metadata"]["name"], binding["metadata"]["name"]} == {names.CLAIM_POLICY}
+    assert binding["spec"] == {"policyName": names.CLAIM_POLICY}
+
+
+def test_no_claim_is_left_out_and_none_is_refused_for_the_policy_s_sake(policy: Json) -> None:
+    spec = policy["spec"]
+    assert spec["failurePolicy"] == "Ignore"
+    assert spec["matchConstraints"].keys() == {"resourceRules"}
+
+
+@pytest.mark.real_api
+def test_the_older_version_differs_in_nothing_but_the_version(tmp_path: Path) -> None:
+    newer, older = (_rendered(tmp_path, component) for component in (COMPONENT, OLDER))
+    assert {item["apiVersion"] for item in newer} == {f"{names.ADMISSION_GROUP}/v1"}
+    assert {item["apiVersion"] for item in older} == {f"{names.ADMISSION_GROUP}/v1beta1"}
+    assert [item | {"apiVersion": ""} for item in newer] == [item | {"apiVersion": ""} for item in older]
+    assert claim_policy.flat(newer) == claim_policy.flat(written("components", COMPONENT, "policy.yaml"))
+
+
+def _rendered(folder: Path, component: str) -> list[Json]:
+    """Kustomize takes no absolute paths, so the components are copied beside what names them."""
+    shutil.copytree(DEPLOY / "components", folder / "components", dirs_exist_ok=True)
+    place = folder / f"with-{component}"
+    place.mkdir()
+    whole = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "components": [f"../components/{component}"]}
+    (place / "kustomization.yaml").write_text(yaml.safe_dump(whole))
+    return rendered(place)
