@@ -1,4 +1,5 @@
-"""The command line: `run` (also without a verb, as upstream is called), `explain`, `node`, `leftovers`, `uninstall`, `simulate`, `version`.
+"""The command line: `run` (also without a verb, as upstream is called), `explain`, `node`, `leftovers`, `label`, `uninstall`, `simulate`,
+`version`.
 
 Chooses the command and turns its errors into exit codes. Commands are imported only when they are called, so that `--help`, `--version` and
 a wrong flag answer at once, and so that the program on nodes never loads the simulation.
@@ -18,7 +19,7 @@ from sidecar.config.words import closest
 
 PROGRAM = "csi-node-sidecar"
 
-COMMANDS = ("run", "explain", "node", "leftovers", "uninstall", "simulate", "version")
+COMMANDS = ("run", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version")
 VERBS = """Commands:
   run                      work as a sidecar until stopped; also what happens without a command
   explain pvc NS/NAME      show what this program would do with a claim, and why; writes nothing
@@ -27,6 +28,7 @@ VERBS = """Commands:
   explain volumes          show each volume, where it is, its policies and who said them, and what no node has any more
   node reboot NAME         announce that a drain of the node is for a reboot; also node retire, and node release to take it back; asks
   leftovers --driver NAME  list volumes of this node that may be left behind, and why; --delete VOLUME deletes one; asks; run it on the node
+  label --driver NAME      have claims labelled that are older than components/scoped-watches; --dry-run shows them
   uninstall --driver NAME  remove what that driver's sidecars have put on nodes; run it after its DaemonSet is deleted
   simulate race [flags]    let many nodes compete for claims in virtual time; --help shows its flags; not in the container image
   version                  print name and version
@@ -59,6 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from sidecar.commands import leftovers
 
                 return leftovers.run(words, os.environ)
+            case "label":
+                from sidecar.commands import label
+
+                return label.run(words, os.environ)
             case "uninstall":
                 from sidecar.commands import uninstall
 

@@ -40,7 +40,7 @@ def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureF
     assert "--node-deployment-base-delay" in out and "explain pvc NS/NAME" in out
 
 
-@pytest.mark.parametrize("words", ["--help", "version", "explain --help", "node --help", "uninstall --help"])
+@pytest.mark.parametrize("words", ["--help", "version", "explain --help", "node --help", "label --help", "uninstall --help"])
 def test_who_has_read_enough_may_go(words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -52,11 +52,11 @@ def test_who_has_read_enough_may_go(words: str) -> None:
 CUT_OFF = """
 import os, signal, sys
 from sidecar import cli, process
-from sidecar.commands import explain, leftovers, node, uninstall
+from sidecar.commands import explain, label, leftovers, node, uninstall
 def stop(*_):
     os.kill(os.getpid(), signal.SIGTERM)
     while True: pass
-for module in (explain, leftovers, node, uninstall, process):
+for module in (explain, label, leftovers, node, uninstall, process):
     module.run = stop
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -67,6 +67,7 @@ sys.exit(cli.main(sys.argv[1:]))
     [
         ("explain node n1 --exit-code", 143),
         ("uninstall --driver d", 143),
+        ("label --driver d", 143),
         ("run --node-deployment", 0),
     ],
 )
@@ -164,6 +165,8 @@ MISTYPED = [
     ),
     pytest.param(["explain", "pvc", "a/b", "-o"], "-o: a value is missing", id="no value"),
     pytest.param(["uninstall", "--drivr=d"], "--drivr=d: unknown flag; did you mean --driver?", id="uninstall"),
+    pytest.param(["label"], "usage: csi-node-sidecar label", id="no driver"),
+    pytest.param(["label", "--driver=d", "other"], "usage: csi-node-sidecar label", id="a word too many for label"),
     pytest.param(["uninstall", "--driver=d", "other"], "usage: csi-node-sidecar uninstall", id="a word too many"),
 ]
 

@@ -46,10 +46,11 @@ def test_no_claim_is_left_out_and_none_is_refused_for_the_policy_s_sake(policy: 
 @pytest.mark.real_api
 def test_the_older_version_differs_in_nothing_but_the_version(tmp_path: Path) -> None:
     newer, older = (_rendered(tmp_path, component) for component in (COMPONENT, OLDER))
-    assert {item["apiVersion"] for item in newer} == {f"{names.ADMISSION_GROUP}/v1"}
-    assert {item["apiVersion"] for item in older} == {f"{names.ADMISSION_GROUP}/v1beta1"}
+    kinds = {names.MUTATING_POLICY: "v1beta1", names.MUTATING_POLICY_BINDING: "v1beta1", "ClusterRole": "v1"}
+    assert {item["kind"]: item["apiVersion"].rpartition("/")[2] for item in older} == kinds
     assert [item | {"apiVersion": ""} for item in newer] == [item | {"apiVersion": ""} for item in older]
-    assert claim_policy.flat(newer) == claim_policy.flat(written("components", COMPONENT, "policy.yaml"))
+    files = [item for file in ("policy.yaml", "rbac.yaml") for item in written("components", COMPONENT, file)]
+    assert {item["kind"]: claim_policy.flat(item) for item in newer} == {item["kind"]: claim_policy.flat(item) for item in files}
 
 
 def _rendered(folder: Path, component: str) -> list[Json]:

@@ -1,0 +1,155 @@
+"""The command `label --driver NAME`: has the API server label the claims of one driver that are older than the policy that labels claims.
+
+The policy (deploy/components/scoped-watches) acts on writes, so each such claim is written once, by a patch that says nothing. What has
+the right label already is left alone, so a run that was cut off is gone on with by running it again.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.commands.line import CommandParser
+from sidecar.commands.printing import show
+from sidecar.config.errors import UsageError
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments, open_doors
+from sidecar.errors import SidecarError
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, KubeApi, records
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
+from sidecar.model import names
+from sidecar.model.objects import Class, Json, claim_provisioner, selected_node
+from sidecar.observe.logs import OUR_ROOT, setup
+
+USAGE: Final = "usage: csi-node-sidecar label --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig and --kube-api-qps]"
+
+_TOLD_EVERY: Final = 100
+_MOST_FAILURES_IN_A_ROW: Final = 5
+"""After so many something is wrong with all of them, such as the rights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A claim, as far as its label goes."""
+
+    namespace: str
+    name: str
+    provisioner: str
+    class_name: str
+    has: str
+    should_have: str
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NotLabelled(SidecarError):
+    """The API server took the write and did not label the claim."""
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Returns the exit code: 0 all claims are labelled, 1 some are not, 2 the command line cannot be read."""
+    parser = CommandParser(USAGE)
+    parser.add_argument("--driver", default="")
+    line = parser.read(words)
+    if line is None:
+        show(USAGE)
+        return 0
+    driver = line.own.driver
+    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
+    if not driver or line.positional or not isinstance(parsed, Parsed):
+        raise UsageError([USAGE])
+    setup("text", parsed.config.verbosity)
+    if not parsed.config.verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(logging.ERROR)
+    try:
+        return asyncio.run(_run(parsed, driver))
+    except SidecarError as error:
+        hint = "" if isinstance(error, NotLabelled) else "; check --kubeconfig and your rights"
+        return _complain(f"{error}{hint}; run it again to go on")
+
+
+async def _run(parsed: Parsed, driver: str) -> int:
+    doors = await open_doors(parsed.config, Instruments(), on_link=lambda _: None)
+    try:
+        return await label(doors.kube, driver, dry_run=parsed.config.dry_run)
+    finally:
+        await doors.close()
+
+
+async def label(kube: KubeApi, driver: str, *, dry_run: bool) -> int:
+    """Writes what is due, one claim after the other, at the client's own rate."""
+    classes = [item async for item in records(kube, CLASSES, Class.of)]
+    waiting = due([item async for item in records(kube, CLAIMS, labelled)], driver, classes)
+    if not waiting:
+        show(f"All claims of {driver} have their label; check the driver's name if you expected something.")
+        return 0
+    if dry_run:
+        show("\n".join([*(_would(claim) for claim in waiting), f"{len(waiting)} claims of {driver}; nothing was changed"]))
+        return 0
+    show(f"{len(waiting)} claims of {driver} are to be labelled")
+    failed = in_a_row = 0
+    for number, claim in enumerate(waiting, 1):
+        try:
+            await _touch(kube, claim)
+            in_a_row = 0
+        except (ApiError, NotLabelled) as error:
+            failed, in_a_row = failed + 1, in_a_row + 1
+            if isinstance(error, NotLabelled | Unauthorized) or in_a_row == _MOST_FAILURES_IN_A_ROW:
+                raise
+            _complain(f"claim {claim.full_name}: {error}{_remedy(error)}")
+        if number % _TOLD_EVERY == 0 or number == len(waiting):
+            show(f"labelled {number - failed} of {len(waiting)}")
+    return _complain(f"{failed} claims have no label; run it again to try them once more") if failed else 0
+
+
+def labelled(obj: Json) -> Labelled:
+    meta, spec = obj["metadata"], obj.get("spec") or {}
+    node, provisioner = selected_node(obj), claim_provisioner(obj)
+    should = names.claim_label(selected_node=node, provisioner=provisioner, volume_name=spec.get("volumeName") or "", uid=meta["uid"])
+    class_name = (meta.get("annotations") or {}).get(names.STORAGE_CLASS_BETA, spec.get("storageClassName") or "")
+    return Labelled(meta["namespace"], meta["name"], provisioner, class_name, has=_label(obj), should_have=should)
+
+
+def due(claims: Iterable[Labelled], driver: str, classes: Iterable[Class]) -> list[Labelled]:
+    """The claims of this driver whose label is missing or wrong, as it is where the policy was away. A late claim that no pod has needed
+    yet is known by its class alone."""
+    of_driver = {item.name for item in classes if item.provisioner == driver}
+    return [
+        claim
+        for claim in claims
+        if claim.has != claim.should_have and (claim.provisioner == driver or (not claim.provisioner and claim.class_name in of_driver))
+    ]
+
+
+async def _touch(kube: KubeApi, claim: Labelled) -> None:
+    """Whatever has happened to the claim meanwhile, the label that it gets is that of what it is now."""
+    try:
+        written = await kube.patch(CLAIMS, claim.name, {}, content_type=MERGE_PATCH, namespace=claim.namespace)
+    except NotFound:
+        return
+    if _label(written) != labelled(written).should_have:
+        raise NotLabelled(
+            f"the API server has not labelled claim {claim.full_name}: is components/scoped-watches installed, as it is in deploy/? "
+            "A new policy takes effect after some seconds"
+        )
+
+
+def _label(obj: Json) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(names.CLAIM_LABEL, ""))
+
+
+def _would(claim: Labelled) -> str:
+    return f"would label claim {claim.full_name}: {claim.should_have}" + (f" instead of {claim.has}" if claim.has else "")
+
+
+def _remedy(error: SidecarError) -> str:
+    return "; it takes the right to patch persistentvolumeclaims" if isinstance(error, Forbidden) else ""
+
+
+def _complain(text: str) -> int:
+    print(f"csi-node-sidecar: {text}", file=sys.stderr)
+    return 1

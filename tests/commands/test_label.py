@@ -1,0 +1,140 @@
+"""Claims that are older than the policy are labelled: those of the driver, each by one write, and what goes wrong is said."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from sidecar.commands import label
+from sidecar.commands.label import Labelled, NotLabelled, due, labelled
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names
+from sidecar.model.objects import Class
+from sidecar.simulation.cluster import Call, Cluster, InProcessApi
+from sidecar.simulation.cluster.kinds import claim_policy
+from tests.contract.objects import claim, storage_class
+from tests.harness.cluster_tools import new_cluster
+
+DRIVER = "driver.example"
+OPEN = {names.STORAGE_PROVISIONER: DRIVER}
+
+
+def told(**changed: str) -> Labelled:
+    fields = {"namespace": "default", "name": "a", "provisioner": DRIVER, "class_name": "fast", "has": "", "should_have": "waiting"}
+    return Labelled(**(fields | changed))
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_due"),
+    [
+        pytest.param(told(), True, id="without-a-label"),
+        pytest.param(told(has="node.n1"), True, id="with-one-that-lies"),
+        pytest.param(told(has="waiting"), False, id="with-the-right-one"),
+        pytest.param(told(provisioner=""), True, id="late-and-not-asked-for"),
+        pytest.param(told(provisioner="", class_name="other"), False, id="of-another-class"),
+        pytest.param(told(provisioner="other"), False, id="of-another-driver-though-the-class-is-ours"),
+        pytest.param(told(provisioner="", class_name=""), False, id="of-no-class"),
+    ],
+)
+def test_which_claims_are_due(claim: Labelled, is_due: bool) -> None:
+    classes = [Class.of(storage_class("fast") | {"provisioner": DRIVER}), Class.of(storage_class("other") | {"provisioner": "other"})]
+    assert bool(due([claim], DRIVER, classes)) is is_due
+
+
+def test_a_claim_is_read_as_the_policy_reads_it() -> None:
+    obj = claim("a")
+    obj["metadata"] |= {"namespace": "ns", "uid": "x-ab", "annotations": OPEN | {names.SELECTED_NODE: "n" * 600}}
+    assert labelled(obj) == Labelled("ns", "a", DRIVER, "fast", has="", should_have="waiting")
+
+
+# --- at work --------------------------------------------------------------------------------------------------------------
+
+
+def cluster_with(count: int, *, policy: bool = True, notes: Mapping[str, str] = OPEN) -> Cluster:
+    cluster = new_cluster()
+    cluster.create(CLASSES, storage_class("fast"))
+    for number in range(count):
+        obj = claim(f"c{number:03}")
+        obj["metadata"]["annotations"] = dict(notes)
+        cluster.create(CLAIMS, obj, namespace="default")
+    if policy:
+        for resource, written in zip((claim_policy.POLICIES, claim_policy.BINDINGS), claim_policy.written(), strict=True):
+            cluster.create(resource, written)
+    return cluster
+
+
+def labels(cluster: Cluster) -> list[str]:
+    return [item["metadata"].get("labels", {}).get(names.CLAIM_LABEL, "")[:5] for item in cluster.store.all_of(CLAIMS)]
+
+
+class Asked:
+    """Counts writes, and answers some as it is told."""
+
+    def __init__(self, cluster: Cluster, refuse: Callable[[int], ApiError | None] = lambda _: None) -> None:
+        self.patches = 0
+        self._refuse = refuse
+        self.api = InProcessApi(cluster, before=self._before)
+
+    async def _before(self, call: Call) -> None:
+        if call.verb == "patch":
+            self.patches += 1
+            if error := self._refuse(self.patches):
+                raise error
+
+    def label(self, **more: Any) -> int:
+        return asyncio.run(label.label(self.api, DRIVER, **{"dry_run": False} | more))
+
+
+def test_each_is_written_once_and_a_second_run_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = cluster_with(250)
+    first, second = Asked(cluster), Asked(cluster)
+    assert (first.label(), first.patches) == (0, 250)
+    assert set(labels(cluster)) == {"open."}
+    progress = [line for line in capsys.readouterr().out.splitlines() if line.startswith("labelled")]
+    assert progress == ["labelled 100 of 250", "labelled 200 of 250", "labelled 250 of 250"]
+    assert (second.label(), second.patches) == (0, 0)
+
+
+def test_a_dry_run_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = Asked(cluster_with(2, notes={names.SELECTED_NODE: "n1"} | OPEN))
+    assert (asked.label(dry_run=True), asked.patches) == (0, 0)
+    assert capsys.readouterr().out.splitlines()[0] == "would label claim default/c000: node.n1"
+
+
+def test_without_the_policy_it_stops_at_the_first_one() -> None:
+    asked = Asked(cluster_with(3, policy=False))
+    with pytest.raises(NotLabelled, match=r"default/c000: is components/scoped-watches installed"):
+        asked.label()
+    assert asked.patches == 1
+
+
+def test_one_that_fails_is_told_and_the_others_are_labelled(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = cluster_with(3)
+    refused = Forbidden("patch persistentvolumeclaims default/c001: not this one", status=403)
+    assert Asked(cluster, lambda number: refused if number == 2 else None).label() == 1
+    assert labels(cluster) == ["open.", "", "open."]
+    assert "claim default/c001: patch persistentvolumeclaims default/c001: not this one; it takes the right" in capsys.readouterr().err
+
+
+def test_what_fails_for_all_is_not_tried_on_all() -> None:
+    asked = Asked(cluster_with(20), lambda _: Unavailable("the API server is away"))
+    with pytest.raises(Unavailable):
+        asked.label()
+    assert asked.patches == 5
+
+
+def test_one_that_is_gone_or_was_written_meanwhile_is_no_failure() -> None:
+    cluster = cluster_with(2)
+    you = InProcessApi(cluster)
+
+    async def before(call: Call) -> None:
+        if call.verb == "patch" and cluster.store.find(CLAIMS, "c000", "default"):
+            await you.patch(CLAIMS, "c000", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, namespace="default")
+            await you.delete(CLAIMS, "c000", namespace="default")
+            note = {"metadata": {"annotations": {names.SELECTED_NODE: "n1"}}}
+            await you.patch(CLAIMS, "c001", note, content_type=MERGE_PATCH, namespace="default")
+
+    assert asyncio.run(label.label(InProcessApi(cluster, before=before), DRIVER, dry_run=False)) == 0
+    assert labels(cluster) == ["node."]
