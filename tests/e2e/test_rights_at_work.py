@@ -130,6 +130,41 @@ def test_a_claim_that_does_not_fit_is_given_back(cluster: Cluster) -> None:
     until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back", seconds=30)
 
 
+@pytest.fixture
+def labelled(secure: Secured) -> Iterator[None]:
+    """With the policy that labels claims, besides those about the sidecar."""
+    policy = (DEPLOY / "components" / "scoped-watches" / "policy.yaml").read_text()
+    secure.plane.apply(policy)
+    trial = claim("trial", "late")
+
+    def gets_its_label() -> bool:
+        made = secure.plane.request("POST", f"{CLAIMS}?dryRun=All", trial)
+        return names.CLAIM_LABEL in made["metadata"].get("labels", {})
+
+    until(gets_its_label, "the policy is in force", seconds=30)
+    yield
+    secure.plane.kubectl("delete", "-f", "-", input=policy)
+
+
+@pytest.mark.usefixtures("denials", "labelled", "world")
+def test_the_label_of_claims_follows_scheduler_volume_controller_and_sidecar(cluster: Cluster) -> None:
+    """It changes with a write of the sidecar too, and that write is not refused."""
+    since = cluster.revision(CLAIMS)
+    for name in ("late", "now"):
+        cluster.create(CLAIMS, claim(name, name))
+    cluster.create(PODS, pod("consumer", "late"))
+    for name in ("late", "now"):
+        until(lambda name=name: cluster.phase(CLAIMS, name) == "Bound", f"{name} is bound", seconds=30)  # type: ignore[misc]
+    labels: dict[str, list[str]] = {"late": [], "now": []}
+    for event in cluster.history(CLAIMS, since):
+        meta = event["object"]["metadata"]
+        if (label := meta["labels"][names.CLAIM_LABEL]) not in labels[meta["name"]][-1:]:
+            labels[meta["name"]].append(label)
+    late, now = (cluster.get(CLAIMS, name)["metadata"] for name in ("late", "now"))
+    nodes = [f"node.{meta['annotations'][names.SELECTED_NODE]}" for meta in (late, now)]
+    assert labels == {"late": ["waiting", nodes[0]], "now": ["waiting", names.open_claims(now["uid"]), nodes[1]]}
+
+
 def test_a_revoked_token_makes_the_sidecar_unready_until_it_has_another(
     secure: Secured, world: dict[str, Sidecar], cluster: Cluster, tmp_path: Path
 ) -> None:
