@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hack.lib.control_plane import ControlPlane, binaries, until
 from sidecar.model import names
 from sidecar.simulation.cluster.kinds import claim_policy
+from tests.contract.objects import claim
 from tests.deploy.manifests import DEPLOY, Json, rendered, the, written
 
 COMPONENT, OLDER = "scoped-watches", "scoped-watches-v1beta1"
@@ -51,6 +53,23 @@ def test_the_older_version_differs_in_nothing_but_the_version(tmp_path: Path) ->
     assert [item | {"apiVersion": ""} for item in newer] == [item | {"apiVersion": ""} for item in older]
     files = [item for file in ("policy.yaml", "rbac.yaml") for item in written("components", COMPONENT, file)]
     assert {item["kind"]: claim_policy.flat(item) for item in newer} == {item["kind"]: claim_policy.flat(item) for item in files}
+
+
+@pytest.mark.real_api
+def test_the_older_version_works_where_it_is_served(tmp_path: Path) -> None:
+    """This API server still has it, by the flag that 1.34 and 1.35 need too."""
+    flags = {"apiserver": [f"--runtime-config={names.ADMISSION_GROUP}/v1beta1=true"]}
+    objects = yaml.safe_dump_all(_rendered(tmp_path, OLDER))
+    with ControlPlane(binaries("core"), tmp_path / "plane", extra_args=flags) as plane:
+        plane.kubectl("apply", "--validate=strict", "-f", "-", input=objects)
+        assert "configured" not in plane.kubectl("apply", "-f", "-", input=objects), "applied again it is unchanged"
+
+        def label() -> str:
+            path = "/api/v1/namespaces/default/persistentvolumeclaims?dryRun=All"
+            made = plane.request("POST", path, claim("a") | {"metadata": {"name": "a", "annotations": {names.SELECTED_NODE: "n1"}}})
+            return str(made["metadata"].get("labels", {}).get(names.CLAIM_LABEL, ""))
+
+        assert until(label, "the policy is in force", seconds=30) == "node.n1"
 
 
 def _rendered(folder: Path, component: str) -> list[Json]:
