@@ -55,8 +55,28 @@ def test_the_older_version_differs_in_nothing_but_the_version(tmp_path: Path) ->
     assert {item["kind"]: claim_policy.flat(item) for item in newer} == {item["kind"]: claim_policy.flat(item) for item in files}
 
 
+SELECTING = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: selects-a-node-later}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [persistentvolumeclaims], operations: [CREATE], scope: "*"}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: "Object{metadata: Object.metadata{annotations: {'volume.kubernetes.io/selected-node': 'n2'}}}"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: selects-a-node-later}
+spec: {policyName: selects-a-node-later}
+"""
+
+
 @pytest.mark.real_api
-def test_the_older_version_works_where_it_is_served(tmp_path: Path) -> None:
+def test_the_older_version_works_and_has_the_last_word(tmp_path: Path) -> None:
     """This API server still has it, by the flag that 1.34 and 1.35 need too."""
     flags = {"apiserver": [f"--runtime-config={names.ADMISSION_GROUP}/v1beta1=true"]}
     objects = yaml.safe_dump_all(_rendered(tmp_path, OLDER))
@@ -64,12 +84,16 @@ def test_the_older_version_works_where_it_is_served(tmp_path: Path) -> None:
         plane.kubectl("apply", "--validate=strict", "-f", "-", input=objects)
         assert "configured" not in plane.kubectl("apply", "-f", "-", input=objects), "applied again it is unchanged"
 
-        def label() -> str:
+        def made() -> Json:
             path = "/api/v1/namespaces/default/persistentvolumeclaims?dryRun=All"
-            made = plane.request("POST", path, claim("a") | {"metadata": {"name": "a", "annotations": {names.SELECTED_NODE: "n1"}}})
-            return str(made["metadata"].get("labels", {}).get(names.CLAIM_LABEL, ""))
+            body = claim("a") | {"metadata": {"name": "a", "annotations": {names.SELECTED_NODE: "n1"}}}
+            return dict(plane.request("POST", path, body)["metadata"])
 
-        assert until(label, "the policy is in force", seconds=30) == "node.n1"
+        until(lambda: made().get("labels"), "the policy is in force", seconds=30)
+        assert made()["labels"] == {names.CLAIM_LABEL: "node.n1"}
+        plane.apply(SELECTING)
+        until(lambda: made()["annotations"] == {names.SELECTED_NODE: "n2"}, "the other policy is in force", seconds=30)
+        assert made()["labels"] == {names.CLAIM_LABEL: "node.n2"}
 
 
 def _rendered(folder: Path, component: str) -> list[Json]:
