@@ -21,6 +21,7 @@ from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, TABLE
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.stand_ins import Binder, StandInBase
 from sidecar.simulation.swarm import sources
+from sidecar.simulation.swarm.busy_server import BusyServer
 from sidecar.simulation.swarm.counts import Counts
 from sidecar.simulation.swarm.full_doors import Count, Server, Slow, Surroundings, Wires
 from sidecar.simulation.swarm.lines import Lines
@@ -31,6 +32,8 @@ from sidecar.simulation.world.plan_actions import class_
 
 # By then every process has listed what it lists at its start, and has published its first figure.
 _READY: Final = 30.0
+# Of who makes the claims, if the server takes its time.
+_WRITES_AT_ONCE: Final = 32
 _BALLAST: Final = "ballast"
 _OTHERS: Final = "others"
 
@@ -58,10 +61,13 @@ class Arena:
         self._cluster = Cluster(clock=lambda: EPOCH + self._clock(), rng=scenario.dice("server").random, kinds=kinds)
         self._api: KubeApi = InProcessApi(self._cluster)
         """The API for requests that take no time and are not counted."""
+        self._busy = BusyServer(scenario, self._clock)
+        self._queued_api: KubeApi = InProcessApi(self._cluster, before=self._busy.request)
+        """The same where a server that is busy takes its time."""
         self._writes = scenario.dice("writes")
         lines = Lines(scenario.watch, scenario.dice("watch"))
         numbers = {part.name: number for number, part in enumerate(self._cast)}
-        self._wires = Wires(scenario.dice("network"), lines, numbers=numbers, count=self._count)
+        self._wires = Wires(scenario.dice("network"), lines, numbers=numbers, count=self._count, busy=self._busy)
         self._strays: list[str] = []
         self._liars = {part.name for part in self._cast if part.lies}
         self._nodes = {part.name: self._node(part) for part in self._cast if not part.dead}
@@ -78,6 +84,7 @@ class Arena:
             self._fill()
             await self._stand_in_the_way()
             self._begun = self._count.begun = self._clock()
+            self._busy.begin()
             tasks += [group.create_task(each) for each in (self._watch_claims(), self._befall())]
             await self._let_come()
             await self._come_to_rest()
@@ -88,7 +95,7 @@ class Arena:
 
     def _node(self, part: Part) -> Node:
         plan = Plan(self._scenario.seed, (part.name,), pool=str(part.space), args=_args(self._scenario, part))
-        server = Server(self._cluster, self._scenario, self._count, dice=self._writes)
+        server = Server(self._cluster, self._scenario, self._count, dice=self._writes, busy=self._busy)
         around = Surroundings(plan, clock=self._clock, api=server, network=self._wires, strays=self._strays)
         node = Node(around, part.name, driver=sources.RestoringDriver(part.name) if self._scenario.snapshots else None)
         node.reception = Slow(self._scenario, self._count, node=part.name)
@@ -117,7 +124,7 @@ class Arena:
 
     async def _bind(self) -> None:
         """The volume controller."""
-        base = StandInBase(self._api, clock=self._clock, rng=self._scenario.dice("eyes"))
+        base = StandInBase(self._queued_api, clock=self._clock, rng=self._scenario.dice("eyes"))
         Binder(base)  # the base keeps it
         await base.run()
 
@@ -137,10 +144,17 @@ class Arena:
             await asyncio.sleep(self._scenario.standing)
 
     async def _let_come(self) -> None:
-        for number, at in enumerate(self._scenario.arrivals()):
-            await self._until(at)
-            source = sources.source_of(_name(number)) if self._scenario.snapshots else None
-            await self._api.create(CLAIMS, _claim(_name(number), self._scenario.size, source), namespace=NAMESPACE)
+        arrivals = enumerate(self._scenario.arrivals())
+
+        async def create() -> None:
+            for number, at in arrivals:
+                await self._until(at)
+                source = sources.source_of(_name(number)) if self._scenario.snapshots else None
+                await self._queued_api.create(CLAIMS, _claim(_name(number), self._scenario.size, source), namespace=NAMESPACE)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_WRITES_AT_ONCE if self._scenario.is_server_busy else 1):
+                group.create_task(create())
 
     async def _befall(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -20,6 +20,7 @@ from sidecar.simulation.cluster.refusals import Refused
 from sidecar.simulation.cluster.storage.reading import Query
 from sidecar.simulation.cluster.streaming import Stream
 from sidecar.simulation.driver.calls import Reception
+from sidecar.simulation.swarm.busy_server import BusyServer
 from sidecar.simulation.swarm.counts import Counts
 from sidecar.simulation.swarm.lines import Lines
 from sidecar.simulation.swarm.scenario import Scenario
@@ -54,9 +55,10 @@ class Count:
 class Server(InProcessApi):
     """The API server as one sidecar reaches it. A request for one object takes its time after its sender has sent it."""
 
-    def __init__(self, cluster: Cluster, scenario: Scenario, count: Count, *, dice: random.Random) -> None:
+    def __init__(self, cluster: Cluster, scenario: Scenario, count: Count, *, dice: random.Random, busy: BusyServer) -> None:
         super().__init__(cluster, before=self._travel)
         self._count = count
+        self._busy = busy
         self._write = scenario.write
         self._dice = dice
         self._limiter = Limiter(
@@ -112,6 +114,7 @@ class Server(InProcessApi):
         if call.verb != "update":
             await self._limiter.admit()
         self._count.request(f"{call.verb} {call.resource}")
+        await self._busy.sidecars_request(call)
         if call.verb in _TIMED:
             await asyncio.sleep(self._write.draw(self._dice))
 
@@ -119,8 +122,9 @@ class Server(InProcessApi):
 class Wires(Network):
     """Watch events are as late as in the thin model, by the same `Lines`. Writes take their time at the server."""
 
-    def __init__(self, dice: random.Random, lines: Lines, *, numbers: Mapping[str, int], count: Count) -> None:
+    def __init__(self, dice: random.Random, lines: Lines, *, numbers: Mapping[str, int], count: Count, busy: BusyServer) -> None:
         super().__init__(dice, Weather(write=_NOTHING, driver=_NOTHING))
+        self._busy = busy
         self._race_lines = lines
         self._numbers = numbers
         self._count = count
@@ -128,7 +132,7 @@ class Wires(Network):
     def watch_delay(self, node: str, what: str) -> float:
         self._count.event(what)
         at = asyncio.get_running_loop().time() - (self._count.begun or 0.0)
-        return self._race_lines.heard(self._numbers[node], at) - at
+        return self._busy.send_event() + self._race_lines.heard(self._numbers[node], at) - at
 
 
 class Slow(Reception):

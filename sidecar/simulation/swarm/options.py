@@ -58,6 +58,8 @@ def only_full(scenario: Scenario) -> list[str]:
         "--impossible": scenario.impossible > 0,
         "--standing": scenario.standing != Scenario().standing,
         "--qps": scenario.qps is not None,
+        "--server-requests": scenario.server_requests is not None,
+        "--server-events": scenario.server_events is not None,
     }
     return [flag for flag, is_given in given.items() if is_given]
 
@@ -143,6 +145,8 @@ def _add_trouble(add: Add, default: Scenario) -> None:
     )
     add("--standing", type=_read(read_duration), default=default.standing, metavar="TIME", help="for which those have been there before")
     add("--qps", type=float, metavar="N", help="requests a second of each node, and twice as many at once; None: no limit")
+    add("--server-requests", type=float, metavar="N", help="that the API server answers in a second; None: all that come")
+    add("--server-events", type=float, metavar="N", help="of watches that it sends in a second, to all nodes together; None: all there are")
 
 
 def _add_latencies(add: Add, default: Scenario) -> None:

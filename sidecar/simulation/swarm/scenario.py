@@ -55,6 +55,10 @@ class Scenario:
     """Seconds before; in a minute every node has looked at them."""
     qps: float | None = None
     """Requests to the API server that each node may send in a second, and twice as many at once; None: as many as it likes."""
+    server_requests: float | None = None
+    """Requests that the API server answers in a second, of nodes, users and controllers together; None: as many as come."""
+    server_events: float | None = None
+    """Watch events that it sends in a second, to all nodes together; None: as many as there are."""
     watch: Latency = field(default_factory=lambda: Latency(0.010, 0.200))
     write: Latency = field(default_factory=lambda: Latency(0.005, 0.050))
     capacity: Latency = field(default_factory=lambda: Latency(0.002, 0.020))
@@ -85,12 +89,17 @@ class Scenario:
             (self.impossible < 0, "claims that fit nowhere are none or more"),
             (self.standing < 0, "claims that fit nowhere come before the others, or with them"),
             (self.qps is not None and self.qps <= 0, "a node must be allowed some requests"),
+            (any(rate is not None and rate <= 0 for rate in (self.server_requests, self.server_events)), "an API server serves something"),
             (min(self.restarts, self.partitions) < 0, "nothing happens less than never"),
             (self.away <= 0, "being away takes more than no time"),
             (self.window is not None and self.window < 0, "the window cannot be negative"),
             (self.patience <= 0, "patience must be more than none"),
         ]
         return [fault for wrong, fault in checks if wrong]
+
+    @property
+    def is_server_busy(self) -> bool:
+        return self.server_requests is not None or self.server_events is not None
 
     def dice(self, purpose: str) -> random.Random:
         """Each purpose has its own, so that leaving one thing out changes nothing about the others."""
