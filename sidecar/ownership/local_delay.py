@@ -3,44 +3,67 @@
 A node cannot measure the other nodes, so it assumes that they lag as much as itself. If a step of the race is shorter than the time in
 which a write is done and seen, the second node bids against the first. Each such bid slows everything down further; on an overloaded
 machine or API server this ends in a storm of conflicts. And while its watch is late, each claim seems to be open long after somebody has
-taken it: then a node that asks about one learns for all of them.
+taken it. How late it is, each answer tells that the watch has yet to show: a node's own bids, and what it found when it asked.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-# Seconds after which a measurement counts half: a load that has passed must not delay bids for long.
+# Seconds after which a measurement counts half: a load that has passed must not delay bids for long. A write or a watch that is later than
+# this tells so more seldom, because it is no measurement before it has come.
 _HALF_LIFE: Final = 5.0
 # In seconds. A longer wait had other reasons than load, so no measurement counts for more than this.
 _MOST: Final = 10.0
+_MOST_OF_WRITE: Final = 30.0
+_MOST_OF_WATCH: Final = 60.0
+# Seconds after which a write that was refused is not going to be tried again: somebody else may have done it.
+_GIVEN_UP: Final = 120.0
 
 
 class LocalDelay:
     """The lag of this node. What is under way counts with the time it has taken so far: a write that hangs is seen before it ends."""
 
     def __init__(self, *, watched: Callable[[], str] = lambda: "") -> None:
-        """`watched`: the resourceVersion to which the watch of claims has come."""
+        """`watched`: the resourceVersion to which the watch of claims has come; empty while it is down."""
         self._watched = watched
         self._told: tuple[int, float] | None = None
-        """What a request has shown, and when: a resourceVersion that the watch had yet to come to."""
+        """What an answer has shown, and when: a resourceVersion that the watch had yet to come to."""
         self._begun: dict[str, float] = {}
-        self._worst = 0.0
-        self._seen = 0.0
+        """When writes were first tried that are under way, or are to be tried again. A dict keeps the order: the oldest comes first."""
+        self._refused: dict[str, float] = {}
+        """Those that are to be tried again, and when they were refused."""
+        self._worst = _Fading(_MOST)
+        self._write = _Fading(_MOST_OF_WRITE, lasts=True)
+        self._watch = _Fading(_MOST_OF_WATCH, lasts=True)
 
     def began(self, key: str, now: float) -> None:
-        self._begun[key] = now
+        """A write that was refused has been under way since its first try."""
+        self._refused.pop(key, None)
+        self._begun.setdefault(key, now)
+
+    def refused(self, key: str, now: float) -> None:
+        """The API server did not take it, for now."""
+        if key in self._begun:
+            self._refused[key] = now
 
     def ended(self, key: str, now: float) -> None:
-        begun = self._begun.pop(key, None)
-        if begun is not None:
-            self.late(now - begun, now)
+        """It has been answered, unless it was refused."""
+        if key in self._begun and key not in self._refused:
+            begun = self._begun.pop(key)
+            before = self._write.now(now) if begun < self._write.at else 0.0
+            self._write.set(max(before, now - begun), now)
+
+    def dropped(self, key: str) -> None:
+        """It is not going to be tried again."""
+        if self._refused.pop(key, None) is not None:
+            del self._begun[key]
 
     def late(self, seconds: float, now: float) -> None:
         """Records that something happened this many seconds after it was due."""
-        self._worst, self._seen = max(self._decayed(now), min(seconds, _MOST)), now
+        self._worst.set(max(self._worst.now(now), seconds), now)
 
     def told(self, version: str, now: float) -> None:
-        """Records that a request has shown what others have written; the watch may have yet to show it."""
+        """Records what an answer has shown of what this node or others have written; the watch may have yet to show it."""
         if self._told is None and version.isdecimal():
             self._told = int(version), now
 
@@ -48,16 +71,42 @@ class LocalDelay:
         """Seconds by which this node lags behind."""
         if self._told is not None:
             self._look_at_watch(*self._told, now)
-        oldest = next(iter(self._begun.values()), now)  # a dict keeps the order of insertion: the first has been under way for longest
-        return max(self._decayed(now), now - oldest)
+        told = now if self._told is None else self._told[1]
+        return max(self._worst.now(now), self._write.now(now), now - self._oldest(now)) + max(self._watch.now(now), now - told)
+
+    def _oldest(self, now: float) -> float:
+        """When the oldest of those was first tried that are not done."""
+        while (key := next(iter(self._begun), None)) is not None:
+            if now - self._refused.get(key, now) <= _GIVEN_UP:
+                return self._begun[key]
+            self.dropped(key)
+        return now
 
     def _look_at_watch(self, version: int, since: float, now: float) -> None:
-        """While the watch has not come to what was told, it is late for as long as that has been known."""
-        watched = self._watched()
+        """While the watch has not come to what was told, it is late for as long as that has been known. When it came there is not known,
+        but it has not taken longer than until now."""
+        watched, passed, before = self._watched(), now - since, self._watch.now(now)
         if watched.isdecimal() and int(watched) < version:
-            self.late(now - since, now)
-        else:
-            self._told = None  # when it came there is not known, so only what was seen counts
+            self._watch.set(max(before, passed), now)
+            return
+        self._told = None
+        if watched.isdecimal() and passed < before:
+            self._watch.set(passed, now)
 
-    def _decayed(self, now: float) -> float:
-        return float(self._worst * 0.5 ** (max(now - self._seen, 0.0) / _HALF_LIFE))
+
+class _Fading:
+    """A measurement that counts less the older it is, and never for more than `most` seconds. One that `lasts` is not made anew before as
+    many seconds have passed as it says."""
+
+    def __init__(self, most: float, *, lasts: bool = False) -> None:
+        self._most = most
+        self._lasts = lasts
+        self._seconds = 0.0
+        self.at = 0.0
+
+    def set(self, seconds: float, now: float) -> None:
+        self._seconds, self.at = min(seconds, self._most), now
+
+    def now(self, now: float) -> float:
+        half_life = max(_HALF_LIFE, self._seconds) if self._lasts else _HALF_LIFE
+        return float(self._seconds * 0.5 ** (max(now - self.at, 0.0) / half_life))

@@ -56,6 +56,14 @@ class Ranked:
         share = int(math.log2(rank - SINGLE_STEPS + 2)) - 1
         return (SINGLE_STEPS + share + chance) * self.step
 
+    def patience(self, rank: int, lag: float, chance: float) -> float:
+        """Seconds that a contender which lags behind gives those before it, on top of its delay.
+
+        The first write and its news take a lag each. Then the second contender has its turn; those behind it share turns, each twice as
+        many as the one before, so that few bid at once and the last one does not wait long.
+        """
+        return (rank.bit_length() + chance) * 2.0 * lag
+
     def due(self, now: float, delay: float) -> float:
         """The time at which a delay that begins now is over. The first contender does not even wait for a beat: nobody comes before it."""
         if delay <= 0.0:

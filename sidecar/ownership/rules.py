@@ -22,8 +22,10 @@ from sidecar.ownership.waiting import Want
 # A node without room looks again after 1, 2, 4 … seconds at the earliest; this is the most that this floor grows to. Without a floor, a
 # full node would ask its driver again and again without a pause if the delays of the race are zero.
 _LONGEST_RECHECK: Final = 60.0
-# However far a node lags behind, it bids after this many seconds of putting off: a conflict is better than a claim without a node.
-_LONGEST_PUT_OFF: Final = 60.0
+# However far a node lags behind, it bids after this many seconds of putting off, and after fewer where it only cannot hear: a conflict is
+# better than a claim without a node.
+_LONGEST_PUT_OFF: Final = 300.0
+_LONGEST_WITHOUT_WATCH: Final = 60.0
 _ELSEWHERE_RECHECK: Final = 1800.0
 _UNFIT_RECHECK: Final = 60.0
 
@@ -266,12 +268,14 @@ def _put_off(view: OwnershipView, race: Race) -> Wait | None:
     Such a node bids because those before it have had time to bid. While writes are slow, or their result cannot be seen, they may not
     have had that time. The first node never waits: it bids against nobody.
     """
-    if view.free is not None or race.put_off >= _LONGEST_PUT_OFF or not isinstance(view.placement, Ranked) or not _rank(view):
+    if view.free is not None or not isinstance(view.placement, Ranked) or not (rank := _rank(view)):
         return None
     late = max(view.local_delay, view.placement.step if view.watch_down else 0.0)
-    if 2.0 * late < view.placement.step:
+    needed, drawn = (view.placement.patience(rank, late, chance) for chance in (0.0, view.chance))
+    enough = _LONGEST_WITHOUT_WATCH if view.watch_down else min(needed, _LONGEST_PUT_OFF)
+    if 2.0 * late < view.placement.step or race.put_off >= enough:
         return None
-    delay = (1.0 + view.chance) * max(2.0 * late, view.placement.step)
+    delay = max(min(drawn, _LONGEST_PUT_OFF) - race.put_off, (1.0 + view.chance) * view.placement.step)
     moved = replace(race, bid_at=_due(view, delay), put_off=race.put_off + delay)
     why = "the watch of claims is down" if view.watch_down else f"this node lags {view.local_delay:.1f} s; bid postponed"
     return Wait(moved.bid_at, moved, why)

@@ -423,4 +423,5 @@ class Provisioner:
         if competes(progress) and view.claim is not None and view.claim.selected_node not in ("", view.here.node):
             self._metrics.race_lost()
         self.claim_attempts.leaves(uid, self._clock())
+        self._delay.dropped(uid)
         self._table.forget(uid)

@@ -55,7 +55,7 @@ class ProvisioningPart:
             table=self._table,
             contenders=contenders,
             hearing=lambda: hears(CLAIMS),
-            watched=lambda: watched(CLAIMS),
+            watched=lambda: watched(CLAIMS) if hears(CLAIMS) else "",
             journal=journal,
             standing=standing,
             snapshot_protected=self._sweep.protected if self._sweep else lambda: None,

@@ -69,3 +69,87 @@ def test_the_watch_is_late_since_the_first_thing_it_has_not_shown() -> None:
     local_delay.now(13.0)
     local_delay.told("109", 13.0)
     assert local_delay.now(18.0) == 5.0
+
+
+def seen_late(seconds: float) -> LocalDelay:
+    """Its watch has shown a thing of second 0 after so many seconds."""
+    watched = ["100"]
+    local_delay = LocalDelay(watched=lambda: watched[0])
+    local_delay.told("105", 0.0)
+    assert local_delay.now(seconds) == seconds
+    watched[0] = "105"
+    return local_delay
+
+
+def test_how_late_the_watch_was_counts_until_it_can_have_been_measured_anew() -> None:
+    local_delay = seen_late(30.0)
+    assert local_delay.now(30.0) == pytest.approx(30.0)
+    assert local_delay.now(60.0) == pytest.approx(15.0)
+
+
+def test_while_the_watch_is_late_it_counts_in_full_and_later_for_a_minute() -> None:
+    local_delay = seen_late(200.0)
+    assert local_delay.now(200.0) == pytest.approx(60.0)
+
+
+def test_a_watch_that_has_caught_up_is_believed_at_once() -> None:
+    local_delay = seen_late(30.0)
+    local_delay.now(30.0)
+    local_delay.told("104", 31.0)
+    assert local_delay.now(31.5) == pytest.approx(0.5)
+
+
+def test_a_write_and_its_news_take_their_time_one_after_the_other() -> None:
+    local_delay = seen_late(3.0)
+    local_delay.began("a", 1.0)
+    assert local_delay.now(3.0) == pytest.approx(3.0 + 2.0)
+
+
+def test_while_the_watch_is_down_it_tells_nothing() -> None:
+    watched = "100"
+    local_delay = LocalDelay(watched=lambda: watched)
+    local_delay.told("105", 0.0)
+    watched = ""
+    assert local_delay.now(50.0) == 0.0
+    watched = "100"
+    assert local_delay.now(60.0) == 0.0
+
+
+def test_a_write_that_is_refused_is_under_way_until_the_api_server_takes_it() -> None:
+    """An API server that is overloaded says no at once, and that is no sign of health."""
+    local_delay = LocalDelay()
+    local_delay.began("a", 0.0)
+    local_delay.refused("a", 0.1)
+    local_delay.ended("a", 0.1)
+    assert local_delay.now(8.0) == 8.0
+    local_delay.began("a", 8.0)
+    local_delay.ended("a", 12.0)
+    assert local_delay.now(12.0) == 12.0
+    assert local_delay.now(24.0) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_a_write_that_is_not_tried_again_does_not_count_for_ever(dropped: bool) -> None:
+    local_delay = LocalDelay()
+    local_delay.began("a", 0.0)
+    local_delay.refused("a", 0.1)
+    local_delay.began("b", 1.0)
+    if dropped:
+        local_delay.dropped("a")
+        assert local_delay.now(2.0) == 1.0
+    local_delay.dropped("b")
+    assert local_delay.now(200.0) == 199.0, "one that is under way is not dropped"
+    local_delay.ended("b", 200.0)
+    assert local_delay.now(1000.0) < 0.01
+
+
+def test_a_quick_write_after_a_slow_one_is_believed() -> None:
+    local_delay = LocalDelay()
+    local_delay.began("slow", 0.0)
+    local_delay.began("beside", 9.0)
+    local_delay.ended("slow", 10.0)
+    local_delay.ended("beside", 10.0)
+    assert local_delay.now(10.0) == pytest.approx(10.0)
+    local_delay.began("after", 11.0)
+    local_delay.ended("after", 11.5)
+    assert local_delay.now(11.5) == pytest.approx(0.5)

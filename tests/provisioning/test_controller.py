@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
-from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable, Withdrawn
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import RandomDelay, Ranked
@@ -443,6 +443,31 @@ def test_who_comes_later_in_the_order_does_not_write_where_the_api_server_says_t
     assert bench.claim() is None, "what was answered is known, though the watch has not told it"
     assert bench.value("csi_node_sidecar_ownership_races_lost_total") == 1
     assert bench.promises() == {}
+
+
+def test_a_node_lags_while_its_watch_has_not_shown_its_own_bid() -> None:
+    bench = immediate()
+    bench.now = bench.claim() or 0.0
+    bench.watched = "7"
+    bench.kube.answers["replace"] = samples.claim_json(annotations={SELECTED_NODE: "foo"}, meta={"resourceVersion": "8"})
+    bench.claim()
+    bench.now += 5.0
+    assert bench.room.claim_view(UID).local_delay == 5.0
+    bench.watched = "8"
+    bench.now += 100.0
+    assert bench.room.claim_view(UID).local_delay < 0.01
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_bid_that_was_refused_makes_the_node_lag_until_somebody_has_the_claim(lost: bool) -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [TooManyRequests("no", retry_after=1.0)]}))
+    bench.now = bench.claim() or 0.0
+    bench.claim()
+    if lost:
+        bench.see(claim=samples.claim(selected="bar", meta={"resourceVersion": "8"}))
+        bench.claim()
+    bench.now += 50.0
+    assert bench.room.claim_view(UID).local_delay == (0.0 if lost else 50.0)
 
 
 def test_who_comes_later_does_not_take_a_namesake_for_the_claim() -> None:

@@ -65,6 +65,7 @@ class Bidder:
             self._table.forget(uid)
             return None
         except (Unavailable, TooManyRequests) as error:
+            self._delay.refused(uid, self._clock())
             return self._reports.unreachable(uid, bid.claim, error)
         except ApiError as error:
             return self._reports.failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")
@@ -75,6 +76,7 @@ class Bidder:
                 self._space.promise_changed(bid.claim.class_name)  # its bytes were promised while the bid was on its way
         if self._has_not_stayed(bid.claim, written):
             return self._reports.failed(uid, bid.claim, _NOT_STAYED.format(view.here.node))
+        self._delay.told(_version(written), self._clock())
         self._doubt_order(view, bid.claim)
         self._table.advance(uid, NOT_BEGUN)
         # The cache has it already, so the watch event will change nothing and wake nobody: it is looked at again at once.
@@ -98,7 +100,7 @@ class Bidder:
         if fresh["metadata"].get("uid") != claim.uid:
             raise NotFound(f"claim {claim.full_name} with uid {claim.uid} is gone", status=404)
         self._caches.write_through(claim, fresh)
-        version = str(fresh["metadata"].get("resourceVersion"))
+        version = _version(fresh)
         if version == claim.resource_version:
             return True
         self._delay.told(version, self._clock())
@@ -113,3 +115,7 @@ class Bidder:
         """Two other nodes should have bid before this one. Either they are gone or the list of them is old, so it is made again."""
         if self._contenders and view.roster and view.roster.rank(view.here.node, claim.uid, claim.requested or 0, exact=2) >= 2:
             self._contenders.doubt()
+
+
+def _version(obj: Json) -> str:
+    return str((obj.get("metadata") or {}).get("resourceVersion") or "")

@@ -43,6 +43,8 @@ class Bench:
     attachments_known: bool = True
     standing: Standing = OPEN
     dry_run: bool = False
+    watched: str = ""
+    """The resourceVersion to which the watch of claims has come."""
     snapshots_protected: list[float] = field(default_factory=list)
     """When the room said that it had protected one."""
 
@@ -77,6 +79,7 @@ class Bench:
             space=self.space,
             table=self.table,
             attachments_known=lambda: self.attachments_known,
+            watched=lambda: self.watched,
             standing=lambda: self.standing,
             snapshot_protected=lambda: self.snapshots_protected.append(self.now),
         )

@@ -1,0 +1,97 @@
+"""How long nodes that lag behind leave a claim to those before them: what each does is asked of the rule, for all ranks and lags."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.model.objects import Claim
+from sidecar.ownership.placement import SINGLE_STEPS, RandomDelay, Ranked
+from sidecar.ownership.roster import Roster
+from sidecar.ownership.rules import Measure, OwnershipView, Race, Wait, decide
+from tests.harness import samples
+
+NODES = [f"n{number}" for number in range(100)]
+ROSTER = Roster.of(NODES, {})
+CLAIM = samples.claim()
+ORDER = ROSTER.order(CLAIM.uid, CLAIM.requested or 0)
+RANKED = Ranked(RandomDelay(20.0, 60.0), step=0.4)
+LONGEST = 300.0
+BEAT = 0.32
+
+lags = st.floats(min_value=0.21, max_value=100.0)
+chances = st.lists(st.floats(min_value=0.0, max_value=1.0, exclude_max=True), min_size=1, max_size=9)
+
+
+def view(node: str, now: float, race: Race | None, *, lag: float, chance: float, claim: Claim = CLAIM) -> OwnershipView:
+    return OwnershipView(
+        now=now,
+        node=node,
+        segment=samples.info().segment,
+        with_topology=True,
+        bids=True,
+        placement=RANKED,
+        chance=chance,
+        claim=claim,
+        class_=samples.class_(volumeBindingMode="Immediate"),
+        race=race,
+        free=None,
+        roster=ROSTER,
+        local_delay=lag,
+    )
+
+
+def turn(rank: int, *, lag: float, drawn: list[float]) -> float:
+    """Seconds after which the node of that rank asks about a claim of which it hears nothing."""
+    now, race = 0.0, None
+    for number in range(100):
+        decision = decide(view(ORDER[rank], now, race, lag=lag, chance=drawn[number % len(drawn)]))
+        if isinstance(decision, Measure):
+            return now
+        assert isinstance(decision, Wait)
+        now, race = decision.until, decision.race
+    raise AssertionError("it never has its turn")
+
+
+def test_the_first_never_waits_whatever_it_lags() -> None:
+    assert turn(0, lag=50.0, drawn=[0.5]) == 0.0
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.19])
+def test_who_does_not_lag_has_its_turn_by_its_rank_alone(lag: float) -> None:
+    for rank in range(1, SINGLE_STEPS):
+        assert RANKED.delay(rank, 0.5) <= turn(rank, lag=lag, drawn=[0.5]) <= RANKED.delay(rank, 0.5) + BEAT
+
+
+@given(rank=st.integers(min_value=1, max_value=99), lag=lags, drawn=chances)
+def test_nobody_looks_before_the_write_of_the_first_and_its_news_have_had_their_time(rank: int, lag: float, drawn: list[float]) -> None:
+    assert turn(rank, lag=lag, drawn=drawn) >= min(2.0 * lag, LONGEST)
+
+
+@given(rank=st.integers(min_value=1, max_value=SINGLE_STEPS - 1), lag=lags, drawn=chances)
+def test_one_that_is_not_there_costs_a_number_of_lags_that_grows_with_the_logarithm_of_the_rank(
+    rank: int, lag: float, drawn: list[float]
+) -> None:
+    most = min((rank.bit_length() + 1) * 2.0 * lag, LONGEST)
+    assert turn(rank, lag=lag, drawn=drawn) <= RANKED.delay(rank, 1.0) + max(most, 2 * RANKED.step) + 4 * BEAT + 4 * RANKED.step
+
+
+@pytest.mark.parametrize("share", [(1,), (2, 3), (4, 5, 6, 7)])
+@given(lag=st.floats(min_value=0.21, max_value=50.0), drawn=chances)
+def test_each_turn_is_shared_by_twice_as_many_as_the_one_before(share: tuple[int, ...], lag: float, drawn: list[float]) -> None:
+    """So few look before a watch that is so late can show who of them has taken the claim."""
+    turns = [turn(rank, lag=lag, drawn=drawn) for rank in share]
+    assert min(turns) >= min(2.0 * lag * share[0].bit_length(), LONGEST)
+
+
+@given(before=lags, after=lags, drawn=chances)
+def test_a_lag_that_shows_late_counts_from_when_the_turn_came(before: float, after: float, drawn: list[float]) -> None:
+    """A node learns by and by how far it lags. What it has waited already is part of what it has to wait."""
+    first = decide(view(ORDER[1], 0.4, Race(0, 0.4), lag=min(before, after), chance=drawn[0]))
+    assert isinstance(first, Wait)
+    then = decide(view(ORDER[1], first.until, first.race, lag=max(before, after), chance=drawn[-1]))
+    waited = first.until - 0.4
+    if isinstance(then, Measure):
+        assert waited >= min(2.0 * max(before, after), LONGEST) - 1e-6
+    else:
+        assert isinstance(then, Wait)
+        assert then.race.put_off <= max(4.0 * max(before, after), first.race.put_off + 2 * RANKED.step) + 1e-6
