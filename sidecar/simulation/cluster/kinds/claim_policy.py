@@ -45,7 +45,10 @@ def standing(others: Others) -> Standing:
 
 
 def is_ours(policy: Json) -> bool:
-    return _rules(policy) == _ours()
+    if _ours() is None:
+        return False
+    # The first comparison is much cheaper, and asked with each write of a claim.
+    return bool(policy.get("spec") == written()[0]["spec"]) or _rules(policy) == _ours()
 
 
 def label(claim: Json, old: Json | None, others: Others) -> None:
