@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from sidecar.engine.health import OK, Degraded, State, Stopped
-from sidecar.kube import reflector as reflectors
+from sidecar.kube import reflector_state as reflectors
 from sidecar.kube.api import KubeApi, Resource
 from sidecar.kube.event_prefix import reads_all
-from sidecar.kube.reflector import Reflector, ReflectorState
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.reflector_state import ReflectorState
 from sidecar.local.watch import Watch, join
 from sidecar.tools import Tools
 

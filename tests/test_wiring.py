@@ -12,7 +12,7 @@ from sidecar.csi import link
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME
 from sidecar.doors import Instruments, health_of_link
 from sidecar.engine.health import OK, Degraded, Stopped
-from sidecar.kube import reflector
+from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import Change
 from sidecar.model.names import CLONE_FINALIZER
 from sidecar.ownership import user_notice

@@ -18,10 +18,10 @@ from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
-from sidecar.kube import reflector as reflectors
+from sidecar.kube import reflector_state as reflectors
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
 from sidecar.kube.event_prefix import EventPrefix
-from sidecar.kube.reflector import ReflectorState
+from sidecar.kube.reflector_state import ReflectorState
 from sidecar.kube.store import Store, by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here

@@ -10,7 +10,6 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sidecar.engine.backoff import Backoff, jittered
@@ -18,9 +17,12 @@ from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import TOO_LARGE, Change, KubeApi, Resource, Take, WatchEvent, take_none
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, NotFound, TooManyRequests, Unavailable, VersionTooLarge
 from sidecar.kube.event_prefix import Skip, reads_all
+from sidecar.kube.reflector_state import SYNCED, Degraded, Denied, Listing, Off, ReflectorState
 from sidecar.kube.scope import smallest
+from sidecar.kube.selected_watches import SelectedWatches
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
+from sidecar.kube.watch_sources import OneWatch, WatchSource
 from sidecar.model.objects import Json
 
 log = logging.getLogger("sidecar.kube")
@@ -49,49 +51,6 @@ _MOST_REPORTED = 1000
 _AT_ONCE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The first list has not arrived."""
-
-    why: str = "the first list has not arrived yet"
-
-
-@dataclass(frozen=True, slots=True)
-class Synced:
-    """The store is complete and follows the server."""
-
-    why: str = ""
-
-
-_SYNCED = Synced()
-
-
-@dataclass(frozen=True, slots=True)
-class Degraded:
-    """It does not work now; the store is old, or still empty."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """Our role does not allow it. It is tried again, since the right may be granted later."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Off:
-    """An optional resource that the server does not serve or our role does not allow: the feature is off, and asked for now and then."""
-
-    why: str
-    absent: bool = False
-    """The server has no such resource, so no object of it exists."""
-
-
-ReflectorState = Listing | Synced | Degraded | Denied | Off
-
-
 def _nothing(*_: object) -> None:
     """The callback where none was given."""
 
@@ -100,7 +59,7 @@ class Reflector(Generic[R]):
     """Keeps `store` up to date with one resource. `run` is a task; it ends by cancellation.
 
     `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
-    and never for an event that changed nothing. No callback may block.
+    and never for an event that changed nothing. No callback may block. With `watch_selectors` all is listed, and watched by these labels.
     """
 
     def __init__(
@@ -114,6 +73,7 @@ class Reflector(Generic[R]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        watch_selectors: tuple[str, ...] = (),
         optional: bool = False,
         skip: Skip = reads_all,
         page_size: int = 500,
@@ -139,12 +99,11 @@ class Reflector(Generic[R]):
         self.last_heard: float | None = None
         """When the server last sent a page or an event, on `clock`."""
         self.resource_version = ""
-        """Where the next watch continues; empty when a list must come first."""
+        """Up to where all was heard, and the next watch continues; empty when a list must come first."""
         self._api = api
         self._project = project
         self._key_of = key_of
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
-        self._skip = skip
         self._optional = optional
         self._page_size = page_size
         self._start_spread = start_spread
@@ -158,7 +117,21 @@ class Reflector(Generic[R]):
         """Whether a watch is open and known to work."""
         self._sleep = sleep
         self._rng = rng
-        self._pace = TokenBucket(1.0, 2)
+        self._source: WatchSource = OneWatch(api, resource, scope=self._scope, skip=skip)
+        if watch_selectors:
+            self._source = SelectedWatches(
+                api,
+                resource,
+                selectors=watch_selectors,
+                scope=self._scope,
+                skip=skip,
+                holds=self.store.__contains__,
+                key_of=key_of,
+                clock=clock,
+                sleep=sleep,
+                rng=rng,
+            )
+        self._pace = TokenBucket(1.0, 1 + self._source.requests)
         self._failures = 0
         self._refusals = 0
         """Watches refused since one worked. At the limit a list is due, which sets it to 0."""
@@ -209,10 +182,11 @@ class Reflector(Generic[R]):
 
     # --- the two requests -----------------------------------------------------------------------------------------
 
-    async def _attempt(self) -> None:
-        await self._pause(self._pace.reserve(self._clock()))
-        self.attempts += 1
-        self._on_attempt()
+    async def _attempt(self, requests: int = 1) -> None:
+        for _ in range(requests):
+            await self._pause(self._pace.reserve(self._clock()))
+            self.attempts += 1
+            self._on_attempt()
 
     async def _list(self) -> None:
         """Apply every page as it arrives. Only a list that arrived completely proves that an object is gone."""
@@ -228,6 +202,7 @@ class Reflector(Generic[R]):
                 if not number % _AT_ONCE:
                     await asyncio.sleep(0)
         self.resource_version, self._was_broken = version, False
+        self._source.begin(version)
         self.lists += 1
         self._on_list()
         if not self.has_synced:
@@ -245,6 +220,8 @@ class Reflector(Generic[R]):
 
         def take(obj: Json) -> bool:
             key = self._take_in(obj)
+            if key is not None:
+                self._source.shown(key, obj)
             if key is None or key in self.store:  # others cannot be missing later, and in a big cluster nearly all are others
                 kept.add(key)
             return True
@@ -258,11 +235,11 @@ class Reflector(Generic[R]):
 
     async def _watch(self) -> float:
         """Watch until the server ends it. Returns the seconds until the next watch."""
-        await self._attempt()
+        await self._attempt(self._source.requests)
         started, heard = self._clock(), self.events
         no_limit = asyncio.timeout(None)
         confirming = asyncio.ensure_future(self._confirm_when_quiet(no_limit))
-        stream = self._api.watch(self.resource, resource_version=self.resource_version, skip=self._skip, **self._scope)
+        stream = self._source.events()
         try:
             async with no_limit:
                 async for event in stream:
@@ -307,7 +284,7 @@ class Reflector(Generic[R]):
         except ApiError:
             return False  # asked again: the watch may last for minutes
         self._was_broken = False
-        held, reached = self.resource_version, page.resource_version
+        held, reached = self._source.furthest, page.resource_version
         return held.isdecimal() and reached.isdecimal() and int(reached) < int(held)
 
     # --- what the server says -------------------------------------------------------------------------------------
@@ -315,7 +292,8 @@ class Reflector(Generic[R]):
     def _handle(self, event: WatchEvent) -> None:
         self.events += 1
         self.last_heard = self._clock()
-        self._mark_working()
+        if self._source.is_proven:
+            self._mark_working()
         match event.type:
             case "ADDED" | "MODIFIED":
                 self._take_in(event.object)
@@ -328,7 +306,7 @@ class Reflector(Generic[R]):
                 self._report_unreadable(self._key_or_none(event.object) or "(none)", ValueError("it is larger than any object should be"))
             case _:  # BOOKMARK, which only carries the version
                 pass
-        self.resource_version = event.resource_version
+        self.resource_version = self._source.handled(event)
         self._on_event()
 
     def _key_or_none(self, obj: Json) -> str | None:
@@ -372,8 +350,8 @@ class Reflector(Generic[R]):
     def _mark_working(self) -> None:
         self.is_watching = True
         self._broken_since = None
-        if self.state is not _SYNCED:  # which each event finds
-            self._set_state(_SYNCED)
+        if self.state is not SYNCED:  # which each event finds
+            self._set_state(SYNCED)
 
     def _after_failure(self, error: ApiError) -> float:
         """Note the failure. Returns the seconds until the next attempt."""

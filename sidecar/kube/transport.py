@@ -199,7 +199,8 @@ class Transport:
         self._wall = wall
         self._request_timeout = request_timeout
         self._watch_silence = watch_silence
-        self._patience: dict[str, float] = {}
+        self._patience: dict[tuple[str, str], float] = {}
+        """By the path and the label selector of a watch."""
         self._written_for: tuple[Route, str] | None = None
         self._written: dict[tuple[str, bool], str] = {}
         """The headers, by content type and whether they are a watch's."""
@@ -254,7 +255,8 @@ class Transport:
         up to the time after which servers end streams anyway. TCP keep-alive finds a dead peer sooner.
         """
         await limiter.admit()
-        silence = self._patience.get(request.path, self._watch_silence)
+        stream = request.path, request.query.get("labelSelector", "")
+        silence = self._patience.get(stream, self._watch_silence)
         heard = False
         with ExitStack() as stack:
             status, started = 0, self._clock()
@@ -287,7 +289,7 @@ class Transport:
                 if reader.within:
                     raise Unavailable(f"{request.what}: the stream broke off within a line")
             except _Silence as error:
-                self._patience[request.path] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)
+                self._patience[stream] = self._watch_silence if heard else min(silence * 2, _LONGEST_SILENCE)
                 raise Unavailable(f"{request.what}: nothing was heard for {silence:g} s") from error
             except (OSError, ValueError) as error:
                 raise await self._as_unavailable(request, error) from error

@@ -9,7 +9,8 @@ import pytest
 from sidecar.kube.api import CONFIG_MAPS
 from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import Gone
-from sidecar.kube.reflector import Reflector, Synced
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.reflector_state import Synced
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
 from tests.contract.conftest import Server

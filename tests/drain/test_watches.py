@@ -6,7 +6,7 @@ from typing import Any
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.watches import DrainWatches
-from sidecar.kube import reflector
+from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, Change, Resource
 from sidecar.kube.event_prefix import EventPrefix
 from sidecar.local.caches import Caches

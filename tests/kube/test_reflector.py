@@ -23,7 +23,8 @@ from sidecar.kube.errors import (
     VersionTooLarge,
 )
 from sidecar.kube.event_prefix import reads_all
-from sidecar.kube.reflector import Degraded, Denied, Listing, Off, Reflector, ReflectorState, Synced
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.reflector_state import Degraded, Denied, Listing, Off, ReflectorState, Synced
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual

@@ -222,6 +222,20 @@ def test_a_quiet_kind_is_given_more_and_more_time_until_it_speaks() -> None:
     assert run(main()) == ["0.1 s", "0.2 s", "0.4 s", "0.1 s"]
 
 
+def test_a_quiet_selector_is_given_no_more_time_because_another_one_of_the_kind_was_quiet() -> None:
+    async def main() -> list[str]:
+        texts: list[str] = []
+        async with ScriptedServer(streams(then="silent")) as server, await server.client(watch_silence=0.1) as client:
+            for selector in ("a", "b", "a"):
+                with pytest.raises(Unavailable) as caught:
+                    async for _ in client.watch(VOLUMES, resource_version="5", label_selector=selector):
+                        pass
+                texts.append(str(caught.value).rpartition("for ")[2])
+        return texts
+
+    assert run(main()) == ["0.1 s", "0.1 s", "0.2 s"]
+
+
 def test_an_error_event_ends_a_watch() -> None:
     async def main() -> None:
         error = {"type": "ERROR", "object": {"code": 410, "message": "too old", "reason": "Expired"}}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.drain.watches import DrainWatches
-from sidecar.kube import reflector
+from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import SNAPSHOT_CONTENTS, Change
 from sidecar.kube.store import Store
 from sidecar.local.caches import Caches

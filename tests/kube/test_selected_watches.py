@@ -1,0 +1,676 @@
+"""One kind, listed whole and watched by labels: the store is as it would be with one watch of everything, whatever one watch suffers."""
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from sidecar.kube.api import MERGE_PATCH, VOLUMES, Change, KubeApi, Resource, WatchEvent
+from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.reflector_state import Degraded, ReflectorState, Synced
+from sidecar.kube.store import Store
+from sidecar.model.objects import Json
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.inprocess import Call
+from tests.contract.objects import volume
+
+LABEL = "example.com/node"
+OWN, NONE = f"{LABEL} in (n1,several)", f"!{LABEL}"
+MINE, OTHER = "n1", "n2"
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def a_cluster() -> Cluster:
+    return Cluster(clock=now, rng=random.Random(7).random)
+
+
+class Api(InProcessApi):
+    """The client of the reflector. Its watches can be held, ended and refused one by one, and its questions fail on demand."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, before=self._note)
+        self.asked: list[tuple[float, str]] = []
+        self.watches: list[tuple[float, str, str]] = []
+        """When, with which selector, from which version."""
+        self.held: dict[str, asyncio.Event] = {}
+        self.refused: dict[str, ApiError] = {}
+        self.failing: ApiError | None = None
+        self.slow = 0.0
+        self.late = 0.0
+        """How long the answer to a question takes back."""
+        self.open: dict[str, int] = Counter()
+        self._cut: dict[str, asyncio.Future[ApiError | None]] = {}
+
+    async def _note(self, call: Call) -> None:
+        self.asked.append((now(), call.verb))
+        if call.verb == "get":
+            await asyncio.sleep(self.slow)
+            if self.failing is not None:
+                raise self.failing
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        try:
+            return await super().get(resource, name, namespace=namespace)
+        finally:
+            await asyncio.sleep(self.late)
+
+    def count(self, verb: str) -> int:
+        return sum(one == verb for _, one in self.asked)
+
+    def hold(self, selector: str) -> None:
+        self.held[selector] = asyncio.Event()
+
+    def let_go(self, selector: str) -> None:
+        self.held.pop(selector).set()
+
+    def cut(self, selector: str, error: ApiError | None = None) -> None:
+        if not self._cut[selector].done():
+            self._cut[selector].set_result(error)
+
+    async def watch(  # type: ignore[override]
+        self, resource: Resource, *, resource_version: str, label_selector: str = "", **more: Any
+    ) -> AsyncGenerator[WatchEvent, None]:
+        self.watches.append((now(), label_selector, resource_version))
+        if label_selector in self.refused:
+            raise self.refused[label_selector]
+        self.open[label_selector] += 1
+        cut = self._cut[label_selector] = asyncio.get_running_loop().create_future()
+        stream = super().watch(resource, resource_version=resource_version, label_selector=label_selector, **more)
+        try:
+            while True:
+                reading = asyncio.ensure_future(anext(stream, None))
+                await asyncio.wait({reading, cut}, return_when=asyncio.FIRST_COMPLETED)
+                if cut.done():
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
+                    if (error := cut.result()) is not None:
+                        raise error
+                    return
+                if (event := reading.result()) is None:
+                    return
+                if label_selector in self.held:
+                    await self.held[label_selector].wait()
+                yield event
+        finally:
+            self.open[label_selector] -= 1
+            await stream.aclose()
+
+
+class Scene:
+    """A cluster that people change, and one reflector that keeps the volumes whose handle does not begin with `foreign`."""
+
+    def __init__(self, **options: Any) -> None:
+        self.cluster = a_cluster()
+        self.people = InProcessApi(self.cluster)
+        self.api = Api(self.cluster)
+        self.changes: list[tuple[str, bool]] = []
+        """Key, and whether it is there."""
+        self.states: list[ReflectorState] = []
+        self.reflector: Reflector[str] = Reflector(
+            cast(KubeApi, self.api),
+            VOLUMES,
+            **{
+                "watch_selectors": (OWN, NONE),
+                "project": self._project,
+                "store": Store[str](),
+                "on_change": self._note,
+                "on_state": self.states.append,
+                "clock": now,
+                "rng": random.Random(1).random,
+                **options,
+            },
+        )
+
+    def _project(self, obj: Json) -> str | None:
+        handle = obj["spec"]["csi"]["volumeHandle"]
+        return None if handle.startswith("foreign") else f"{obj['metadata']['uid']} {obj['metadata'].get('annotations', {}).get('n', '')}"
+
+    def _note(self, change: Change[str]) -> None:
+        self.changes.append((change.key, change.new is not None))
+
+    @property
+    def held(self) -> set[str]:
+        return set(self.reflector.store.keys())
+
+    async def make(self, name: str, label: str | None, handle: str = "handle") -> None:
+        body = volume(name, handle=handle)
+        if label is not None:
+            body["metadata"]["labels"] = {LABEL: label}
+        await self.people.create(VOLUMES, body)
+
+    async def label(self, name: str, value: str | None) -> None:
+        await self.people.patch(VOLUMES, name, {"metadata": {"labels": {LABEL: value}}}, content_type=MERGE_PATCH)
+
+    async def edit(self, name: str, note: str) -> None:
+        await self.people.patch(VOLUMES, name, {"metadata": {"annotations": {"n": note}}}, content_type=MERGE_PATCH)
+
+    async def delete(self, name: str) -> None:
+        await self.people.delete(VOLUMES, name)
+        try:
+            await self.people.patch(VOLUMES, name, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+        except NotFound:
+            pass
+
+
+def play(story: Callable[[Scene], Awaitable[None]], **options: Any) -> Scene:
+    scenes = []
+
+    async def main() -> None:
+        scene = Scene(**options)
+        scenes.append(scene)
+        for name, label in (("mine", MINE), ("shared", "several"), ("plain", None), ("theirs", OTHER)):
+            await scene.make(name, label, handle="foreign" if name == "theirs" else "handle")
+        running = asyncio.create_task(scene.reflector.run())
+        try:
+            await asyncio.sleep(1.0)
+            await story(scene)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        assert not +Counter(scene.api.open), "a reflector that ends closes its watches"
+
+    run_virtual(main())
+    return scenes[0]
+
+
+HELD = {"mine", "shared", "plain"}
+
+
+# --- what is heard --------------------------------------------------------------------------------------------------------
+
+
+def test_all_is_listed_and_then_watched_by_each_selector_from_the_version_of_the_list() -> None:
+    async def story(scene: Scene) -> None:
+        assert scene.held == HELD
+        version = scene.api.watches[0][2]
+        assert [watch[1:] for watch in scene.api.watches] == [(OWN, version), (NONE, version)]
+        assert isinstance(scene.reflector.state, Synced)
+
+    scene = play(story)
+    assert scene.reflector.attempts == 3
+
+
+def test_what_carries_the_own_label_or_none_is_heard_and_what_carries_another_node_s_is_not() -> None:
+    async def story(scene: Scene) -> None:
+        before = scene.reflector.events
+        for name, label in (("a", MINE), ("b", "several"), ("c", None), ("d", OTHER)):
+            await scene.make(name, label)
+        await asyncio.sleep(1.0)
+        assert scene.held == HELD | {"a", "b", "c"}
+        assert scene.reflector.events - before == 3
+
+    play(story)
+
+
+# --- what goes and what only leaves -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mine", "plain"])
+def test_what_is_held_is_gone_only_when_the_server_does_not_know_its_name(name: str) -> None:
+    async def story(scene: Scene) -> None:
+        scene.api.slow = 2.0
+        await scene.delete(name)
+        await asyncio.sleep(1.0)
+        assert name in scene.held
+        await asyncio.sleep(2.0)
+        assert scene.held == HELD - {name}
+
+    scene = play(story)
+    assert scene.api.count("get") == 1
+    assert [change for change in scene.changes if not change[1]] == [(name, False)]
+
+
+def test_what_is_not_held_is_not_asked_for() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.make("foreign", None, handle="foreign")
+        await scene.delete("foreign")
+        await asyncio.sleep(5.0)
+
+    assert play(story).api.count("get") == 0
+
+
+@pytest.mark.parametrize(("name", "to"), [("mine", None), ("plain", MINE), ("shared", MINE)])
+def test_what_goes_from_one_selector_to_another_never_goes_from_the_store(name: str, to: str | None) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.label(name, to)
+        await asyncio.sleep(5.0)
+        await scene.edit(name, "later")
+        await asyncio.sleep(5.0)
+        assert scene.reflector.store.get(name).endswith("later")  # type: ignore[union-attr]
+
+    scene = play(story)
+    assert scene.held == HELD
+    assert (name, False) not in scene.changes
+
+
+@pytest.mark.parametrize("name", ["mine", "plain"])
+def test_what_no_selector_fits_any_more_is_asked_for_every_half_minute_until_it_is_gone(name: str) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.label(name, OTHER)
+        await asyncio.sleep(300.0)
+        assert scene.held == HELD
+        assert 1 + 300 / 36 - 1 <= scene.api.count("get") <= 1 + 300 / 24
+        await scene.edit(name, "seen")
+        await asyncio.sleep(40.0)
+        assert scene.reflector.store.get(name).endswith("seen")  # type: ignore[union-attr]
+        await scene.delete(name)
+        await asyncio.sleep(40.0)
+        assert scene.held == HELD - {name}
+        asked = scene.api.count("get")
+        await asyncio.sleep(300.0)
+        assert scene.api.count("get") == asked
+
+    play(story)
+
+
+def test_what_fits_again_is_asked_for_no_more() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.label("mine", OTHER)
+        await asyncio.sleep(100.0)
+        await scene.label("mine", MINE)
+        await asyncio.sleep(1.0)
+        asked = scene.api.count("get")
+        await asyncio.sleep(300.0)
+        assert scene.api.count("get") == asked
+        await scene.edit("mine", "heard")
+        await asyncio.sleep(1.0)
+        assert scene.reflector.store.get("mine").endswith("heard")  # type: ignore[union-attr]
+
+    play(story)
+
+
+def test_what_a_list_shows_and_no_selector_fits_is_kept_and_asked_for() -> None:
+    async def story(scene: Scene) -> None:
+        scene.api.cut(NONE, Gone("compacted"))
+        await scene.make("renamed", "a-former-name")
+        await asyncio.sleep(10.0)
+        assert scene.held == {*HELD, "renamed"}
+        await scene.delete("renamed")
+        await asyncio.sleep(40.0)
+        assert scene.held == HELD
+
+    assert play(story).reflector.lists == 2
+
+
+def test_an_answer_that_comes_late_does_not_undo_what_was_heard_meanwhile() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.label("mine", OTHER)
+        await asyncio.sleep(1.0)
+        await scene.delete("mine")
+        scene.api.late, asked = 20.0, scene.api.count("get")
+        while scene.api.count("get") == asked:
+            await asyncio.sleep(1.0)
+        await scene.make("mine", MINE)
+        await asyncio.sleep(60.0)
+        assert scene.held == HELD
+
+    play(story)
+
+
+def test_what_was_not_held_when_it_left_one_selector_may_be_held_when_it_enters_another() -> None:
+    wanted = [False]
+
+    async def story(scene: Scene) -> None:
+        await scene.make("late", None)
+        await asyncio.sleep(1.0)
+        wanted[0] = True
+        scene.api.hold(OWN)
+        await scene.label("late", MINE)
+        await asyncio.sleep(1.0)
+        scene.api.let_go(OWN)
+        await asyncio.sleep(1.0)
+        assert "late" in scene.held
+
+    play(story, project=lambda obj: "it" if obj["metadata"]["name"] != "late" or wanted[0] else None)
+
+
+def test_many_strays_are_asked_for_one_a_second() -> None:
+    async def story(scene: Scene) -> None:
+        for number in range(100):
+            await scene.make(f"v{number}", MINE)
+        await asyncio.sleep(1.0)
+        for number in range(100):
+            await scene.label(f"v{number}", OTHER)
+        await asyncio.sleep(20.0)
+        asked = scene.api.count("get")
+        await asyncio.sleep(300.0)
+        assert 200 < scene.api.count("get") - asked <= 301
+        assert len(scene.held) == 103
+
+    play(story)
+
+
+@pytest.mark.parametrize("label", [OTHER, MINE, None])
+def test_an_object_that_took_the_name_of_another_counts_as_another(label: str | None) -> None:
+    async def story(scene: Scene) -> None:
+        scene.api.slow = 1.0
+        first = scene.reflector.store.get("mine")
+        await scene.delete("mine")
+        await scene.make("mine", label)
+        await asyncio.sleep(2.0)
+        assert scene.reflector.store.get("mine") not in (None, first)
+        assert scene.changes[-2:] == [("mine", False), ("mine", True)]
+
+    play(story)
+
+
+# --- order -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slow", [OWN, NONE])
+def test_what_a_slow_watch_tells_late_does_not_undo_what_a_quick_one_has_told(slow: str) -> None:
+    """To and fro between the selectors, and then gone: no old record comes back, and the end is the end."""
+
+    async def story(scene: Scene) -> None:
+        scene.api.hold(slow)
+        await scene.edit("mine", "1")
+        await scene.label("mine", None)
+        await scene.edit("mine", "2")
+        await scene.label("mine", MINE)
+        await scene.edit("mine", "3")
+        await scene.label("mine", None)
+        await scene.edit("mine", "4")
+        await asyncio.sleep(5.0)
+        first = scene.reflector.store.get("mine")
+        scene.api.let_go(slow)
+        await asyncio.sleep(5.0)
+        last = scene.reflector.store.get("mine")
+        assert last is not None and last.endswith("4")
+        assert first is not None and first.split()[1:] <= ["4"]
+        scene.api.hold(slow)
+        await scene.label("mine", MINE)
+        await scene.delete("mine")
+        await asyncio.sleep(5.0)
+        scene.api.let_go(slow)
+        await asyncio.sleep(5.0)
+        assert "mine" not in scene.held
+
+    notes: list[int] = []
+    scene = play(story, project=lambda obj: _noting(notes, obj))
+    assert scene.changes.count(("mine", False)) == 1 and scene.changes[-1] == ("mine", False)
+
+
+def _noting(notes: list[int], obj: Json) -> str:
+    return f"{obj['metadata']['uid']} {obj['metadata'].get('annotations', {}).get('n', '')}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_happens_and_however_late_it_is_told_the_end_is_as_the_server_has_it(seed: int) -> None:
+    """Labels, edits, deletions and new objects of old names, while watches are held, cut and refused, and questions are slow and fail."""
+
+    async def story(scene: Scene) -> None:
+        dice = random.Random(seed)
+        for step in range(60):
+            name = dice.choice(("mine", "plain", "shared", "a"))
+            try:
+                match dice.randrange(9):
+                    case 0 | 1 | 2:
+                        await scene.label(name, dice.choice((MINE, OTHER, "several", None)))
+                    case 3:
+                        await scene.edit(name, str(step))
+                    case 4:
+                        await scene.delete(name)
+                    case 5:
+                        await scene.make(name, dice.choice((MINE, "several", None)))
+                    case 6:
+                        scene.api.slow = dice.choice((0.0, 0.0, 1.0, 7.0))
+                        scene.api.failing = dice.choice((None, None, Unavailable("away"), Forbidden("no", status=403)))
+                    case 7:
+                        for selector in list(scene.api.held):
+                            scene.api.let_go(selector)
+                        if dice.random() < 0.5:
+                            scene.api.hold(dice.choice((OWN, NONE)))
+                    case _:
+                        selector = dice.choice((OWN, NONE))
+                        if scene.api.open[selector]:
+                            scene.api.cut(selector, dice.choice((None, Unavailable("cut"), Gone("compacted"))))
+            except ApiError:
+                pass  # there is no such object, or there is one
+            await asyncio.sleep(dice.choice((0.0, 0.0, 0.1, 3.0, 20.0)))
+        scene.api.slow, scene.api.failing = 0.0, None
+        for selector in list(scene.api.held):
+            scene.api.let_go(selector)
+        await asyncio.sleep(300.0)
+        page = await scene.people.list_page(VOLUMES, limit=0)
+        there = {obj["metadata"]["name"]: scene._project(obj) for obj in page.items}
+        assert {name: scene.reflector.store.get(name) for name in scene.held} == {name: made for name, made in there.items() if made}
+
+    play(story)
+
+
+def test_a_burst_of_deletions_does_not_hold_up_what_else_happens() -> None:
+    async def story(scene: Scene) -> None:
+        for number in range(1000):
+            await scene.make(f"v{number}", MINE)
+        await asyncio.sleep(1.0)
+        scene.api.slow, made = 0.2, now()
+        for number in range(1000):
+            await scene.delete(f"v{number}")
+        await scene.make("new", MINE)
+        while "new" not in scene.held:
+            await asyncio.sleep(0.01)
+        assert now() - made < 0.1
+        await asyncio.sleep(1000 * 0.2 / 4 + 1.0)
+        assert scene.held == HELD | {"new"}
+
+    scene = play(story)
+    assert scene.api.count("get") == 1000
+
+
+# --- troubles ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", [OWN, NONE])
+@pytest.mark.parametrize("error", [None, Unavailable("cut")])
+def test_when_one_watch_ends_each_continues_from_its_own_version(which: str, error: ApiError | None) -> None:
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(10.0)
+        await scene.edit("mine", "1")
+        await asyncio.sleep(1.0)
+        scene.api.hold(NONE if which == OWN else OWN)
+        scene.api.cut(which, error)
+        for name in HELD:
+            await scene.edit(name, "2")
+        await asyncio.sleep(1.0)
+        for selector in list(scene.api.held):
+            scene.api.let_go(selector)
+        await asyncio.sleep(5.0)
+        for name in HELD:
+            record = scene.reflector.store.get(name)
+            assert record is not None and record.endswith("2")
+
+    scene = play(story)
+    assert scene.reflector.lists == 1
+    assert int(scene.api.watches[2][2]) > int(scene.api.watches[3][2]) == int(scene.api.watches[0][2])
+
+
+@pytest.mark.parametrize("which", [OWN, NONE])
+def test_410_of_one_watch_lists_anew(which: str) -> None:
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(10.0)
+        scene.api.cut(which, Gone("compacted"))
+        await scene.make("a", MINE)
+        await asyncio.sleep(10.0)
+        assert scene.held == {*HELD, "a"}
+
+    assert play(story).reflector.lists == 2
+
+
+@pytest.mark.parametrize("which", [OWN, NONE])
+def test_while_one_watch_is_refused_it_does_not_claim_to_watch_and_lists_after_a_while(which: str) -> None:
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(30.0)
+        scene.api.refused[which] = Forbidden("no", status=403)
+        scene.api.cut(which)
+        await asyncio.sleep(1.0)
+        begun = len(scene.api.asked)
+        for _ in range(600):
+            assert not scene.reflector.is_watching
+            await asyncio.sleep(1.0)
+        assert not isinstance(scene.reflector.state, Synced)
+        assert scene.reflector.lists > 1
+        await scene.make("a", MINE)
+        await scene.make("b", None)
+        await asyncio.sleep(200.0)
+        assert scene.held == {*HELD, "a", "b"}, "what the other one tells, and the lists"
+        assert len(scene.api.asked) - begun < 200
+        scene.api.refused.clear()
+        await asyncio.sleep(120.0)
+        assert isinstance(scene.reflector.state, Synced)
+
+    play(story)
+
+
+def test_an_event_of_one_watch_does_not_prove_the_other() -> None:
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(30.0)
+        scene.api.cut(OWN)
+        await asyncio.sleep(1.0)
+        await scene.edit("mine", "1")
+        await asyncio.sleep(1.0)
+        assert not scene.reflector.is_watching
+        await scene.edit("plain", "1")
+        await asyncio.sleep(1.0)
+        assert scene.reflector.is_watching
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Forbidden("no", status=403)])
+def test_a_question_that_fails_drops_nothing_and_is_asked_again_at_a_pace(error: ApiError) -> None:
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(30.0)
+        scene.api.failing = error
+        await scene.label("mine", OTHER)
+        await scene.label("shared", OTHER)
+        await asyncio.sleep(1.0)
+        await scene.make("new", None)
+        await asyncio.sleep(300.0)
+        assert scene.held == {*HELD, "new"}
+        assert len(scene.api.asked) < 150
+        scene.api.failing = None
+        await scene.delete("mine")
+        await asyncio.sleep(90.0)
+        assert scene.held == {"shared", "plain", "new"}
+
+    scene = play(story)
+    assert ("shared", False) not in scene.changes
+
+
+def test_where_nobody_may_ask_a_list_decides() -> None:
+    async def story(scene: Scene) -> None:
+        scene.api.failing = Forbidden("no", status=403)
+        await scene.delete("mine")
+        await asyncio.sleep(60.0)
+        assert scene.held == HELD - {"mine"}
+
+    assert play(story).reflector.lists == 2
+
+
+def test_an_outage_loses_nothing() -> None:
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(30.0)
+        for selector in (OWN, NONE):
+            scene.api.refused[selector] = Unavailable("away")
+        scene.api.cut(OWN, Unavailable("away"))
+        await scene.delete("mine")
+        await scene.label("plain", OTHER)
+        await scene.make("a", MINE)
+        await asyncio.sleep(100.0)
+        assert scene.held == HELD
+        assert isinstance(scene.reflector.state, Degraded)
+        scene.api.refused.clear()
+        await asyncio.sleep(60.0)
+        assert scene.held == {"shared", "plain", "a"}
+
+    assert play(story).reflector.lists == 1
+
+
+@pytest.mark.parametrize("which", [OWN, NONE])
+@pytest.mark.parametrize("ahead", [0, 10])
+def test_a_server_that_was_put_back_is_listed_anew(which: str, ahead: int) -> None:
+    """It accepts versions that it has not reached yet, and is silent. It may have come to a version between those of the watches, and it
+    may have again what was gone."""
+
+    async def story(scene: Scene) -> None:
+        busy, quiet = ("shared", "plain") if which == OWN else ("plain", "shared")
+        await scene.delete("mine")
+        await asyncio.sleep(1.0)
+        await scene.edit(quiet, "0")
+        for number in range(20):
+            await scene.edit(busy, str(number))
+        await asyncio.sleep(10.0)
+        restored = a_cluster()
+        scene.people.cluster = restored
+        await scene.make("mine", MINE)
+        for number in range(ahead):
+            await scene.edit("mine", str(number))
+        scene.api.cluster = restored
+        scene.api.cut(which, Unavailable("restarting"))
+        await asyncio.sleep(60.0)
+        assert scene.held == {"mine"}
+        await scene.edit("mine", "after")
+        await asyncio.sleep(1.0)
+        record = scene.reflector.store.get("mine")
+        assert record is not None and record.endswith("after"), "versions that are lower than those of before are no old ones"
+
+    assert play(story).reflector.lists == 2
+
+
+def test_its_version_is_one_up_to_which_every_watch_has_come() -> None:
+    async def story(scene: Scene) -> None:
+        begun = scene.reflector.resource_version
+        await scene.edit("mine", "1")
+        await asyncio.sleep(1.0)
+        assert scene.reflector.resource_version == begun
+        await scene.edit("plain", "1")
+        await asyncio.sleep(1.0)
+        assert int(scene.reflector.resource_version) > int(begun)
+
+    play(story)
+
+
+def test_a_question_that_is_open_holds_the_version_back() -> None:
+    async def story(scene: Scene) -> None:
+        scene.api.slow = 5.0
+        begun = scene.reflector.resource_version
+        await scene.delete("mine")
+        await scene.edit("shared", "1")
+        await scene.edit("plain", "1")
+        await asyncio.sleep(1.0)
+        assert int(scene.reflector.resource_version) <= int(begun) + 1
+        await asyncio.sleep(6.0)
+        await scene.edit("shared", "2")
+        await asyncio.sleep(1.0)
+        assert int(scene.reflector.resource_version) > int(begun) + 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("pair", list(itertools.product((OWN, NONE), ("gets", "watches"))), ids=" ".join)
+def test_however_broken_it_asks_no_more_than_once_a_second(pair: tuple[str, str]) -> None:
+    which, what = pair
+
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(10.0)
+        if what == "gets":
+            scene.api.failing = Unavailable("away")
+            await scene.delete("mine" if which == OWN else "plain")
+        else:
+            scene.api.refused[which] = Unavailable("away")
+            scene.api.cut(which)
+        begun = len(scene.api.asked)
+        await asyncio.sleep(600.0)
+        assert len(scene.api.asked) - begun < 600 * 0.3
+        assert scene.held == HELD
+
+    play(story)
