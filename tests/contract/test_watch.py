@@ -89,6 +89,49 @@ async def test_leaving_the_selection_looks_like_a_deletion_and_entering_like_a_b
     assert versions == sorted(set(versions)), "also the deletion carries the version of the change that caused it"
 
 
+async def test_what_leaves_the_selection_is_shown_as_it_was_before_so_that_nobody_can_tell_it_from_what_is_gone(
+    api: KubeClient, namespace: str
+) -> None:
+    version = await _version(api, namespace)
+    made = await api.create(CONFIG_MAPS, config_map("a", labels={"node": "n1"}, x="1"), namespace=namespace)
+    changed = await api.patch(
+        CONFIG_MAPS, "a", {"metadata": {"labels": {"node": "n2"}}, "data": {"x": "2"}}, content_type=MERGE_PATCH, namespace=namespace
+    )
+    _, left = await _hear(api, namespace, 2, resource_version=version, label_selector="node in (n1,several)")
+    assert (left.type, left.resource_version) == ("DELETED", changed["metadata"]["resourceVersion"])
+    assert (left.object["metadata"]["labels"], left.object["data"]) == (made["metadata"]["labels"], {"x": "1"})
+    await api.delete(CONFIG_MAPS, "a", namespace=namespace)
+    _, gone = await _hear(api, namespace, 2, resource_version=version, label_selector="node in (n2)")
+    assert (gone.type, gone.object["metadata"]["labels"], set(gone.object)) == ("DELETED", {"node": "n2"}, set(left.object))
+
+
+async def test_two_selections_that_have_nothing_in_common_tell_each_change_between_them(api: KubeClient, namespace: str) -> None:
+    """As volumes are watched: by the own label, and without one."""
+    version = await _version(api, namespace)
+    await api.create(CONFIG_MAPS, config_map("a"), namespace=namespace)
+    for node in ("n1", "n2", "several", None):
+        await _relabel(api, namespace, "a", **{"example.com/node": node})
+    await api.delete(CONFIG_MAPS, "a", namespace=namespace)
+    own = await _hear(api, namespace, 4, resource_version=version, label_selector="example.com/node in (n1,several)")
+    none = await _hear(api, namespace, 4, resource_version=version, label_selector="!example.com/node")
+    assert [event.type for event in own] == ["ADDED", "DELETED", "ADDED", "DELETED"]
+    assert [event.type for event in none] == ["ADDED", "DELETED", "ADDED", "DELETED"]
+    assert [event.resource_version for event in (own[0], own[3])] == [event.resource_version for event in (none[1], none[2])]
+
+
+async def test_a_selection_that_hears_nothing_learns_how_far_the_others_have_come(brief: KubeClient, namespace: str) -> None:
+    version = await _version(brief, namespace)
+    heard: list[WatchEvent] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_change_something_elsewhere(brief))
+        async for event in brief.watch(
+            CONFIG_MAPS, namespace=namespace, resource_version=version, label_selector="example.com/node in (n9)"
+        ):
+            heard.append(event)
+    assert {event.type for event in heard} == {"BOOKMARK"}
+    assert int(heard[-1].resource_version) > int(version)
+
+
 async def test_one_object_by_its_name(api: KubeClient, namespace: str) -> None:
     version = await _version(api, namespace)
     for name in "ab":
