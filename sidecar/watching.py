@@ -44,6 +44,7 @@ class Watching:
             namespace=watch.namespace,
             label_selector=watch.label_selector,
             field_selector=watch.field_selector,
+            watch_selectors=watch.watch_selectors,
             optional=watch.optional,
             skip=watch.skip or reads_all,
             on_change=watch.wakes,
@@ -61,7 +62,7 @@ class Watching:
         return self._open[resource].state
 
     def version(self, resource: Resource) -> str:
-        """Up to which resourceVersion its cache has come; empty while a list is due. KeyError if no room watches it."""
+        """Up to which resourceVersion all that its watches bring has come; empty while a list is due. KeyError if no room watches it."""
         return self._open[resource].resource_version
 
     def has_synced(self, resource: Resource) -> bool:

@@ -109,10 +109,10 @@ SILENT = next(uid for uid in map(str, range(99)) if user_notice.turn(samples.NOD
 """A claim of which others tell that nobody takes it."""
 
 
-def source_volume(**spec: Any) -> Json:
+def source_volume(version: str = "50", **spec: Any) -> Json:
     claim = {"uid": "uid-source", "namespace": "fake-ns", "name": "source"}
     return samples.volume_json(
-        meta={"name": "pv-source", "resourceVersion": "50"}, spec={"claimRef": claim, **spec}, status={"phase": "Bound"}
+        meta={"name": "pv-source", "resourceVersion": version}, spec={"claimRef": claim, **spec}, status={"phase": "Bound"}
     )
 
 
@@ -140,7 +140,7 @@ def test_a_clone_that_came_before_its_source_s_volume_is_bid_for_when_that_comes
         assert SILENT in program.caches.claims
         assert len(program.provisioning.claims.snapshot()) == 1 and program.provisioning.room.concerns(SILENT)
         assert not kube.wrote("replace")
-        kube.tell("persistentvolumes", type_, source_volume())
+        kube.tell("persistentvolumes", type_, source_volume("51"))
         async with asyncio.timeout(25.0):  # the longest first delay has 20, and nobody tells before 30
             await until(lambda: kube.wrote("replace"))
         assert b'"volume.kubernetes.io/selected-node":"foo"' in kube.wrote("replace")[0]

@@ -26,7 +26,7 @@ from sidecar.kube.store import Store, by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.local.raw_filter import is_foreign_claim
-from sidecar.local.volume_location import may_lie_here
+from sidecar.local.volume_location import heard_volumes, may_lie_here
 from sidecar.local.watch import Watch
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
@@ -86,7 +86,12 @@ class DrainWatches:
             required=True,
         )
         volumes: Watch[Volume] = Watch(
-            resource=VOLUMES, store=self._caches.volumes, project=self._volume, wakes=self.volume_changed, required=True
+            resource=VOLUMES,
+            store=self._caches.volumes,
+            project=self._volume,
+            wakes=self.volume_changed,
+            watch_selectors=heard_volumes(self._here),
+            required=True,
         )
         return [claims, volumes, Watch(resource=CLASSES, store=self._caches.classes, wakes=self._wake, required=True), *self._own]
 

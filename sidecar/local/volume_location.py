@@ -56,6 +56,14 @@ def node_label(here: Here, affinity: tuple[Term, ...] | None) -> str:
     return names.node_value(here.node) if affinity and only_here else names.SEVERAL_NODES
 
 
+def heard_volumes(here: Here) -> tuple[str, str]:
+    """Label selectors for what may concern this node: what `node_label` says of it, and what another program or a person has made.
+
+    Another node's volumes are left out, which in a large cluster are nearly all.
+    """
+    return f"{names.VOLUME_NODE} in ({names.node_value(here.node)},{names.SEVERAL_NODES})", f"!{names.VOLUME_NODE}"
+
+
 def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
     """A PersistentVolume, in JSON, is this driver's, and nothing contradicts that it lies here.
 

@@ -1,7 +1,7 @@
 """Describes as data what a room wants to see of the cluster: each room lists its watches in `watches.py`, `sidecar.watching` opens them.
 
-Rooms that name the same store share one watch of the API server. Every node watches every claim and volume of the cluster, so a second
-watch would double the largest cost that this program causes.
+Rooms that name the same store share one watch of the API server. Every node watches every claim of the cluster, so a second watch would
+double the largest cost that this program causes.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,6 +41,8 @@ class Watch(Generic[R]):
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
+    watch_selectors: tuple[str, ...] = ()
+    """Label selectors, by each of which is watched what is listed whole. None: it is watched whole too."""
     required: bool = False
     """The state of this watch counts for readiness."""
     optional: bool = False
@@ -86,8 +88,15 @@ def _joined(watches: list[Watch[Any]]) -> Watch[Any]:
         project=projects[0] if len(projects) == 1 else project,
         wakes=wakes,
         skip=skip if skips else reads_all,
+        watch_selectors=_heard_by_all(watches),
         required=any(watch.required for watch in watches),
         optional=all(watch.optional for watch in watches),
         awaited=any(watch.awaited for watch in watches),
         on_list=on_list,
     )
+
+
+def _heard_by_all(watches: list[Watch[Any]]) -> tuple[str, ...]:
+    """The selectors that all rooms name. Where they differ, everything is watched, so that none hears less than it has asked for."""
+    named = {watch.watch_selectors for watch in watches}
+    return named.pop() if len(named) == 1 else ()

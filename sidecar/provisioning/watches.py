@@ -11,7 +11,7 @@ from sidecar.kube.store import by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.local.raw_filter import is_bound_claim, is_foreign_claim, is_foreign_volume
-from sidecar.local.volume_location import found_here
+from sidecar.local.volume_location import found_here, heard_volumes
 from sidecar.local.watch import Watch
 from sidecar.model.objects import (
     Attachment,
@@ -117,6 +117,7 @@ class ProvisioningWatches:
             project=lambda obj: self._volume(obj, here),
             wakes=self._volume_changed,
             skip=skip,
+            watch_selectors=heard_volumes(here),
             required=True,
             on_list=self.volumes_listed,
         )

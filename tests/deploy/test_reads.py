@@ -89,7 +89,7 @@ def test_whatever_is_listed_or_watched_is_in_the_table() -> None:
                 for row in rows
                 if row.kind == kind
                 and (row.where != "everywhere") == ("namespace" in given)
-                and bool(row.label) == ("label_selector" in given)
+                and (bool(row.label) == ("label_selector" in given) or "watch_selectors" in given)
                 and (bool(row.field) == ("field_selector" in given) or "field_selector" in given)
             }
             assert fitting, f"{file}:{call.lineno} asks for {kind} with {sorted(given)}, which the table does not have"
@@ -135,7 +135,7 @@ def asked() -> set[Read]:
 
 
 def named(selector: str, node: str) -> str:
-    return re.sub(rf"\b{node}$", "NODE", selector.replace(DRIVER, "DRIVER"))
+    return re.sub(rf"\b{node}(?=$|,several)", "NODE", selector.replace(DRIVER, "DRIVER"))
 
 
 def test_each_request_of_a_running_sidecar_is_in_the_table(asked: set[Read]) -> None:

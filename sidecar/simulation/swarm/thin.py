@@ -29,9 +29,11 @@ _CLASS: Final = Class(
 _HERE: Final = Segment()
 _CHECK: Final = 10.0
 """Seconds between two checks whether an open claim can still get a volume."""
-# Made by its user and annotated by the volume controller; made, bound, and both told of the claim.
+# Of a claim, of which all nodes hear: made by its user and annotated by the volume controller; later its binding, in two steps.
+# Of a volume, of which its own node hears: made, and bound.
 _CLAIM_EVENTS: Final = 2
-_VOLUME_EVENTS: Final = 4
+_BINDING_EVENTS: Final = 2
+_VOLUME_EVENTS: Final = 2
 _PUBLISHED_EVERY: Final = 1.0
 _NOW: Final = Latency(0.0, 0.0)
 
@@ -90,6 +92,8 @@ class Swarm:
         self._numbers = count()
         self._lines = Lines(scenario.watch, scenario.dice("watch"))
         self._events = 0
+        """Those that every running node hears."""
+        self._own_events = 0
         self.counts = Counts()
         self._cast = scenario.cast()
         self._lists = Lists(scenario, self._cast)
@@ -122,7 +126,7 @@ class Swarm:
     def _conclude(self) -> Counts:
         counts = self.counts
         counts.fits = sum(self._fits_somewhere(race) for race in self._unbound)
-        counts.events = self._events * len(self._running)
+        counts.events = self._events * len(self._running) + self._own_events
         counts.ended = self._now
         return counts
 
@@ -326,7 +330,8 @@ class Swarm:
         """The volume controller binds."""
         del self._unbound[seat.race]
         self.counts.volumes[seat.node.name] += 1
-        self._events += _VOLUME_EVENTS
+        self._events += _BINDING_EVENTS
+        self._own_events += _VOLUME_EVENTS
 
     def _given_back(self, seat: _Seat) -> None:
         """A node that had the claim and no space lets the others bid first, except under upstream's rule."""
