@@ -48,3 +48,10 @@ def test_what_one_room_requires_or_waits_for_counts_for_all() -> None:
     assert (joined.required, joined.optional, joined.awaited) == (True, False, True)
     joined.on_list()
     assert listed == ["y", "x"]
+
+
+def test_labels_are_watched_only_where_all_rooms_are_content_with_them() -> None:
+    store, heard = Store[str](), list[str]()
+    for named, watched in ((("a", "a"), "a"), (("a", "b"), ""), (("a", ""), "")):
+        (joined,) = join([watch(store, heard, "x", watch_selectors=tuple(selector)) for selector in named])
+        assert joined.watch_selectors == tuple(watched)
