@@ -29,6 +29,8 @@ from sidecar.engine.undone import UndoneWrites
 from sidecar.kube import list_reader, page_sizes
 from sidecar.kube.api import BUDGETS, CLAIMS
 from sidecar.kube.line_reader import LineReader
+from sidecar.kube.selected_watches import SelectedWatches
+from sidecar.kube.sightings import Sightings
 from sidecar.model import names, objects
 from sidecar.model.objects import compact
 from sidecar.model.topology import Segment
@@ -55,7 +57,7 @@ from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
 from sidecar.simulation.world.claim_rates import DELETIONS, HURRIED
-from sidecar.simulation.world.invariants import CAPACITY, LEAKED, TOLD
+from sidecar.simulation.world.invariants import CAPACITY, LEAKED, LEFT_OVER, TOLD
 from sidecar.simulation.world.measurements import HOT
 from sidecar.simulation.world.plan import PLACED
 from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
@@ -179,6 +181,17 @@ def _only_the_node_of_a_source_releases_it(patch: Patch) -> None:
     patch.setattr(release_rules, "_turn", turn)
 
 
+def _departures_are_believed(patch: Patch) -> None:
+    async def nothing(self: Any, wanted: Any) -> None:
+        return None
+
+    patch.setattr(SelectedWatches, "_find", nothing)
+
+
+def _strays_are_not_asked_for(patch: Patch) -> None:
+    patch.setattr(Sightings, "next_stray", lambda self: None)
+
+
 HOSTILE_MUTATIONS: Final = (
     # Tenants
     Mutation("large claims are held whole", _large_claims_are_held, frozenset({KEPT})),
@@ -203,6 +216,8 @@ HOSTILE_MUTATIONS: Final = (
     Mutation("any growth wakes all claims that found no room", _any_growth_wakes_all, frozenset({HOT})),
     # Operators
     Mutation("what was begun under another name ends with the claim's volume", _any_name_ends_a_begin, frozenset({LEAKED})),
+    Mutation("what leaves a selector is believed to be gone", _departures_are_believed, frozenset({LEAKED, LEFT_OVER})),
+    Mutation("what no selector fits is not asked for", _strays_are_not_asked_for, frozenset({LEAKED, LEFT_OVER})),
     # Files
     Mutation("a line of the journal deletes what a PersistentVolume names", _lines_delete_what_is_named, frozenset({TAKEN_AWAY})),
     Mutation("a line of the journal reads any Secret", _lines_read_any_secret, frozenset({PRIED})),

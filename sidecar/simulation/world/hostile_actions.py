@@ -18,6 +18,7 @@ from sidecar.simulation.world.plan_hostile import (
     DELETION,
     HUGE,
     KEYLESS,
+    NO_LABEL,
     NOWHERE,
     ODD_NAME,
     OTHER_SECRET,
@@ -127,10 +128,20 @@ async def forged_line(world: "World", item: "PlannedEvent") -> None:
 
 
 async def volume_deleted(world: "World", item: "PlannedEvent") -> None:
-    """The one of this claim, if there is one by now."""
-    for volume in (await world.api.list_page(VOLUMES, limit=0)).items:
-        if (volume["spec"].get("claimRef") or {}).get("name") == item.whom:
-            await world.api.delete(VOLUMES, volume["metadata"]["name"])
+    for name in await _volumes_of(world, item.whom):
+        await world.api.delete(VOLUMES, name)
+
+
+async def volume_relabelled(world: "World", item: "PlannedEvent") -> None:
+    labels = {names.VOLUME_NODE: None if item.detail == NO_LABEL else item.detail}
+    for name in await _volumes_of(world, item.whom):
+        await world.api.patch(VOLUMES, name, {"metadata": {"labels": labels}}, content_type=MERGE_PATCH)
+
+
+async def _volumes_of(world: "World", claim: str) -> list[str]:
+    """What there is by now."""
+    volumes = (await world.api.list_page(VOLUMES, limit=0)).items
+    return [volume["metadata"]["name"] for volume in volumes if (volume["spec"].get("claimRef") or {}).get("name") == claim]
 
 
 async def retained(world: "World", item: "PlannedEvent") -> None:

@@ -24,6 +24,7 @@ from sidecar.simulation.world.plan_hostile import (
     kept_data,
     late_successes,
     lying_drivers,
+    relabelled_volumes,
     selected_node_flips,
     wobbling_drivers,
 )
@@ -353,5 +354,6 @@ TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
     "wobbling drivers": wobbling_drivers,
     "mixed": mixed,
     "selected-node flips": selected_node_flips,
+    "relabelled volumes": relabelled_volumes,
 }
 """The kinds of trouble, by the name under which they are reported: each adds its events to a draft."""

@@ -240,6 +240,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "flips end": hostile_actions.flips_end,
     "forged line": hostile_actions.forged_line,
     "volume deleted": hostile_actions.volume_deleted,
+    "volume relabelled": hostile_actions.volume_relabelled,
     "retained": hostile_actions.retained,
     "gets up": hostile_actions.gets_up,
 }

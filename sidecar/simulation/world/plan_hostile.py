@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from sidecar.csi.outcome import Code
+from sidecar.model.names import SEVERAL_NODES
 from sidecar.simulation.driver.faults import Fault
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ KEYLESS: Final = "keyless"
 """A class whose Secret does not exist."""
 _FLIPPED: Final = ((KEYLESS, 1.0), ("late", 5_000_000.0), ("immediate", 5_000_000.0), ("late", 1.0), ("immediate", 1.0))
 """Class and Gi."""
+
+NO_LABEL: Final = ""
 
 GUARDED: Final = "late-too"
 """A class whose volumes are made with a Secret."""
@@ -175,6 +178,15 @@ def direct_deletions(dice: random.Random, draft: "Draft") -> None:
     for item in [item for item in draft.events if item.what in ("claim", "delete")]:
         if dice.random() < 0.3:
             draft.add(item.at + dice.choice((0.5, 2.0, dice.uniform(2.0, 40.0))), "volume deleted", item.whom)
+
+
+def relabelled_volumes(dice: random.Random, draft: "Draft") -> None:
+    """Somebody changes the label by which nodes hear of their volumes, or takes it off."""
+    for item in [item for item in draft.events if item.what == "claim"]:
+        at = item.at
+        while dice.random() < 0.5:
+            at += dice.choice((0.5, 2.0, dice.uniform(2.0, 40.0)))
+            draft.add(at, "volume relabelled", item.whom, detail=dice.choice((*draft.nodes, NO_LABEL, SEVERAL_NODES, "no-node")))
 
 
 def _moments(dice: random.Random, most: int) -> Iterator[float]:
