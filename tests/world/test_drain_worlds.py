@@ -92,7 +92,8 @@ def test_nobody_is_blamed_where_a_reboot_was_announced_and_the_node_went_for_goo
 
 @pytest.mark.parametrize("unseen", [False, True])
 def test_a_forgotten_reboot_is_held_against_a_sidecar_only_if_it_could_see_the_cordon_it_was_for(unseen: bool):
-    outage = (PlannedEvent(85.0, "outage"), PlannedEvent(135.0, "recovery")) if unseen else ()
+    # After an outage a watch tells of what happened meanwhile, unless the server has forgotten it.
+    outage = (PlannedEvent(85.0, "outage"), PlannedEvent(134.0, "compact"), PlannedEvent(135.0, "recovery")) if unseen else ()
     cordons = (PlannedEvent(92.0, "cordon", "n0"), PlannedEvent(130.0, "uncordon", "n0"))
     announced = PlannedEvent(90.0, "announce", "n0", detail=names.KURED_REBOOTS)
     events = sorted((QUIET[0], announced, *outage, *cordons, PlannedEvent(400.0, "drain for good", "n0")), key=lambda item: item.at)
