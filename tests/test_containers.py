@@ -12,8 +12,8 @@ from sidecar.simulation.stand_ins import Binder, StandInBase
 from tests.harness.containers import entries
 from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
 
-# What keeps the latest of something, and the most that it may hold: three memories of events, with the events that are alike; and how
-# often claims have failed that may come back.
+# What keeps the latest of something, and the most that it may hold: three memories of events, with the events that are alike; how often
+# claims have failed that may come back; and which volumes are gone, for a watch that is behind.
 BOUNDED = {
     "_Lru._items": 3 * 4096,
     "_Similar.marks": 10 * 4096,
@@ -22,6 +22,7 @@ BOUNDED = {
     "PacedAttempts._made": 1000,
     "Deletion._ended": 1000,
     "ProgressTable._failed": 1000,
+    "Sightings._gone": 1000,
 }
 
 
