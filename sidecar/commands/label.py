@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.commands.line import CommandParser
+from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
-from sidecar.config.errors import UsageError
-from sidecar.config.parse import Parsed, parse
+from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, KubeApi, records
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
 from sidecar.model import names
 from sidecar.model.objects import Class, Json, claim_provisioner, selected_node
-from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.observe.logs import setup_for_people
 
 USAGE: Final = "usage: csi-node-sidecar label --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig and --kube-api-qps]"
 
@@ -52,19 +51,12 @@ class NotLabelled(SidecarError):
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 all claims are labelled, 1 some are not, 2 the command line cannot be read."""
-    parser = CommandParser(USAGE)
-    parser.add_argument("--driver", default="")
-    line = parser.read(words)
+    line = read_for_driver(words, environ, USAGE)
     if line is None:
         show(USAGE)
         return 0
-    driver = line.own.driver
-    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
-    if not driver or line.positional or not isinstance(parsed, Parsed):
-        raise UsageError([USAGE])
-    setup("text", parsed.config.verbosity)
-    if not parsed.config.verbosity:
-        logging.getLogger(OUR_ROOT).setLevel(logging.ERROR)
+    driver, parsed = line
+    setup_for_people(parsed.config.verbosity, logging.ERROR)
     try:
         return asyncio.run(_run(parsed, driver))
     except SidecarError as error:

@@ -29,7 +29,7 @@ from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import KubeApi
 from sidecar.local.here import Here
 from sidecar.model.objects import Json
-from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.observe.logs import setup_for_people
 from sidecar.observe.sanitize import visible
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.confirming_io import Confirming
@@ -71,9 +71,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     # An empty name, as of a variable that is not set, is no wish to see the list.
     if not order.driver or order.delete == "" or line.positional or not isinstance(parsed, Parsed):
         raise UsageError([USAGE])
-    setup("text", parsed.config.verbosity)
-    if not parsed.config.verbosity:
-        logging.getLogger(OUR_ROOT).setLevel(logging.ERROR)
+    setup_for_people(parsed.config.verbosity, logging.ERROR)
     try:
         return _carry_out(order, parsed.config, ask or _ask)
     except (SidecarError, OSError) as error:

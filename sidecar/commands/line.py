@@ -5,12 +5,13 @@ Which word is a flag and which its value is told by `config.syntax`, as for `run
 
 import argparse
 from argparse import ArgumentError, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import BOOL, TEXT, Kind
+from sidecar.config.parse import Parsed, parse
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import KINDS, SHORTHANDS
 
@@ -74,6 +75,22 @@ class CommandParser(argparse.ArgumentParser):
             except ArgumentError as error:
                 mistakes.append(f"--{one.flag}: {error.message}")
         return own, mistakes
+
+
+def read_for_driver(words: Sequence[str], environ: Mapping[str, str], usage: str) -> tuple[str, Parsed] | None:
+    """The line of a command whose one flag of its own is --driver, and which runs beside no driver: its name, and the flags of `run`.
+
+    None where help is wanted. Raises UsageError.
+    """
+    parser = CommandParser(usage)
+    parser.add_argument("--driver", default="")
+    line = parser.read(words)
+    if line is None:
+        return None
+    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
+    if not line.own.driver or line.positional or not isinstance(parsed, Parsed):
+        raise UsageError([usage])
+    return line.own.driver, parsed
 
 
 def reads(kind: Callable[[str], T]) -> Callable[[str], T]:

@@ -32,7 +32,7 @@ from sidecar.errors import Fatal, SidecarError
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from sidecar.model.nodes import Node
-from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.observe.logs import setup_for_people
 
 T = TypeVar("T")
 
@@ -64,9 +64,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     if order is None or not isinstance(parsed, Parsed):
         show(USAGE)
         return 0
-    setup("text", parsed.config.verbosity)
-    if not parsed.config.verbosity:
-        logging.getLogger(OUR_ROOT).setLevel(logging.WARNING)
+    setup_for_people(parsed.config.verbosity, logging.WARNING)
     try:
         return _carry_out(order, parsed.config, ask or _ask)
     except SidecarError as error:

@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.commands.line import CommandParser
+from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
-from sidecar.config.errors import UsageError
-from sidecar.config.parse import Parsed, parse
+from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
 from sidecar.drain.gate import rules
@@ -36,7 +35,7 @@ from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unautho
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
-from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.observe.logs import setup_for_people
 
 USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
 
@@ -69,19 +68,12 @@ class Unread:
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 nothing is left, 1 something could not be listed or removed, 2 the command line cannot be read."""
-    parser = CommandParser(USAGE)
-    parser.add_argument("--driver", default="")
-    line = parser.read(words)
+    line = read_for_driver(words, environ, USAGE)
     if line is None:
         show(USAGE)
         return 0
-    driver = line.own.driver
-    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
-    if not driver or line.positional or not isinstance(parsed, Parsed):
-        raise UsageError([USAGE])
-    setup("text", parsed.config.verbosity)
-    if not parsed.config.verbosity:
-        logging.getLogger(OUR_ROOT).setLevel(logging.ERROR)  # what is left to do is said here
+    driver, parsed = line
+    setup_for_people(parsed.config.verbosity, logging.ERROR)  # what is left to do is said here
     try:
         return asyncio.run(_uninstall(parsed, driver))
     except SidecarError as error:

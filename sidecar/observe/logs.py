@@ -70,6 +70,13 @@ def setup(
     logging.captureWarnings(True)
 
 
+def setup_for_people(verbosity: int, least: int) -> None:
+    """Beside what a command says: without -v only what is at least so grave."""
+    setup("text", verbosity)
+    if not verbosity:
+        logging.getLogger(OUR_ROOT).setLevel(least)
+
+
 def teardown() -> None:
     """Undo `setup`, if it was called."""
     root = logging.getLogger()

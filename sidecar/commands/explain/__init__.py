@@ -17,7 +17,7 @@ from sidecar.commands.printing import show
 from sidecar.config.parse import Parsed, parse
 from sidecar.errors import SidecarError
 from sidecar.kube.errors import ApiError, NotFound
-from sidecar.observe.logs import OUR_ROOT, setup
+from sidecar.observe.logs import setup_for_people
 
 _ANSWERS: Final = {CLAIM: claim.answer, NODE: node.answer, NODES: nodes.answer, VOLUMES: volumes.answer}
 
@@ -32,9 +32,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if question is None or not isinstance(parsed, Parsed):
         show(USAGE)
         return 0
-    setup("text", parsed.config.verbosity)
-    if not parsed.config.verbosity:
-        logging.getLogger(OUR_ROOT).setLevel(logging.WARNING)  # people want the answer, not how it was found
+    setup_for_people(parsed.config.verbosity, logging.WARNING)  # people want the answer, not how it was found
     try:
         answer = asyncio.run(_ANSWERS[question.kind](parsed.config, question))
     except SidecarError as error:
