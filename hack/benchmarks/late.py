@@ -25,6 +25,7 @@ from typing import Any
 
 from hack.benchmarks.capacity.ages import seconds_of
 from hack.benchmarks.capacity.load import NAMESPACE
+from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.benchmarks.process_cost import cost_of
 from hack.benchmarks.stage import (
     CLASS,
@@ -122,6 +123,7 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The two take turns, so that a machine that gets slower does so for both."""
+    compile_bytecode()
     measurements: list[Measurement] = []
     lives = Lives()
     versions: dict[str, str] = {}
@@ -165,7 +167,9 @@ def measure(program: str, claims: int, *, flags: Iterable[str], work: Path, live
 
 
 def _play(stage: Stage, program: str, claims: int, *, flags: Iterable[str], audit: Path, lives: Lives, live: bool) -> Measurement:
-    with stage.ours(*flags) if program == OURS else stage.peer(*flags) as process:
+    process = stage.ours(*flags) if program == OURS else stage.peer(*flags)
+    put_into_a_pod(process, stage.role)
+    with process:
         pid = process.child.pid
         wait(lambda: is_synced(process), process, "has not listed everything")
         wait(stage.has_capacity, process, "has not published its capacity")

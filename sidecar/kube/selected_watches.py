@@ -101,6 +101,8 @@ class SelectedWatches:
         self._heard: set[int] = set()
         self._inbox: asyncio.Queue[_Item] = asyncio.Queue(_MOST_READ_AHEAD)
         self._current: _Heard | _Answer | None = None
+        self._sighted: Sighting | None = None
+        """What the watch's event that is told shows."""
 
     @property
     def is_proven(self) -> bool:
@@ -111,7 +113,7 @@ class SelectedWatches:
         return max(self._reached, key=_as_number)
 
     def shown(self, key: str, obj: Json) -> None:
-        self._sightings.shown(key, obj)
+        self._sightings.shown(sighting_of(key, obj), obj)
 
     def begin(self, version: str) -> None:
         self._reached = [version] * self.requests
@@ -139,14 +141,17 @@ class SelectedWatches:
             self._current = None
 
     def handled(self, event: WatchEvent) -> str:
-        key, item = self._key(event.object), self._current
-        if key is not None and event.type in ("ADDED", "MODIFIED"):
-            self._sightings.shown(key, event.object)
-        elif key is not None and event.type == "DELETED":
-            self._sightings.is_gone(sighting_of(key, event.object))
-        if isinstance(item, _Heard) and item.event is event:
-            self._reached[item.watch] = event.resource_version
-        return min((self._position(watch) for watch in range(self.requests)), key=_as_number)
+        item = self._current
+        heard = item if isinstance(item, _Heard) and item.event is event else None
+        told = self._sighted if heard is not None else self._sighting(event)
+        if told is not None and event.type in ("ADDED", "MODIFIED"):
+            self._sightings.shown(told, event.object)
+        elif told is not None and event.type == "DELETED":
+            self._sightings.is_gone(told)
+        if heard is not None:
+            self._reached[heard.watch] = event.resource_version
+        reached = [self._position(watch) for watch in range(self.requests)] if self._departures else self._reached
+        return min(reached, key=_as_number)
 
     # --- what has arrived -----------------------------------------------------------------------------------------
 
@@ -154,40 +159,38 @@ class SelectedWatches:
         """The events that it amounts to."""
         if isinstance(item, _Heard):
             self._heard.add(item.watch)
-            yield from self._by_watch(item.watch, item.event)
-        elif item.departure is None:
-            yield from self._of_a_stray(item)
-        elif self._departures.get(item.asked.key) is item.departure:
-            yield from self._confirmed(item.departure, item.found)
-            self._departures.pop(item.asked.key, None)  # only now: whoever fails to take the event in is told again
+            return self._by_watch(item.watch, item.event)
+        return self._of_a_stray(item) if item.departure is None else self._of_a_departure(item.departure, item.found)
 
     def _by_watch(self, watch: int, event: WatchEvent) -> Iterator[WatchEvent]:
-        key = self._key(event.object) if event.type in ("ADDED", "MODIFIED", "DELETED") else None
-        if key is None:
+        told = self._sighted = self._sighting(event)
+        if told is None:
             yield event
-            return
-        told = sighting_of(key, event.object)
-        if self._is_old(told):
+        elif self._is_old(told):
             self._reached[watch] = event.resource_version
-        elif event.type == "DELETED" and self._holds(key):
+        elif event.type == "DELETED" and self._holds(told.key):
             self._depart(_Departure(watch, told, event, self._reached[watch]))
             self._reached[watch] = event.resource_version
         else:
-            known = self._sightings.seen(key)
+            known = self._sightings.seen(told.key)
             if known is not None and known.uid != told.uid:
                 yield known.gone()  # another has its name
             yield event
-            self._departures.pop(key, None)  # what left one watch has entered another
+            self._departures.pop(told.key, None)  # what left one watch has entered another
 
     def _is_old(self, told: Sighting) -> bool:
         departure = self._departures.get(told.key)
         return self._sightings.is_old(told) or (departure is not None and is_not_after(told.version, departure.of.version))
 
-    def _confirmed(self, departure: _Departure, found: Json | None) -> Iterator[WatchEvent]:
+    def _of_a_departure(self, departure: _Departure, found: Json | None) -> Iterator[WatchEvent]:
+        key = departure.of.key
+        if self._departures.get(key) is not departure:
+            return
         if found is None or sighting_of("", found).uid != departure.of.uid:
             yield departure.event
         if found is not None:
-            yield from self._found(departure.of.key, found)
+            yield from self._found(key, found)
+        self._departures.pop(key, None)  # only now: whoever fails to take the event in is told again
 
     def _of_a_stray(self, answer: _Answer) -> Iterator[WatchEvent]:
         key = answer.asked.key
@@ -216,9 +219,12 @@ class SelectedWatches:
         waiting = (each.before for each in self._departures.values() if each.watch == watch)
         return next(waiting, self._reached[watch])
 
-    def _key(self, obj: Json) -> str | None:
+    def _sighting(self, event: WatchEvent) -> Sighting | None:
+        """None where the event is about no object, or about one without a key."""
+        if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+            return None
         try:
-            return self._key_of(obj)
+            return sighting_of(self._key_of(event.object), event.object)
         except Exception:  # noqa: BLE001 - the reflector says what is wrong with it
             return None
 

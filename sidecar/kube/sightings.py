@@ -65,12 +65,13 @@ class Sightings:
         known = self._seen.get(told.key)
         return told.uid in self._gone or (known is not None and is_not_after(told.version, known.version))
 
-    def shown(self, key: str, obj: Json) -> None:
+    def shown(self, told: Sighting, obj: Json) -> None:
         """It is there, and the store has been told."""
+        key = told.key
         if not self._holds(key):
             self._forget(key)
             return
-        self._seen[key] = sighting_of(key, obj)
+        self._seen[key] = told
         if self._is_selected(obj):
             self._strays.pop(key, None)
         else:

@@ -6,7 +6,7 @@ from typing import Any
 from sidecar.kube import page_sizes, wire
 from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
-from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_all
+from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_all, without_managed_fields
 from sidecar.kube.large_objects import LARGE
 from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
@@ -179,7 +179,7 @@ class KubeClient:
                         self._note_if_large(request, {"metadata": found[1]}, len(line))
                     yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": prefix.version}})
                 else:
-                    event = wire.watch_event(line, what=request.what)
+                    event = wire.watch_event(line if prefix is None else without_managed_fields(line), what=request.what)
                     self._note_if_large(request, event.object, len(line))
                     yield event
         finally:

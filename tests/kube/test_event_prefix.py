@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sidecar.kube.api import CLAIMS
-from sidecar.kube.event_prefix import EventPrefix, read_prefix
+from sidecar.kube.event_prefix import EventPrefix, read_prefix, without_managed_fields
 from tests.kube.server import ScriptedServer, run, streams
 
 CLAIM = {
@@ -62,3 +62,33 @@ def test_what_passes_by_is_a_bookmark_and_the_rest_is_read() -> None:
 
     assert run(main()) == [("BOOKMARK", "42", ""), ("MODIFIED", "43", "other"), ("DELETED", "42", "data")]
     assert [each.uid for each in asked] == ["u-1", "u-2"]
+
+
+def test_the_rest_of_an_event_is_read_without_its_managed_fields() -> None:
+    entry = {"manager": "kubectl", "time": "2026-11-25T00:00:00Z", "fieldsV1": {"f:spec": {}, 'k:{"port":[1]},"spec":{': {}}}
+    spec = {"resources": {"requests": {"storage": "1Gi"}}}
+    meta = {**CLAIM["metadata"], "annotations": {"a": ',"managedFields":[', "b": ']},"spec":{'}, "managedFields": [entry, entry]}  # type: ignore[dict-item]
+    shortened = without_managed_fields(line(metadata=meta, spec=spec))
+    kept = {name: value for name, value in meta.items() if name != "managedFields"}
+    assert shortened == line(metadata=kept, spec=spec)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        pytest.param(line(), id="it has none"),
+        pytest.param(line(metadata={"uid": "u", "managedFields": [], "name": "data"}), id="something is between them and what comes next"),
+        pytest.param(line().replace(b'"uid":"no"', b'"uid":"no","managedFields":["'), id="broken off"),
+    ],
+)
+def test_of_an_event_that_is_written_otherwise_nothing_is_left_out(whole: bytes) -> None:
+    assert without_managed_fields(whole) == whole
+
+
+def test_what_is_heard_has_no_managed_fields() -> None:
+    async def main() -> list[dict[str, Any]]:
+        owned = line(metadata={**CLAIM["metadata"], "managedFields": [{"manager": "kubectl"}]})  # type: ignore[dict-item]
+        async with ScriptedServer(streams(owned)) as server, await server.client() as client:
+            return [each.object async for each in client.watch(CLAIMS, resource_version="1", skip=lambda prefix, raw: False)]
+
+    assert run(main()) == [CLAIM]
