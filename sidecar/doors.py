@@ -6,7 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from sidecar.csi import link
 from sidecar.csi.api import Driver
 from sidecar.csi.driver import DriverConnection
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
+from sidecar.frozen import frozen
 from sidecar.kube.acceptance import Acceptance
 from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
 from sidecar.kube.client import KubeClient, Observer, open_client
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 _LONG: Final = 0.32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instruments:
     """What a process reports to, its clocks and its dice. They exist before the doors are open, so that health pages answer early."""
 
@@ -57,7 +58,7 @@ class Instruments:
         return Narrator(self.decisions, self.metrics, self.wall)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Doors:
     """Both doors as the rooms hold them. Capacity has a client of its own, with its own rate limit, as upstream has."""
 
@@ -67,7 +68,7 @@ class Doors:
     journal: Journal = field(default_factory=NoJournal)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """Both doors, open. The driver is not connected before `connection.run`."""
 

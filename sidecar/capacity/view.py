@@ -1,15 +1,14 @@
 """Everything that `rules` decides by: one class at one moment, what is published for it, and what the driver answered."""
 
-from dataclasses import dataclass
-
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
+from sidecar.frozen import frozen
 from sidecar.model.objects import CapacityRecord, Class, Owner
 from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publisher:
     """What is the same for every object of this process."""
 
@@ -23,7 +22,7 @@ class Publisher:
     """Seconds; 0: a figure is never withdrawn because it is old."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityView:
     """One class at one moment."""
 

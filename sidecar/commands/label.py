@@ -8,7 +8,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sidecar.commands.line import read_for_driver
@@ -16,6 +15,7 @@ from sidecar.commands.printing import show
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
+from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, KubeApi, records
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
 from sidecar.model import names
@@ -29,7 +29,7 @@ _MOST_FAILURES_IN_A_ROW: Final = 5
 """After so many something is wrong with all of them, such as the rights."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Labelled:
     """A claim, as far as its label goes."""
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import Asked, DeletionView, Keep
 from sidecar.doors import Instruments, Opened, former_journal_folder, journal_folder, open_doors
 from sidecar.errors import Fatal, SidecarError
+from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi
 from sidecar.local.here import Here
 from sidecar.model.objects import Json
@@ -47,7 +48,7 @@ USAGE: Final = (
 _FORMS: Final = tuple(form for form in FORMS if form != WIDE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     driver: str
     delete: str | None

@@ -6,7 +6,6 @@ Which word is a flag and which its value is told by `config.syntax`, as for `run
 import argparse
 from argparse import ArgumentError, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sidecar.config.errors import UsageError
@@ -14,11 +13,12 @@ from sidecar.config.kinds import BOOL, TEXT, Kind
 from sidecar.config.parse import Parsed, parse
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import KINDS, SHORTHANDS
+from sidecar.frozen import frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """What was written."""
 

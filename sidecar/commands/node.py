@@ -8,7 +8,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from sidecar.commands import node_intent
@@ -29,6 +29,7 @@ from sidecar.drain.publish.as_text import render
 from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal, SidecarError
+from sidecar.frozen import frozen
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from sidecar.model.nodes import Node
@@ -43,7 +44,7 @@ USAGE: Final = (
 _TRIES: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """What is to be done."""
 

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.commands.line import read_for_driver
@@ -19,6 +18,7 @@ from sidecar.drain.evacuation import slots
 from sidecar.drain.gate import rules
 from sidecar.drain.publish import on_node
 from sidecar.errors import SidecarError
+from sidecar.frozen import frozen
 from sidecar.kube.api import (
     BUDGETS,
     DEPLOYMENTS,
@@ -43,7 +43,7 @@ _TRIES: Final = 3
 """A node changes all the time (its kubelet alone writes it again and again), so a write may need another try."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One thing to remove."""
 
@@ -58,7 +58,7 @@ class Step:
     """For marks on a node: whose they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unread:
     """A kind of object that could not be listed whole, so some of it may stay."""
 

@@ -6,7 +6,6 @@ with a warning, so that its manifests start unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -17,20 +16,21 @@ from sidecar.config.errors import Refused, UsageError
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import FLAGS, KINDS, SHORTHANDS, TABLE, Row
 from sidecar.config.words import quoted
+from sidecar.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parsed:
     config: Config
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShowHelp:
     """--help or -h: print help_text() and end with 0. As with pflag, words behind it are not read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShowVersion:
     """--version: print name and version and end with 0, even if the configuration could not work."""
 

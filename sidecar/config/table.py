@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +11,7 @@ from sidecar.config.errors import UsageError
 from sidecar.config.gates import GATES, STAGES, read_gates, show_gates
 from sidecar.config.kinds import ADDRESS, BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, SELECTOR, TEXT, UINT, Kind, one_of, show_bool
 from sidecar.config.words import quoted
+from sidecar.frozen import frozen
 
 RANDOM, RANKED = "random", "ranked"
 IGNORE, NO_SCHEDULE, EVACUATE = "Ignore", "NoSchedule", "Evacuate"
@@ -19,7 +20,7 @@ RETIRE, REBOOT = "retire", "reboot"
 VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One setting: a flag, a flag that an environment variable overrides, or an environment variable alone."""
 

@@ -4,10 +4,11 @@ No value here has a field for secrets, so none can leak: secrets are a parameter
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from sidecar.frozen import frozen
 from sidecar.model.by_key import BY_KEY
 from sidecar.model.topology import Segment
 
@@ -27,7 +28,7 @@ LIST_VOLUMES: Final = "LIST_VOLUMES"
 SINGLE_NODE_MULTI_WRITER: Final = "SINGLE_NODE_MULTI_WRITER"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverInfo:
     """What the driver last reported about itself and about this node."""
 
@@ -40,7 +41,7 @@ class DriverInfo:
     """The node's topology as reported by NodeGetInfo; empty if it reported none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capability:
     """How the volume will be used: one per access mode of the claim."""
 
@@ -51,7 +52,7 @@ class Capability:
     mount_flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreateRequest:
     """CreateVolume without its secrets."""
 
@@ -67,7 +68,7 @@ class CreateRequest:
     source_volume: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreatedVolume:
     """The driver's answer to CreateVolume. An answer without a volume is a DriverError, so `volume_id` is never empty."""
 
@@ -79,7 +80,7 @@ class CreatedVolume:
     has_source: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityQuery:
     """GetCapacity. With a segment of None the request has no accessible_topology."""
 
@@ -88,7 +89,7 @@ class CapacityQuery:
     capabilities: tuple[Capability, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityAnswer:
     """Bytes as the driver reported them; None if it reported no maximum or minimum."""
 

@@ -16,16 +16,17 @@ since everything else was built on them.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Final
 
 from sidecar.csi.api import TOPOLOGY, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.engine.backoff import Backoff
+from sidecar.frozen import frozen
 from sidecar.model.topology import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """All in seconds."""
 
@@ -44,28 +45,28 @@ class Limits:
 # ---- states: what the rest of the program is told -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """There is no connection, and the driver has never been ready."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probing:
     """Connected; the driver has not yet said that it is ready."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """The driver is ready and is being asked what it is."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ready:
     """Calls may be made."""
 
@@ -73,14 +74,14 @@ class Ready:
     why: ClassVar[str] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lost:
     """The driver was ready once and cannot be reached now."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GaveUp:
     """The process must end, with `why` as its error."""
 
@@ -93,27 +94,27 @@ LinkState = Waiting | Probing | Reading | Ready | Lost | GaveUp
 # ---- events: what came of an action -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connected:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectFailed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probed:
     ready: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InfoRead:
     info: DriverInfo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """A call that asks about the driver itself failed."""
 
@@ -121,7 +122,7 @@ class Failed:
     error: DriverError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disconnected:
     why: str
 
@@ -132,30 +133,30 @@ Event = Connected | ConnectFailed | Probed | InfoRead | Failed | Disconnected
 # ---- actions: what to do next, after so many seconds --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connect:
     patience: float
     after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probe:
     after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Read:
     after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Serve:
     """Watch the connection until it breaks."""
 
     after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GiveUp:
     text: str
     after: float = 0.0
@@ -169,7 +170,7 @@ NO_LIMIT: Final = "; it is waited for without limit"
 # ---- the machine --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """The state of the connection. `known` is what the driver reported about itself when it was last ready."""
 
@@ -322,7 +323,7 @@ def _used_segment(info: DriverInfo, *, topology: bool) -> Segment:
     return info.segment if topology and TOPOLOGY in info.plugin else Segment()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remark:
     """A warning for the log: a constant message and its fields."""
 

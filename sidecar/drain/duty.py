@@ -4,7 +4,6 @@
 each other: what a later one has to know of an earlier one is in the picture.
 """
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sidecar.drain.evacuation import rules
@@ -12,13 +11,14 @@ from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.report import NORMAL_LIFE, ReportContext
 from sidecar.drain.rest import Rest
+from sidecar.frozen import frozen
 from sidecar.model.nodes import Node
 from sidecar.model.standing import Standing
 
 _UNDECIDED: Final = Rest("nothing is decided yet")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Picture:
     """One look at the node, and what the duties before have added to it."""
 
@@ -34,7 +34,7 @@ class Picture:
     """What the report tells beside the assessment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What a duty hands back."""
 

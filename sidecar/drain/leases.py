@@ -5,10 +5,11 @@ holder's may be taken, is decided where it is used: `gate/lease`, `gate/takeover
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import LEASES
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -18,7 +19,7 @@ DURATION: Final = 900
 RENEWED_EVERY: Final = DURATION / 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lease:
     """One as it is stored."""
 
@@ -55,7 +56,7 @@ class Lease:
         return self.renewed <= now < self.renewed + RENEWED_EVERY
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terms:
     """What a lease of ours says, besides when it was renewed."""
 
@@ -90,7 +91,7 @@ def body(terms: Terms, *, now: float, resource_version: str = "") -> Json:
 # --- the rule -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseView:
     """All that the rule looks at."""
 
@@ -107,21 +108,21 @@ class LeaseView:
     """It is this node's, whoever holds it meanwhile, and is taken back."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotWanted:
     """This process neither needs it nor has it."""
 
     why: str = "it is neither needed nor held"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave:
     """Another one has it."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hold:
     """This process has it. Look again at that time, to renew it."""
 
@@ -130,7 +131,7 @@ class Hold:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Take:
     """Create it, or replace the one that is stored, guarded by its resourceVersion. A conflict means that another one was faster."""
 
@@ -140,7 +141,7 @@ class Take:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Renew:
     """This process has it: replace it, guarded by its resourceVersion."""
 
@@ -149,7 +150,7 @@ class Renew:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Release:
     """Delete it, on condition of its uid, and of its resourceVersion unless that is empty."""
 

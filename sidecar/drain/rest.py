@@ -1,9 +1,9 @@
 """The decision to leave things as they are, which several rules of this room make. Its name is a label of the decisions' metric."""
 
-from dataclasses import dataclass
+from sidecar.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rest:
     """Change nothing, and look again at `until`, by the wall clock. None: when something changes."""
 

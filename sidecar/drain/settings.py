@@ -1,14 +1,13 @@
 """What the flags say to the drain room, as values; `config` reads them."""
 
-from dataclasses import dataclass
-
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import CORDON_DELAY, NodePolicy
 from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.frozen import frozen
 from sidecar.model.topology import Requirement
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """For one node and one driver."""
 

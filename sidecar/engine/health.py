@@ -6,11 +6,12 @@ The probes are served by `observe.server`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from sidecar.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Unknown:
     """Nothing has been reported yet."""
 
@@ -18,13 +19,13 @@ class Unknown:
     why: ClassVar[str] = "nothing reported yet"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OK:
     severity: ClassVar[int] = 0
     why: ClassVar[str] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Degraded:
     """Does not do its work now, and is expected to recover by itself."""
 
@@ -32,7 +33,7 @@ class Degraded:
     severity: ClassVar[int] = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stopped:
     """Will not do its work again without a restart."""
 
@@ -43,7 +44,7 @@ class Stopped:
 State = Unknown | OK | Degraded | Stopped
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One scope, for a page that people read."""
 

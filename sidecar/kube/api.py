@@ -4,9 +4,9 @@ The contract tests run one suite through this Protocol, against real servers and
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from sidecar.frozen import frozen
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.model import names
@@ -15,7 +15,7 @@ from sidecar.model.objects import Json
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resource:
     """One kind of object the API server serves."""
 
@@ -60,7 +60,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """One page of a list. An empty `continue_token` marks the last one."""
 
@@ -73,7 +73,7 @@ TOO_LARGE = "TOO_LARGE"
 """The type of an event whose object is larger than any that etcd stores. It has no more of it than what identifies it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatchEvent:
     """ADDED, MODIFIED, DELETED, BOOKMARK or TOO_LARGE. An ERROR event is raised as an exception instead."""
 
@@ -85,7 +85,7 @@ class WatchEvent:
         return str(self.object["metadata"]["resourceVersion"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change(Generic[R]):
     """What a list or a watch changed for one key. `old` None: the key is new. `new` None: the object is gone or concerns us no longer."""
 

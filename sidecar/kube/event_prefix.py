@@ -7,8 +7,9 @@ parsed like any other.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from sidecar.frozen import frozen
 
 _BEGINNING: Final = re.compile(
     rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+",'
@@ -17,7 +18,7 @@ _BEGINNING: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventPrefix:
     """What the first bytes of a line tell about its object."""
 

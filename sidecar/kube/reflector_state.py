@@ -1,16 +1,16 @@
 """How it goes with the list and the watch of one kind, for whoever depends on what they bring."""
 
-from dataclasses import dataclass
+from sidecar.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """The first list has not arrived."""
 
     why: str = "the first list has not arrived yet"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Synced:
     """The store is complete and follows the server."""
 
@@ -20,21 +20,21 @@ class Synced:
 SYNCED = Synced()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Degraded:
     """It does not work now; the store is old, or still empty."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Denied:
     """Our role does not allow it. It is tried again, since the right may be granted later."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Off:
     """An optional resource that the server does not serve or our role does not allow: the feature is off, and asked for now and then."""
 

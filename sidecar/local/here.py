@@ -1,14 +1,15 @@
 """Describes this node, its driver and the command line's options about volumes, as one frozen value for all rooms."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sidecar.csi.api import TOPOLOGY, DriverInfo
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import Placement, RandomDelay
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What the command line says about provisioning."""
 
@@ -28,7 +29,7 @@ class Options:
     placement: Placement = field(default_factory=lambda: RandomDelay(20.0, 60.0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Here:
     """This node and its driver."""
 

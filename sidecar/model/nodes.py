@@ -4,10 +4,11 @@ Only drain decisions read them, and only a sidecar that makes such decisions kee
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes, Owner, controller_of, notes_of
 from sidecar.model.topology import Requirement, Term, terms_of
@@ -15,7 +16,7 @@ from sidecar.model.topology import Requirement, Term, terms_of
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taint:
     key: str
     value: str
@@ -25,7 +26,7 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Toleration:
     key: str
     operator: str
@@ -43,7 +44,7 @@ class Toleration:
         return bool(self.key) and self.operator in ("", "Equal") and self.value == taint.value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A Node, with the annotations of our own group and the few that other programs set when they drain."""
 
@@ -94,7 +95,7 @@ def _concerns_drains(key: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pod:
     """A pod, with what decides where it can run and which volumes it uses."""
 
@@ -185,7 +186,7 @@ def _claim_of(pod: str, volume: Mapping[str, Any]) -> str:
     return f"{pod}-{volume['name']}" if volume.get("ephemeral") is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """A PodDisruptionBudget."""
 
@@ -246,7 +247,7 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotContent:
     """A VolumeSnapshotContent. Its data lies on the node where its source lies."""
 

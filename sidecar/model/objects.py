@@ -7,11 +7,12 @@ node may write is kept complete, as compact JSON text, until it is bound or belo
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.by_key import BY_KEY
 from sidecar.model.quantity import BadQuantity, parse_bytes
@@ -44,7 +45,7 @@ LATE = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """What a volume is to be filled from: a snapshot, another claim, or something that a populator knows."""
 
@@ -58,7 +59,7 @@ class Source:
     """True: spec.dataSource names it. False: only spec.dataSourceRef does."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """A PersistentVolumeClaim of our driver."""
 
@@ -141,7 +142,7 @@ def is_source_that_leaves(obj: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" in meta and names.CLONE_FINALIZER in (meta.get("finalizers") or ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Class:
     """A StorageClass of our driver."""
 
@@ -175,7 +176,7 @@ class Class:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimRef:
     """Which claim a volume is for."""
 
@@ -188,7 +189,7 @@ class ClaimRef:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Volume:
     """A PersistentVolume of our driver."""
 
@@ -261,7 +262,7 @@ def identity_of(volume: Mapping[str, Any]) -> str:
     return str((csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attachment:
     """A VolumeAttachment: as long as it exists, its volume may be in use on that node."""
 
@@ -275,7 +276,7 @@ class Attachment:
         return cls(obj["metadata"]["name"], (spec.get("source") or {}).get("persistentVolumeName") or "", spec.get("nodeName") or "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """One ownerReference."""
 
@@ -323,7 +324,7 @@ def _bounded(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… sha256 {sha256(text.encode()).hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityRecord:
     """A published CSIStorageCapacity."""
 

@@ -1,11 +1,10 @@
 """Standing: whether this node takes volumes now, and if not, why. Drain decisions make it; all other rooms only read it."""
 
-from dataclasses import dataclass
-
+from sidecar.frozen import frozen
 from sidecar.model.nodes import Taint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """The default is that of a node which nobody drains."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.model.label_syntax import flaw_of_label
 
 
@@ -39,7 +40,7 @@ _NAME: Final = "metadata.name"
 """The only field of a node that a term may ask for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requirement:
     """One match expression of a node selector term."""
 
@@ -64,7 +65,7 @@ class Requirement:
                 return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     """Requirements that must all hold. A term without any matches no node; nor can one that asks for node fields match by labels alone."""
 

@@ -7,10 +7,10 @@ whatever it sends or does not send, and to the number of clients. What an answer
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Final, Literal, cast
 
+from sidecar.frozen import frozen
 from sidecar.http1.fields import Malformed
 from sidecar.http1.requests import Request, read_request
 from sidecar.http1.writing import answer_bytes
@@ -20,7 +20,7 @@ from sidecar.observe.turns import Turns
 Phase = Literal["request", "answer", "idle", "farewell"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """How many connections, how many bytes, and seconds for each phase of a connection."""
 

@@ -8,9 +8,11 @@ cost a conflict for the few claims that the missing node would have taken, and n
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import Final
+
+from sidecar.frozen import frozen
 
 # Free space is rounded down to steps, this many per doubling. Coarser steps would give nodes with 300 and 400 GiB equal shares. Finer
 # steps gain nothing: two lists of different times differ by whatever was written between them, however fine the steps are.
@@ -20,7 +22,7 @@ _STEPS: Final = 8
 _SURELY: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contender:
     """A node whose driver is registered."""
 
@@ -29,7 +31,7 @@ class Contender:
     """Bytes it publishes for the class in question; None if they are not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roster:
     """The contenders for claims of one class, as last listed. Equal lists give equal orders."""
 
@@ -85,7 +87,7 @@ class Roster:
         return sorted(self._rows, key=lambda node: (node in last, _key(uid, node, needed, self._rows[node])))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """What the order depends on, besides the name. Many contenders are alike, so an estimate goes through the few kinds only."""
 

@@ -5,11 +5,12 @@ in; a decision that changes it carries the new one. A node that loses learns so 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
+from sidecar.frozen import frozen
 from sidecar.model.objects import IMMEDIATE, Claim, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment, allows
@@ -30,7 +31,7 @@ _ELSEWHERE_RECHECK: Final = 1800.0
 _UNFIT_RECHECK: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Race:
     """Where this node stands in the race for a claim: how often it has drawn a delay, and when it may bid."""
 
@@ -61,7 +62,7 @@ class Race:
     """What could not be had, if something has hindered it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnershipView:
     """Everything that the rule looks at."""
 
@@ -96,14 +97,14 @@ class OwnershipView:
     standing: Standing = OPEN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotForUs:
     """This node does nothing about the claim as it is now."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LostTo:
     """Another node has the claim."""
 
@@ -114,14 +115,14 @@ class LostTo:
         return f"node {self.node} is selected"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ours:
     """The claim names this node."""
 
     why: str = "this node is selected"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Look again at that time, or when the claim changes. The race goes on as given."""
 
@@ -130,14 +131,14 @@ class Wait:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measure:
     """Ask the driver for free space, then decide again."""
 
     why: str = "the delay is over; is there room?"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bid:
     """Write this node into the claim."""
 
@@ -146,7 +147,7 @@ class Bid:
     """Another node probably has the claim by now: read it from the API server before writing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tell:
     """Tell the claim's user that no node has taken the claim for a while: it is this node's turn to say so. The race goes on."""
 

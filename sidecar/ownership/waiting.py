@@ -3,10 +3,11 @@
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from sidecar.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Want:
     """What a claim waits for."""
 

@@ -4,9 +4,10 @@ A decision is a value. Its class name is the metric label; its `why` is the text
 what to do, and `controller` has it done. To wait is a decision too: it occupies no worker.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sidecar.csi.api import CapacityQuery, CreateRequest
+from sidecar.frozen import frozen
 from sidecar.model.objects import Claim, Class, Json
 from sidecar.model.packed import PackedVolume
 from sidecar.ownership.rules import Race
@@ -16,14 +17,14 @@ from sidecar.provisioning.needs import Ref
 from sidecar.provisioning.requests.secrets import SecretRef, SecretRefs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ignore:
     """Nothing to do, now or later; the next change of the object asks again."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Look again at that time, or earlier when something changes."""
 
@@ -37,7 +38,7 @@ class Wait:
     """`until` is when to doubt again that the PersistentVolume which this process has stored is still there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tell:
     """Tell the claim's user why no node takes the claim; the race goes on."""
 
@@ -46,7 +47,7 @@ class Tell:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetch:
     """These objects have to be known first; then decide again."""
 
@@ -54,7 +55,7 @@ class Fetch:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Protect:
     """Put our finalizer on the source, so that it does not go while the volume is filled from it."""
 
@@ -66,7 +67,7 @@ class Protect:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Release:
     """Take our finalizer off a claim that is being deleted: nothing is cloned from it any more."""
 
@@ -74,7 +75,7 @@ class Release:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave:
     """Leave the claim to somebody else, who fills its volume, and tell its user so."""
 
@@ -82,7 +83,7 @@ class Leave:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measure:
     """Ask the driver for free space, and decide again with the answer."""
 
@@ -90,7 +91,7 @@ class Measure:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bid:
     """Write this node into the claim, guarded by its resourceVersion."""
 
@@ -101,7 +102,7 @@ class Bid:
     """Write only if the API server itself says that no node has the claim."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refuse:
     """The claim cannot be provisioned as it is. Its user is told; it is tried again with back-off."""
 
@@ -113,7 +114,7 @@ class Refuse:
     """Nothing on this node can remove the cause, so the claim is looked at again as seldom as possible."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Create:
     """Call CreateVolume of the driver."""
 
@@ -124,7 +125,7 @@ class Create:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanUp:
     """A volume may have been created for a claim that no longer needs it: find it and delete it."""
 
@@ -132,7 +133,7 @@ class CleanUp:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suspect:
     """A volume may be left behind, and this program does not look for it any more: tell it, and write down for people what it is."""
 
@@ -140,7 +141,7 @@ class Suspect:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteAgain:
     """The deletion of the volume was begun and may still happen. Ask for it again until the driver has said how it ended, for until then
     nobody may be given the volume."""
@@ -150,7 +151,7 @@ class DeleteAgain:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Store:
     """The volume exists: write its PersistentVolume."""
 
@@ -159,7 +160,7 @@ class Store:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Undo:
     """The driver created a volume that nobody can use: delete it, then try again."""
 
@@ -171,7 +172,7 @@ class Undo:
     """The driver says that the volume is on another node."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retry:
     """Nothing is running and nothing was created: try again with back-off."""
 
@@ -180,7 +181,7 @@ class Retry:
     infeasible: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remember:
     """The creation may still be running: keep asking the driver, even if the claim is deleted meanwhile. Otherwise a volume that it creates
     late would belong to nobody."""
@@ -189,7 +190,7 @@ class Remember:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clash:
     """The driver has answered with a volume that is another's. Nobody is given it twice, and it is not deleted: try again with back-off."""
 
@@ -198,7 +199,7 @@ class Clash:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reschedule:
     """Give the claim back, so that another node is chosen."""
 

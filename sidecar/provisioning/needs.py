@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.kube import api
 from sidecar.model import names
 
@@ -44,7 +45,7 @@ class Ref:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Absent:
     """The object could not be read; `why` is the API server's answer."""
 
@@ -60,7 +61,7 @@ class Absent:
         return f"{ref} could not be read: {self.why}; where that is forbidden, grant this program {right}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """Fetch these objects, then decide again."""
 

@@ -1,10 +1,11 @@
 """Holds the frozen views on which the rules decide: one for a claim and one for a volume, each of one moment."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.losses import NO_LOSS, Loss
 from sidecar.csi.outcome import Unmeasured
+from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model.objects import IMMEDIATE, Claim, Class, Volume
 from sidecar.model.standing import OPEN, Standing
@@ -19,7 +20,7 @@ from sidecar.provisioning.pace import NO_PACE, Pace
 from sidecar.provisioning.progress import NOT_BEGUN, Progress, RemovalStep, race_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimView:
     """One claim, as this node sees it at one moment."""
 
@@ -100,7 +101,7 @@ class ClaimView:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VolumeView:
     """One volume, as this node sees it at one moment."""
 

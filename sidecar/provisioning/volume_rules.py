@@ -1,7 +1,6 @@
 """Decides what to do with a volume next: each look gives one decision, as for claims. `removal` carries it out."""
 
-from dataclasses import dataclass
-
+from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.local.volume_location import lies_here
 from sidecar.model import names
@@ -12,14 +11,14 @@ from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import VolumeView
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rest:
     """Nothing to do, now or later, until the object changes."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Look again at that time."""
 
@@ -27,7 +26,7 @@ class Wait:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hold:
     """The volume must not be deleted yet; it is tried again with back-off."""
 
@@ -35,7 +34,7 @@ class Hold:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Empty:
     """Have the driver delete its volume. The PersistentVolume stays until that has succeeded: without it nobody would know of the data."""
 
@@ -44,7 +43,7 @@ class Empty:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remove:
     """Delete the PersistentVolume: the driver's volume is gone."""
 
@@ -52,7 +51,7 @@ class Remove:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unfinalize:
     """Take our finalizer off the PersistentVolume."""
 
@@ -60,7 +59,7 @@ class Unfinalize:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finalize:
     """Put our finalizer on, so that the PersistentVolume cannot go before the driver's volume."""
 

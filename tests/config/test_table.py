@@ -183,6 +183,6 @@ def test_no_file_can_touch_the_world(file):
     tree = ast.parse(file.read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    pure = {"collections.abc", "dataclasses", "difflib", "itertools", "re", "textwrap", "types", "typing", "sidecar.errors"}
-    pure |= {"sidecar.model.selectors"}
+    pure = {"collections.abc", "dataclasses", "difflib", "itertools", "re", "textwrap", "types", "typing"}
+    pure |= {"sidecar.errors", "sidecar.frozen", "sidecar.model.selectors"}
     assert {name for name in imported if not name.startswith("sidecar.config.")} <= pure

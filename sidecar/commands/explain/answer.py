@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.commands.explain.yaml_text import to_yaml
 from sidecar.drain.vocabulary import Status
+from sidecar.frozen import frozen
 
 TABLE, WIDE, JSON, YAML = "table", "wide", "json", "yaml"
 FORMS: Final = {TABLE: TABLE, "text": TABLE, WIDE: WIDE, JSON: JSON, YAML: YAML}
@@ -15,7 +15,7 @@ _CODES: Final = {Status.TRUE: 0, Status.UNKNOWN: 4, Status.FALSE: 3}
 """From the best to the worst. 1 and 2 are for what could not be read: the cluster, the command line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     text: str
     statuses: tuple[Status, ...] = ()

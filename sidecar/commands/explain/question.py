@@ -1,7 +1,6 @@
 """Reads the line of `explain`, on which flags of `run` may stand too."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sidecar.commands.explain.answer import FORMS, JSON, TABLE, WIDE, YAML
@@ -9,6 +8,7 @@ from sidecar.commands.line import CommandParser, Line, reads
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import one_of
 from sidecar.config.words import quoted
+from sidecar.frozen import frozen
 
 CLAIM, NODE, NODES, VOLUMES = "pvc", "node", "nodes", "volumes"
 _KINDS: Final = {
@@ -33,7 +33,7 @@ USAGE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What is to be explained, and in which form."""
 

@@ -4,7 +4,7 @@ At the end, once, the orphans: volumes that no living node reaches and none made
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sidecar.commands.explain.answer import Answer, structured
@@ -22,6 +22,7 @@ from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
+from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 
@@ -34,7 +35,7 @@ _HEADS: Final = ("VOLUME", "NODE", "CLAIM", "SIZE", "CLASS", "STORAGE CLASS", "P
 _WIDE_HEADS: Final = (*_HEADS, "DRIVER", "HANDLE", "RECLAIM", "NOTE")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One volume."""
 

@@ -14,6 +14,7 @@ from typing import Final
 from sidecar.drain import leases
 from sidecar.drain.facts.own_notes import State
 from sidecar.drain.leases import Lease, LeaseView, NotWanted, Terms
+from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 
@@ -44,7 +45,7 @@ def contenders(nodes: Iterable[Node], driver: str) -> tuple[Contender, ...]:
     return tuple(sorted(found))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotsView:
     """All that the rule looks at."""
 
@@ -68,14 +69,14 @@ class SlotsView:
     """For how many seconds this process has seen a slot free that it may not take yet (`WaitFor.free`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoLimit:
     """Any number of nodes may be evacuated at the same time, so nobody needs a slot."""
 
     why: str = "any number of nodes may be evacuated at the same time"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WaitFor:
     """Others come first. Look again at that time, or when a lease or node changes."""
 

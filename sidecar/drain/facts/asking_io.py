@@ -1,16 +1,16 @@
 """Asks the API server and keeps each answer for a while, refusals among them: a look comes at every change, most concern something else."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sidecar.drain.facts.watched import TRUSTED
+from sidecar.frozen import frozen
 from sidecar.kube.errors import ApiError, NotFound
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Known:
     at: float
     until: float

@@ -1,13 +1,14 @@
 """What the driver of this node said last of its volumes. `untracked` asks it; `lookups` judges by it where volumes are."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from sidecar.drain.facts.locations import Listed
+from sidecar.frozen import frozen
 from sidecar.model.objects import Volume
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverList:
     """Empty for a driver that cannot list its volumes."""
 

@@ -5,7 +5,6 @@ What could not be read becomes a sentence in `ignorance`, and no verdict is True
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -31,6 +30,7 @@ from sidecar.drain.facts.watched import (
     with_driver_labels,
 )
 from sidecar.drain.settings import Settings
+from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, records
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
@@ -41,7 +41,7 @@ _ASK_ON: Final = 5.0
 _LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Placed:
     """Which volumes are here, or may be."""
 
@@ -53,7 +53,7 @@ class _Placed:
     """As `Facts.not_listed`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Asked:
     """What the API server was asked about them."""
 

@@ -7,12 +7,12 @@ the driver of a volume ever changes. Those of this driver are read again every m
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts import mounts_unknown
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.snapshot import CLAIM, unread_key
+from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
@@ -22,7 +22,7 @@ from sidecar.model.objects import Claim, Volume
 _SOME: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mounts:
     ours: tuple[Volume, ...]
     """Of this driver."""

@@ -5,9 +5,10 @@ Who remembers acknowledgements from one judgement to the next: `publish/stored`.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes, Volume
 
@@ -28,7 +29,7 @@ NOT_REMEMBERED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acknowledgement:
     """What the annotation of a volume says. With another text it is another acknowledgement."""
 
@@ -55,7 +56,7 @@ class Acknowledgement:
         return not (self.void or self.released)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acknowledged:
     """An acknowledgement as a judgement has found it."""
 

@@ -1,12 +1,11 @@
 """The result of a judgement. Report, conditions, events, metrics and `explain` show it and add no judgement of their own."""
 
-from dataclasses import dataclass
-
 from sidecar.drain.judgement.acknowledged import Acknowledged
 from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """One of the two answers: may the node be drained, may it be retired."""
 
@@ -16,7 +15,7 @@ class Verdict:
     """One line for people: the first blocker, and how many more there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocker:
     """One thing that keeps a verdict from being True."""
 
@@ -46,7 +45,7 @@ class Blocker:
         return f"{self.kind}/{self.uid or f'{self.namespace}/{self.name}'}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldVolume:
     """One volume of this node, as the report lists it."""
 
@@ -65,7 +64,7 @@ class HeldVolume:
     """(intent, policy, where it stands), where the policy depends on the intent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodFate:
     """What becomes of a pod if the node is rebooted, and if it is retired."""
 
@@ -81,7 +80,7 @@ class PodFate:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where the volumes of one pod, or an idle volume, could move to together."""
 
@@ -95,7 +94,7 @@ class Place:
     """If it fits nowhere, at most ten of: (node, why it does not come into question), or (volume, why it keeps these here)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExhaustedBudget:
     """A budget that would allow no disruption while this node is away, so that draining another node would wait."""
 
@@ -107,7 +106,7 @@ class ExhaustedBudget:
     pods: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hidden:
     """A PersistentVolume of which this node alone can tell that it is here."""
 
@@ -116,7 +115,7 @@ class Hidden:
     """Its driver lists it here. Otherwise a pod of this node has mounted it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assessment:
     """The judgement of one node for one driver."""
 

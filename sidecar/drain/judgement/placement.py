@@ -20,6 +20,7 @@ from sidecar.drain.judgement.groups import EXCLUDED_SHOWN, Group, GroupKind, Pod
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import quoted
+from sidecar.frozen import frozen
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Class
@@ -36,7 +37,7 @@ def places(held: Iterable[LocalItem], *, surroundings: Surroundings, classes: Ma
     return tuple(sorted((*bound, *(planner.result(group, node) for group, node in found)), key=lambda place: place.volumes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OtherNode:
     node: Node
     segment: Segment
@@ -45,7 +46,7 @@ class _OtherNode:
     """Why nothing may be placed there; empty: something may."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Destination:
     """Pools that one node reaches, or several nodes alike; the first node by name stands for them."""
 
@@ -76,7 +77,7 @@ class _Destination:
         return _Attempt(missing, taken)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Attempt:
     missing: int
     taken: Mapping[int, int]

@@ -1,18 +1,18 @@
 """What a node's own sidecar has written about the node, for whoever looks from outside: from its report, or else from its conditions."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text
 from sidecar.drain.vocabulary import Intent, Status
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json
 
 _KEYS = {Intent.REBOOT: ("drain", names.DRAIN_READY), Intent.RETIRE: ("retire", names.RETIRE_READY)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """One verdict as it is stored."""
 
@@ -21,7 +21,7 @@ class Said:
     since: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnWord:
     """Both verdicts, and how long they hold."""
 

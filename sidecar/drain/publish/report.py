@@ -5,7 +5,7 @@ hand differs from what it should say, and is written anew. What stands on the No
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from sidecar.drain.judgement.assessment import Assessment
@@ -15,6 +15,7 @@ from sidecar.drain.publish.events import about_marks, announced
 from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, remembered, seconds, shortened, status_of, text
 from sidecar.drain.publish.withdrawn import remembering, without_memory
 from sidecar.drain.vocabulary import Intent
+from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
@@ -33,7 +34,7 @@ LISTS_BYTES: Final = 1_000_000
 _TIMES: Final = ("observedAt", "validUntil", "podsSeen")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateStatus:
     """What is known of the gate that holds drainers back."""
 
@@ -42,7 +43,7 @@ class GateStatus:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotStatus:
     """The slot that this node needs to be evacuated: only so many nodes are at a time."""
 
@@ -52,7 +53,7 @@ class SlotStatus:
     """Nodes that are before this one in the queue."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvacuationStatus:
     """How far the evacuation is."""
 
@@ -61,7 +62,7 @@ class EvacuationStatus:
     deadline: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportContext:
     """What the report says beside the assessment."""
 

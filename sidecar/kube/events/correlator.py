@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from sidecar.engine.limiter import TokenBucket
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -28,7 +29,7 @@ _LONGEST_MESSAGE = 4096
 _LONGEST_NAME = 253
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectRef:
     """The object an event is about."""
 
@@ -61,7 +62,7 @@ class ObjectRef:
         return self.api_version, self.kind, self.namespace, self.name, self.uid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Posting:
     """What to write: the whole event, and when it is told again what to change in it."""
 

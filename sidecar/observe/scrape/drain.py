@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sidecar.frozen import frozen
 from sidecar.observe.labels import OURS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrainNumbers:
     """The numbers of drain decisions. None means not known."""
 

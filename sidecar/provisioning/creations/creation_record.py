@@ -5,17 +5,18 @@ the claim that the volume was for. It holds no secret, only the name of the Secr
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.losses import Call, creation, deletion
+from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model.topology import Segment
 from sidecar.observe.sanitize import clipped, visible
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BegunDeletion:
     """The driver was asked to delete the volume, and has not said for certain how that ended."""
 
@@ -32,7 +33,7 @@ _ENOUGH_DENIALS: Final = 3
 _LONGEST_TIMEOUT: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenCall:
     """Of a call for the volume nobody knows how it ended. A driver may still be at it while it says that there is no volume, such as that
     the call has taken all room."""
@@ -50,7 +51,7 @@ class OpenCall:
         return OpenCall(denials, now + timeout) if denials < _ENOUGH_DENIALS else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreationRecord:
     """One creation. CreateVolume is idempotent by name, so repeating the request finds the volume, however the first ended."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sidecar.engine import files_io
+from sidecar.frozen import frozen
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import Content, alive_line, read_lines, settled_line, too_large
 
@@ -33,7 +34,7 @@ _MOST_FILES: Final = 32
 _MOST_ASIDE: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leftover:
     """The file of a dead process."""
 

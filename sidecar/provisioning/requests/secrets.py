@@ -6,9 +6,10 @@ It handles names only. The content of a Secret passes through `data_of`, which k
 import base64
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Class, Json, Volume
 from sidecar.provisioning.requests.request import Unfit, secret_parameters
@@ -27,7 +28,7 @@ _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]+(?<!-)")
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecretRef:
     """The namespace and name of a Secret."""
 
@@ -35,7 +36,7 @@ class SecretRef:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecretRefs:
     """The Secrets of one claim. Each field is a kind; the parameters of the class spell it with dashes."""
 
@@ -112,7 +113,7 @@ def expand(template: str, meanings: Mapping[str, str]) -> tuple[str, tuple[str, 
     return text, tuple(sorted(unknown))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Half:
     """The rules of one half of a reference, its namespace or its name: which tokens the template may use, and what the result must be."""
 

@@ -3,9 +3,9 @@
 import copy
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sidecar.frozen import frozen
 from sidecar.kube import wire
 from sidecar.kube.api import Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import ApiError, NotFound, Withdrawn, from_status
@@ -20,7 +20,7 @@ from sidecar.simulation.cluster.writes.deletion import Options
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One request, as the hooks `before` and `after` see it."""
 

@@ -21,12 +21,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 from aiohttp import web
 
+from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.cluster import Cluster
 from sidecar.simulation.cluster.http import discovery, routes, tables
@@ -45,7 +45,7 @@ _WATCH_SECONDS: Final = (1800.0, 3600.0)
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Certificate:
     """PEM files. The certificate is self-signed, or the root of a chain."""
 

@@ -11,11 +11,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 import sidecar
+from sidecar.frozen import frozen
 
 _PACKAGES: Final = Path(sidecar.__file__).resolve().parents[1]
 _SECONDS_TO_STOP: Final = 5.0
@@ -76,7 +76,7 @@ class Program:
         return "\n".join(lines[-count:])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """One node: its driver, its sidecar, and the files in which the driver keeps what it knows."""
 

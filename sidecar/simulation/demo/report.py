@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.simulation.driver.state import State
 
@@ -28,7 +29,7 @@ class ClaimHistory:
         return "-" if moment is None else f"{moment - self.created:.1f} s"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """Names of what should not be."""
 

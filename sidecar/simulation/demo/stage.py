@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -15,6 +15,7 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.csi.outcome import Code
 from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
+from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, PODS, KubeApi, Resource
 from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.model.quantity import format_bytes, parse_bytes
@@ -41,7 +42,7 @@ class Failed(SidecarError):
     """The demo did not go as it should; the text says what was waited for or found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Place:
     """Where the demo runs. Without a kubeconfig it starts a control plane of its own."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -23,7 +24,7 @@ _DEFAULT: Final = {RETIRE: "Block", REBOOT: "AllowIdle"}
 _OVER: Final = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """A policy, and whether somebody said it for this intent by name."""
 

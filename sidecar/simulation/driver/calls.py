@@ -9,11 +9,11 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sidecar.csi.outcome import Code, DriverError
+from sidecar.frozen import frozen
 from sidecar.simulation.driver.faults import Fault, Faults
 from sidecar.simulation.driver.journal import Journal, read_journal
 
@@ -23,7 +23,7 @@ CHANGING: Final = frozenset({"CreateVolume", "DeleteVolume", "NodePublishVolume"
 """Methods that CSI allows only one at a time for one volume."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call as the driver saw it."""
 

@@ -19,12 +19,13 @@ It is read anew when it has changed, and then replaces what it said before; the 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from sidecar.csi.outcome import Code
+from sidecar.frozen import frozen
 
 _SECONDS: Final = ("hang", "delay", "linger")
 _CODES: Final = ("fail", "lose")
@@ -34,7 +35,7 @@ class BadFault(ValueError):
     """The text cannot be read as a fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Fault:
     """One line of the script."""
 

@@ -5,9 +5,10 @@ A path's mount is found as the kernel finds it, from the root downwards, so that
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from sidecar.frozen import frozen
 
 _DELETED: Final = "//deleted"
 _TOP: Final = Path("/")
@@ -23,7 +24,7 @@ class Origin(NamedTuple):
         return self.device == other.device and Path(other.path).is_relative_to(self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
     """One line of the table: `place` shows `root` of the file system on `device`."""
 

@@ -2,11 +2,11 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sidecar.csi.outcome import Code
+from sidecar.frozen import frozen
 from sidecar.model.quantity import BadQuantity, parse_bytes
 from sidecar.simulation.driver.faults import BadFault, Fault, fault_of, parse_fault
 from sidecar.simulation.driver.spec import DEFAULT_NAME, DEFAULT_POOLS, FEATURES, MIB, Spec
@@ -16,7 +16,7 @@ Add = Callable[..., Any]
 _JOURNAL: Final = ".journal"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registration:
     """The folder in which the kubelet looks for plugins, as this process sees it, and the driver's own socket, as the kubelet sees it."""
 
@@ -24,7 +24,7 @@ class Registration:
     endpoint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Options:
     """What to serve, where, and what shall go wrong."""
 

@@ -8,6 +8,8 @@ told of. What `--fault` and a faults file may say is told in `faults`.
 import os
 import signal
 
+from sidecar.frozen import frozen
+
 if __name__ == "__main__":
     # As PID 1 of a container a process without a handler ignores SIGTERM; importing what follows takes a while. `run` has its own.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -21,7 +23,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -173,7 +174,7 @@ def _capability(message: pb.VolumeCapability) -> Capability:
 # ---- the services ----
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """One remote procedure: the message it takes, what it does, and the field that says which volume it is about."""
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.csi.api import Capability
+from sidecar.frozen import frozen
 from sidecar.simulation.driver.journal import Corrupt, read_journal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalVolume:
     """One volume as it was promised. `serial` orders volumes by age and is never given twice, not even after a deletion."""
 
@@ -26,7 +27,7 @@ class LocalVolume:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Published:
     """One folder (or, for a block volume, one file) that stands in for a mount."""
 

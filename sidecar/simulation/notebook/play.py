@@ -3,9 +3,9 @@
 import asyncio
 import gc
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.notebook.commands import BadCommand, do
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
@@ -13,7 +13,7 @@ from sidecar.simulation.notebook.notebook_world import NotebookWorld
 _RULE: Final = "----"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A paragraph of a notebook: some commands, or a comment without any."""
 

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.simulation.swarm.scenario import Scenario
 
 _CLAIM_WRITES: Final = ("update persistentvolumeclaims", "bid", "give back")
@@ -37,7 +38,7 @@ class Counts:
     """Virtual time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     """How far the distribution of volumes is from the distribution of space."""
 
@@ -47,7 +48,7 @@ class Spread:
     """The largest distance of one node from its share, as a part of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Summary:
     """One race in numbers. Times are seconds, counts are per claim unless they say otherwise."""
 

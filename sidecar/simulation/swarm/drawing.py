@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.simulation.swarm.counts import Counts, Summary
 
 _WIDTH: Final = 720
@@ -19,7 +19,7 @@ _STYLE: Final = "text{font:12px sans-serif;fill:#222}.axis{stroke:#888;fill:none
 Point = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Axis:
     """Values to pixels. A logarithmic one shows no zero: what is less than its beginning lies there."""
 

@@ -3,12 +3,13 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import read_duration
+from sidecar.frozen import frozen
 from sidecar.model.quantity import BadQuantity, parse_bytes
 from sidecar.simulation.swarm.scenario import PLACEMENTS, Scenario
 from sidecar.simulation.world.network import Latency
@@ -22,7 +23,7 @@ LARGEST_FULL: Final = 300
 """With more nodes it takes too long to run the real rooms."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Options:
     """What to play, and where to write the results."""
 

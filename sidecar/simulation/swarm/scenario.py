@@ -1,9 +1,10 @@
 """What a race is run with: cluster, load, trouble and network as one value. All chance is drawn from its seed."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.model.quantity import format_bytes
 from sidecar.simulation.world.network import Latency
 
@@ -12,7 +13,7 @@ RANKED: Final = "ranked"
 PLACEMENTS: Final = (RANDOM, RANKED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Scenario:
     """Times are seconds, space is bytes, shares are parts of one."""
 
@@ -150,7 +151,7 @@ class Scenario:
         return f"{self.nodes} nodes of {space}, {self.claims} claims of {format_bytes(self.size)} {load}, {self.placement}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One node's part in it."""
 
@@ -166,7 +167,7 @@ class Part:
         return 0 if self.dead or self.full or self.lies else self.space
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """One node is away for a while."""
 

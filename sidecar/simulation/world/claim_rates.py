@@ -7,8 +7,9 @@ another task and do not count here.
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from sidecar.frozen import frozen
 
 HURRIED: Final = "asked too often for one claim"
 
@@ -26,7 +27,7 @@ _COUNTED: Final = (CREATIONS, DELETIONS, MEASURES)
 Found = Callable[[str, str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asker:
     """One process, for one claim by its uid or one volume by its name."""
 

@@ -5,9 +5,9 @@ Also other writers of capacity objects. They write their own, which nobody here 
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
@@ -47,7 +47,7 @@ def is_one(obj: Json) -> bool:
     return str(obj["metadata"]["name"]).startswith(NAME)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Left:
     """An object as somebody else left it."""
 

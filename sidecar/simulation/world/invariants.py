@@ -4,11 +4,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sidecar.csi.api import CapacityQuery
 from sidecar.engine.health import OK, Stopped
+from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, VOLUMES
 from sidecar.kube.sightings import SOONEST
 from sidecar.model import names
@@ -48,7 +48,7 @@ _WRITES_AT_REST: Final = 0.5
 _RETRY_CAP: Final = 15.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Aftermath:
     """What a world holds at its end."""
 

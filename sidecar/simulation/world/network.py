@@ -6,13 +6,15 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from sidecar.frozen import frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Latency:
     """A log-normal delay with this median and 99th percentile, in seconds.
 
@@ -29,7 +31,7 @@ class Latency:
         return min(self.median * math.exp(spread * rng.gauss(0.0, 1.0)), 3.0 * max(self.p99, self.median))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weather:
     """How the network behaves, apart from outages."""
 

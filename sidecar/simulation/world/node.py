@@ -4,13 +4,13 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
+from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi
 from sidecar.kube.events.recorder import EventRecorder, ObjectRef
 from sidecar.model import names
@@ -70,7 +70,7 @@ class Around(Protocol):
         """Called when the node's driver has done this."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """When one life of the sidecar began, and which program it runs."""
 
@@ -78,7 +78,7 @@ class Start:
     program: Program
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class End:
     """How one life of the sidecar ended."""
 
@@ -87,7 +87,7 @@ class End:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Death:
     """How a driver died of a call."""
 

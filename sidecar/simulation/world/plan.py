@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sidecar.csi.outcome import Code
+from sidecar.frozen import frozen
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
 from sidecar.simulation.world.plan_hostile import (
@@ -46,7 +47,7 @@ SETTLE: Final = 700.0
 """More than twice the longest back-off."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedEvent:
     """One event: its time, what happens, and to which node, object or class."""
 
@@ -61,7 +62,7 @@ class PlannedEvent:
         return " ".join(part for part in (self.what, self.whom, number, self.detail) if part)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """Everything in a world that the product does not do itself."""
 

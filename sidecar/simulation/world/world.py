@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import CLASSES as CLASS_RESOURCE
 from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
 from sidecar.kube.errors import AlreadyExists
@@ -41,7 +42,7 @@ _LATER: Final = 60.0
 __all__ = ["Finding", "Plan", "PlannedEvent", "Report", "World", "plan_of", "play"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A violation of an invariant."""
 

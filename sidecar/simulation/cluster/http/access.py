@@ -1,9 +1,9 @@
 """Who is asking, and what they may do: tokens, roles and their bindings as they stand in the cluster, and refusals on demand."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from sidecar.simulation.cluster.refusals import Refused, unauthorized
@@ -16,7 +16,7 @@ _PUBLIC: Final = ("/version", "/healthz", "/livez", "/readyz")
 _DISCOVERY: Final = ("/api", "/apis", "/openapi")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class User:
     name: str
     groups: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ def service_account(namespace: str, name: str) -> User:
     return User(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Wish:
     """What a user wants to do: an API verb on a resource, or a method on a path that is no resource."""
 

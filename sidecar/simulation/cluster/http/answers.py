@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.cluster import Cluster
 from sidecar.simulation.cluster.http import routes, tables
@@ -18,7 +19,7 @@ from sidecar.simulation.cluster.writes.deletion import Options, options_of
 from sidecar.simulation.cluster.writes.patches import APPLY_PATCH, PATCH_TYPES, unknown_patch_type
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Incoming:
     """A request besides its path and method."""
 

@@ -18,11 +18,12 @@ patch, delete), `resource` (plural, with its subresource: `pods/eviction`), `nam
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.simulation.cluster.refusals import Refused
 
 _REASONS: Final[Mapping[int, str]] = {
@@ -35,7 +36,7 @@ class BadFault(ValueError):
     """The entry cannot be read as a fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiFault:
     """One entry of the script."""
 

@@ -1,10 +1,10 @@
 """Reads what a request means from its path, method, query and headers, without a socket."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
 from sidecar.simulation.cluster.http.access import Wish
 from sidecar.simulation.cluster.kinds.kind import Kind
@@ -24,7 +24,7 @@ class NoPath(Exception):
     """There is nothing at this path, and the real server answers it without a Status."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """Which objects a request is about, and what is to be done with them."""
 

@@ -1,9 +1,10 @@
 """`Kind`: one row of the table of kinds. Columns that are left out have the defaults that most kinds share."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds import checks
@@ -30,7 +31,7 @@ def _no_causes(_obj: Json, *_more: object) -> Causes:
     return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Kind:
     """One kind of object and what is special about it."""
 

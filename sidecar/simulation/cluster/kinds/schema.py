@@ -7,10 +7,10 @@ or a mapping of fields to schemas. Fields it does not name are kept as they are,
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.quantities import NoQuantity, canonical
 
@@ -21,12 +21,12 @@ class Misshapen(ValueError):
     """The value does not have the type of its field."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapOf:
     values: Schema
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaf:
     """A text with a syntax of its own."""
 

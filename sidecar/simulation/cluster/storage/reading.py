@@ -5,9 +5,9 @@ import binascii
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.kind import Kind
@@ -31,7 +31,7 @@ _EXACT: Final = "Exact"
 _NOT_OLDER: Final = "NotOlderThan"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Query:
     """What a list or a watch asks for."""
 
@@ -46,7 +46,7 @@ class Query:
     """For a watch: begin with the objects there are, and mark the end of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """One page."""
 
@@ -62,7 +62,7 @@ class Listed:
         return {"resourceVersion": str(self.revision)} | more | ({"remainingItemCount": self.remaining} if self.remaining else {})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """One event of a watch."""
 

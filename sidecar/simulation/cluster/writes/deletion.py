@@ -1,9 +1,9 @@
 """Deletion: preconditions, finalizers, grace periods, and what happens to dependents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import NAMESPACES, PODS
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds import core_rules
@@ -19,7 +19,7 @@ _FINALIZER_OF: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 _POLICIES: Final = ("Foreground", "Background", "Orphan", "nil")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Options:
     uid: str = ""
     resource_version: str = ""
