@@ -28,6 +28,8 @@ class LocalDelay:
         self._watched = watched
         self._told: tuple[int, float] | None = None
         """What an answer has shown, and when: a resourceVersion that the watch had yet to come to."""
+        self._come_to = 0
+        """Where the watch was when it was last looked at, or something was told."""
         self._begun: dict[str, float] = {}
         """When writes were first tried that are under way, or are to be tried again. A dict keeps the order: the oldest comes first."""
         self._refused: dict[str, float] = {}
@@ -64,8 +66,9 @@ class LocalDelay:
 
     def told(self, version: str, now: float) -> None:
         """Records what an answer has shown of what this node or others have written; the watch may have yet to show it."""
-        if self._told is None and version.isdecimal():
-            self._told = int(version), now
+        watched = self._watched()
+        if self._told is None and version.isdecimal() and watched.isdecimal():
+            self._told, self._come_to = (int(version), now), int(watched)
 
     def now(self, now: float) -> float:
         """Seconds by which this node lags behind."""
@@ -84,10 +87,14 @@ class LocalDelay:
 
     def _look_at_watch(self, version: int, since: float, now: float) -> None:
         """While the watch has not come to what was told, it is late for as long as that has been known. When it came there is not known,
-        but it has not taken longer than until now."""
+        but it has not taken longer than until now. In a cluster that was restored from a backup it has gone back, and may never come there."""
         watched, passed, before = self._watched(), now - since, self._watch.now(now)
+        if watched.isdecimal() and int(watched) < self._come_to:
+            self._told = None
+            return
         if watched.isdecimal() and int(watched) < version:
             self._watch.set(max(before, passed), now)
+            self._come_to = int(watched)
             return
         self._told = None
         if watched.isdecimal() and passed < before:

@@ -115,6 +115,26 @@ def test_while_the_watch_is_down_it_tells_nothing() -> None:
     assert local_delay.now(60.0) == 0.0
 
 
+def test_a_cluster_that_was_restored_from_a_backup_never_comes_to_what_was_told_before() -> None:
+    watched = "100"
+    local_delay = LocalDelay(watched=lambda: watched)
+    local_delay.told("105", 0.0)
+    watched = "40"
+    for hours in range(1, 5):
+        assert local_delay.now(hours * 3600.0) < 0.01
+    local_delay.told("45", 20_000.0)
+    assert local_delay.now(20_003.0) == 3.0, "it is measured again"
+
+
+def test_what_is_told_while_the_watch_is_down_is_not_measured() -> None:
+    """Where the watch goes on from is not known."""
+    watched = ""
+    local_delay = LocalDelay(watched=lambda: watched)
+    local_delay.told("105", 0.0)
+    watched = "40"
+    assert local_delay.now(3600.0) == 0.0
+
+
 def test_a_write_that_is_refused_is_under_way_until_the_api_server_takes_it() -> None:
     """An API server that is overloaded says no at once, and that is no sign of health."""
     local_delay = LocalDelay()
