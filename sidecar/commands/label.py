@@ -7,6 +7,7 @@ the right label already is left alone, so a run that was cut off is gone on with
 import asyncio
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, KubeApi, records
-from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Class, Json, claim_provisioner, selected_node
 from sidecar.observe.logs import setup_for_people
@@ -26,7 +27,10 @@ USAGE: Final = "usage: csi-node-sidecar label --driver DRIVER [--dry-run] [flags
 
 _TOLD_EVERY: Final = 100
 _MOST_FAILURES_IN_A_ROW: Final = 5
-"""After so many something is wrong with all of them, such as the rights."""
+"""After so many the API server is away; or, if it refuses them, nobody can write the claims of that namespace, as where an admission
+policy finds fault with them. Those of others may do better."""
+_MOST_BEFORE_THE_FIRST: Final = 100
+"""Where so many are refused and none is written, the rights are missing."""
 
 
 @frozen
@@ -83,19 +87,58 @@ async def label(kube: KubeApi, driver: str, *, dry_run: bool) -> int:
         show("\n".join([*(_would(claim) for claim in waiting), f"{len(waiting)} claims of {driver}; nothing was changed"]))
         return 0
     show(f"{len(waiting)} claims of {driver} are to be labelled")
-    failed = in_a_row = 0
+    tally = _Tally()
     for number, claim in enumerate(waiting, 1):
-        try:
-            await _touch(kube, claim)
-            in_a_row = 0
-        except (ApiError, NotLabelled) as error:
-            failed, in_a_row = failed + 1, in_a_row + 1
-            if isinstance(error, NotLabelled | Unauthorized) or in_a_row == _MOST_FAILURES_IN_A_ROW:
-                raise
-            _complain(f"claim {claim.full_name}: {error}{_remedy(error)}")
+        if not tally.leaves_out(claim):
+            try:
+                await _touch(kube, claim)
+                tally.written(claim)
+            except (ApiError, NotLabelled) as error:
+                if tally.is_hopeless(claim, error):
+                    raise
+                _complain(f"claim {claim.full_name}: {error}{_remedy(error)}")
         if number % _TOLD_EVERY == 0 or number == len(waiting):
-            show(f"labelled {number - failed} of {len(waiting)}")
-    return _complain(f"{failed} claims have no label; run it again to try them once more") if failed else 0
+            show(f"labelled {number - tally.failed} of {len(waiting)}")
+    for namespace, count in tally.left_out.items():
+        _complain(f"{count} more claims of namespace {namespace} were not tried, after {_MOST_FAILURES_IN_A_ROW} failures in a row there")
+    return _complain(f"{tally.failed} claims have no label; run it again to try them once more") if tally.failed else 0
+
+
+class _Tally:
+    """What came of the writes so far, and with it whether to go on."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.left_out: Counter[str] = Counter()
+        """By namespace: the claims that are not tried any more."""
+        self._refused: Counter[str] = Counter()
+        """By namespace: in a row."""
+        self._unanswered = 0
+        """In a row."""
+        self._has_written = False
+
+    def written(self, claim: Labelled) -> None:
+        self._has_written = True
+        self._unanswered = self._refused[claim.namespace] = 0
+
+    def leaves_out(self, claim: Labelled) -> bool:
+        if self._refused[claim.namespace] < _MOST_FAILURES_IN_A_ROW:
+            return False
+        self.failed += 1
+        self.left_out[claim.namespace] += 1
+        return True
+
+    def is_hopeless(self, claim: Labelled, error: SidecarError) -> bool:
+        """Counts the failure. True: the next claim would fail in the same way."""
+        self.failed += 1
+        if isinstance(error, Unavailable | TooManyRequests):
+            self._unanswered += 1
+        else:
+            self._unanswered = 0
+            self._refused[claim.namespace] += 1
+        if self._unanswered == _MOST_FAILURES_IN_A_ROW or isinstance(error, NotLabelled | Unauthorized):
+            return True
+        return not self._has_written and sum(self._refused.values()) == _MOST_BEFORE_THE_FIRST
 
 
 def labelled(obj: Json) -> Labelled:

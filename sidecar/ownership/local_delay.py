@@ -87,7 +87,7 @@ class LocalDelay:
 
     def _look_at_watch(self, version: int, since: float, now: float) -> None:
         """While the watch has not come to what was told, it is late for as long as that has been known. When it came there is not known,
-        but it has not taken longer than until now. In a cluster that was restored from a backup it has gone back, and may never come there."""
+        but it has not taken longer than until now. One that has gone back, as after a restore from a backup, may never come there."""
         watched, passed, before = self._watched(), now - since, self._watch.now(now)
         if watched.isdecimal() and int(watched) < self._come_to:
             self._told = None

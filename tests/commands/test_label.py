@@ -1,15 +1,15 @@
 """Claims that are older than the policy are labelled: those of the driver, each by one write, and what goes wrong is said."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import pytest
 
 from sidecar.commands import label
 from sidecar.commands.label import Labelled, NotLabelled, due, labelled
-from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH
-from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES
+from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Class
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
@@ -70,11 +70,14 @@ def labels(cluster: Cluster) -> list[str]:
 
 
 class Asked:
-    """Counts writes, and answers some as it is told."""
+    """Counts writes, and answers some as it is told: by number, or by namespace."""
 
-    def __init__(self, cluster: Cluster, refuse: Callable[[int], ApiError | None] = lambda _: None) -> None:
+    def __init__(
+        self, cluster: Cluster, refuse: Callable[[int], ApiError | None] = lambda _: None, *, refuses_in: Container[str] = ()
+    ) -> None:
         self.patches = 0
         self._refuse = refuse
+        self._refuses_in = refuses_in
         self.api = InProcessApi(cluster, before=self._before)
 
     async def _before(self, call: Call) -> None:
@@ -82,6 +85,8 @@ class Asked:
             self.patches += 1
             if error := self._refuse(self.patches):
                 raise error
+            if call.namespace in self._refuses_in:
+                raise Invalid("admission webhook denied the request: owner is missing", status=422)
 
     def label(self, **more: Any) -> int:
         return asyncio.run(label.label(self.api, DRIVER, **{"dry_run": False} | more))
@@ -118,11 +123,47 @@ def test_one_that_fails_is_told_and_the_others_are_labelled(capsys: pytest.Captu
     assert "claim default/c001: patch persistentvolumeclaims default/c001: not this one; it takes the right" in capsys.readouterr().err
 
 
-def test_what_fails_for_all_is_not_tried_on_all() -> None:
-    asked = Asked(cluster_with(20), lambda _: Unavailable("the API server is away"))
-    with pytest.raises(Unavailable):
+@pytest.mark.parametrize("error", [Unavailable("the API server is away"), TooManyRequests("busy", status=429, retry_after=0.0)])
+def test_what_fails_for_all_is_not_tried_on_all(error: ApiError) -> None:
+    asked = Asked(cluster_with(20), lambda _: error)
+    with pytest.raises(type(error)):
         asked.label()
     assert asked.patches == 5
+
+
+def spread(cluster: Cluster, namespaces: int, count: int) -> list[str]:
+    """More claims, in namespaces of which the names come first and last."""
+    made = [f"{letter}{number:03}" for letter in "az" for number in range(namespaces)]
+    for namespace in made:
+        cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
+        for number in range(count):
+            obj = claim(f"c{number:03}")
+            obj["metadata"]["annotations"] = OPEN
+            cluster.create(CLAIMS, obj, namespace=namespace)
+    return made
+
+
+def test_claims_that_nobody_can_write_keep_no_other_namespace_from_its_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    """As where a policy wants of each claim what these do not have. However often the command is run, they come in the same order."""
+    cluster = cluster_with(3, policy=False)
+    bad = set(spread(cluster, 6, 7))
+    for resource, written in zip((claim_policy.POLICIES, claim_policy.BINDINGS), claim_policy.written(), strict=True):
+        cluster.create(resource, written)
+    asked = Asked(cluster, refuses_in=bad)
+    assert (asked.label(), asked.patches) == (1, 3 + len(bad) * 5)
+    assert labels(cluster).count("open.") == 3
+    said = capsys.readouterr()
+    assert "2 more claims of namespace a000 were not tried, after 5 failures in a row there" in said.err
+    assert f"{len(bad) * 7} claims have no label" in said.err and "labelled 3 of 87" in said.out
+
+
+def test_without_the_right_to_write_any_not_all_are_tried() -> None:
+    cluster = cluster_with(0)
+    spread(cluster, 30, 7)
+    asked = Asked(cluster, lambda _: Forbidden("you cannot patch", status=403))
+    with pytest.raises(Forbidden):
+        asked.label()
+    assert asked.patches == 100
 
 
 def test_one_that_is_gone_or_was_written_meanwhile_is_no_failure() -> None:
