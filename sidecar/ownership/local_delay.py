@@ -16,6 +16,8 @@ _HALF_LIFE: Final = 5.0
 _MOST: Final = 10.0
 _MOST_OF_WRITE: Final = 30.0
 _MOST_OF_WATCH: Final = 60.0
+# Whose turns were late, of so many at most. A turn that is late now tells so itself, whoever was forgotten.
+_MOST_PARTIES: Final = 1000
 # Seconds after which a write that was refused is not going to be tried again: somebody else may have done it.
 _GIVEN_UP: Final = 120.0
 
@@ -34,7 +36,9 @@ class LocalDelay:
         """When writes were first tried that are under way, or are to be tried again. A dict keeps the order: the oldest comes first."""
         self._refused: dict[str, float] = {}
         """Those that are to be tried again, and when they were refused."""
-        self._worst = _Fading(_MOST)
+        self._turns: dict[str, _Fading] = {}
+        """By namespace: how late its turns were. One whose claims wait in a long line must not have the others put off theirs: each has a
+        line of its own, on the other nodes too. The one that was late last comes last."""
         self._write = _Fading(_MOST_OF_WRITE, lasts=True)
         self._watch = _Fading(_MOST_OF_WATCH, lasts=True)
 
@@ -60,9 +64,13 @@ class LocalDelay:
         if self._refused.pop(key, None) is not None:
             del self._begun[key]
 
-    def late(self, seconds: float, now: float) -> None:
-        """Records that something happened this many seconds after it was due."""
-        self._worst.set(max(self._worst.now(now), seconds), now)
+    def late(self, seconds: float, now: float, namespace: str = "") -> None:
+        """Records that a claim of that namespace had its turn this many seconds after it was due."""
+        turns = self._turns.pop(namespace, None) or _Fading(_MOST)
+        turns.set(max(turns.now(now), seconds), now)
+        self._turns[namespace] = turns
+        if len(self._turns) > _MOST_PARTIES:
+            del self._turns[next(iter(self._turns))]
 
     def told(self, version: str, now: float) -> None:
         """Records what an answer has shown of what this node or others have written; the watch may have yet to show it."""
@@ -70,12 +78,13 @@ class LocalDelay:
         if self._told is None and version.isdecimal() and watched.isdecimal():
             self._told, self._come_to = (int(version), now), int(watched)
 
-    def now(self, now: float) -> float:
-        """Seconds by which this node lags behind."""
+    def now(self, now: float, namespace: str = "") -> float:
+        """Seconds by which this node lags behind, with claims of that namespace."""
         if self._told is not None:
             self._look_at_watch(*self._told, now)
         told = now if self._told is None else self._told[1]
-        return max(self._worst.now(now), self._write.now(now), now - self._oldest(now)) + max(self._watch.now(now), now - told)
+        turns = self._turns.get(namespace)
+        return max(turns.now(now) if turns else 0.0, self._write.now(now), now - self._oldest(now)) + max(self._watch.now(now), now - told)
 
     def _oldest(self, now: float) -> float:
         """When the oldest of those was first tried that are not done."""

@@ -179,7 +179,7 @@ class Provisioner:
             progress=progress,
             findings=self._table.findings(uid),
             roster=self._roster(claim.class_name) if claim else None,
-            local_delay=self._delay.now(now),
+            local_delay=self._delay.now(now, claim.namespace if claim else ""),
             watch_down=not self._hearing(),
             record=record,
             volume_here=self._volume_here(claim.volume_name) if claim and claim.is_source else None,
@@ -289,7 +289,7 @@ class Provisioner:
         """How late this look is tells how late things are."""
         race, now = race_of(self._table.progress(uid)), self._clock()
         if race is not None and race.bid_at < now:
-            self._delay.late(now - race.bid_at, now)
+            self._delay.late(now - race.bid_at, now, self.namespace_of(uid))
         return self.claim_view(uid)
 
     async def _look_at_claim(self, uid: str) -> float | None:

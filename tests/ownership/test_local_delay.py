@@ -28,6 +28,23 @@ def test_what_was_slow_is_forgotten_by_and_by() -> None:
     assert local_delay.now(65.0) < 0.01
 
 
+def test_one_namespace_whose_claims_wait_in_a_long_line_does_not_make_the_others_lag() -> None:
+    local_delay = LocalDelay()
+    local_delay.late(8.0, 10.0, "loud")
+    assert (local_delay.now(10.0, "loud"), local_delay.now(10.0, "quiet")) == (8.0, 0.0)
+    local_delay.late(1.0, 10.0, "quiet")
+    assert (local_delay.now(10.0, "loud"), local_delay.now(10.0, "quiet")) == (8.0, 1.0)
+
+
+def test_of_thousands_of_namespaces_the_latest_are_remembered() -> None:
+    local_delay = LocalDelay()
+    for number in range(2000):
+        local_delay.late(5.0, 0.0, "first")
+        local_delay.late(5.0, 0.0, f"ns{number}")
+    late = sum(local_delay.now(0.0, f"ns{number}") > 0.0 for number in range(2000))
+    assert (late, local_delay.now(0.0, "first")) == (999, 5.0)
+
+
 def test_what_was_never_begun_has_no_end() -> None:
     local_delay = LocalDelay()
     local_delay.ended("a", 5.0)

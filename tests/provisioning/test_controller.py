@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
+from sidecar.kube.api import Change
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.topology import Segment
@@ -456,6 +457,17 @@ def test_a_node_lags_while_its_watch_has_not_shown_its_own_bid() -> None:
     bench.watched = "8"
     bench.now += 100.0
     assert bench.room.claim_view(UID).local_delay < 0.01
+
+
+def test_a_turn_that_is_late_counts_for_the_claims_of_that_namespace() -> None:
+    """Each namespace has its own line, and on the nodes before this one too: that of another tells nothing of it."""
+    bench = immediate()
+    bench.now = (bench.claim() or 0.0) + 8.0
+    bench.claim()
+    quiet = samples.claim(meta={"uid": "quiet", "namespace": "quiet", "name": "a"})
+    bench.caches.claims.apply(Change("quiet", None, quiet))
+    assert bench.room.claim_view(UID).local_delay >= 8.0
+    assert bench.room.claim_view("quiet").local_delay == 0.0
 
 
 @pytest.mark.parametrize("lost", [False, True])
