@@ -15,6 +15,7 @@ from sidecar.model.objects import Json, Volume
 from sidecar.ownership import user_notice
 from sidecar.tools import Tools
 
+# What was told is forgotten first, the oldest ahead: a process lives for months, and most of these volumes are gone by then.
 _MOST: Final = 1000
 
 
@@ -43,7 +44,7 @@ class Unowned:
         self._clock = tools.clock
         self._dry_run = tools.dry_run
         self._seen: dict[str, str] = {}
-        """By name: the uid. What is not told yet and what was told."""
+        """By name: the uid. What is not told yet and what was told, the latest ones last."""
         self._turns: dict[str, float] = {}
         """By name: what is not told yet."""
 
@@ -52,9 +53,12 @@ class Unowned:
         if (obj.get("status") or {}).get("phase") != "Released":
             return None
         volume = Volume.of(obj)
-        if self._seen.get(volume.name) == volume.uid or len(self._seen) >= _MOST or not why_unowned(self._here(), volume):
+        if self._seen.get(volume.name) == volume.uid or len(self._turns) >= _MOST or not why_unowned(self._here(), volume):
             return None
+        self._seen.pop(volume.name, None)
         self._seen[volume.name] = volume.uid
+        if len(self._seen) > _MOST:
+            del self._seen[next(name for name in self._seen if name not in self._turns)]
         # A thousand nodes would say the same: they draw lots, as for claims that nobody takes.
         turn = user_notice.turn(self._here().node, volume.uid, None)
         if turn is None or self._dry_run:
