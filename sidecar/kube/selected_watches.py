@@ -9,6 +9,7 @@ again.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -22,12 +23,16 @@ from sidecar.kube.sightings import SOONEST, Sighting, Sightings, is_not_after, s
 from sidecar.kube.transport import Sleep
 from sidecar.model.objects import Json
 
+log = logging.getLogger("sidecar.kube")
+
 # What is read ahead of what is handled. The rest waits in the connection, where the server sees it.
 _MOST_READ_AHEAD: Final = 50
 # A burst of deletions is confirmed a few at a time. The rest of the limiter's tokens, and of the server, is for work.
 _MOST_QUESTIONS: Final = 4
 # Between two questions about strays, however many there are.
 _BETWEEN_STRAYS: Final = 1.0
+# One label costs little, and an operator who has changed them all is to read it once and not for each.
+_STRAYS_TOLD_EVERY: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class SelectedWatches:
         self._sightings = Sightings(selectors, holds=holds, clock=clock, rng=rng)
         self._reached = [""] * len(selectors)
         """By watch: the version of the last event that was handled, or waits for a question."""
+        self._strays_told_at = -_STRAYS_TOLD_EVERY
         self._departures: dict[str, _Departure] = {}
         """In the order of their events."""
         self._unasked: deque[_Departure] = deque()
@@ -261,10 +267,28 @@ class SelectedWatches:
             if (stray := self._sightings.next_stray()) is None or stray[1] > self._clock():
                 continue
             self._sightings.asked_for(stray[0].key)
+            self._tell_of_strays(stray[0])
             try:
                 await self._inbox.put(_Answer(stray[0], await self._find(stray[0])))
             except ApiError:
                 pass  # it is kept, and asked for again
+
+    def _tell_of_strays(self, one: Sighting) -> None:
+        if self._clock() < self._strays_told_at + _STRAYS_TOLD_EVERY:
+            return
+        self._strays_told_at = self._clock()
+        log.warning(
+            "Somebody has given objects a label with which no watch shows them: they are asked for by name, one after the other, and what"
+            " happens to them is noticed late. Give them a label that one of these selectors fits",
+            extra={
+                "fields": {
+                    "resource": str(self._resource),
+                    "objects": self._sightings.strays,
+                    "one": one.key,
+                    "selectors": [scope["label_selector"] for scope in self._scopes],
+                }
+            },
+        )
 
     async def _find(self, wanted: Sighting) -> Json | None:
         return await find(self._api, self._resource, wanted.name, namespace=wanted.namespace)
