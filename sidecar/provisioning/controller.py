@@ -157,8 +157,8 @@ class Provisioner:
         return self._table.concerns(uid)
 
     def namespace_of(self, uid: str) -> str:
-        """For the turns of namespaces: no tenant's claims make another wait for all of them."""
-        claim = self._caches.claims.get(uid)
+        """For the turns of namespaces: no tenant's claims make another wait for all of them, not even those that are gone."""
+        claim = self._caches.claims.get(uid) or self._table.records.get(uid)
         return claim.namespace if claim is not None else ""
 
     def claim_view(self, uid: str) -> ClaimView:

@@ -459,6 +459,15 @@ def test_a_node_lags_while_its_watch_has_not_shown_its_own_bid() -> None:
     assert bench.room.claim_view(UID).local_delay < 0.01
 
 
+def test_what_a_claim_that_is_gone_may_have_left_takes_the_turns_of_its_namespace() -> None:
+    """It is looked for again and again, and a tenant may make and delete a thousand a minute."""
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL)]))
+    bench.claim()
+    bench.forget_claim()
+    assert bench.room.namespace_of(UID) == samples.claim().namespace != ""
+    assert bench.room.namespace_of("unknown") == ""
+
+
 def test_a_turn_that_is_late_counts_for_the_claims_of_that_namespace() -> None:
     """Each namespace has its own line, and on the nodes before this one too: that of another tells nothing of it."""
     bench = immediate()
