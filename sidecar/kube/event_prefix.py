@@ -55,7 +55,8 @@ def read_item_prefix(item: bytes) -> EventPrefix | None:
 
 
 def _as_prefix(found: re.Match[bytes]) -> EventPrefix:
-    return EventPrefix(found["name"].decode(), found["uid"].decode(), found["version"].decode())
+    name, uid, version = found.group("name", "uid", "version")
+    return EventPrefix(name.decode(), uid.decode(), version.decode())
 
 
 def read_metadata(line: bytes) -> tuple[str, dict[str, str]] | None:

@@ -24,32 +24,32 @@ class ListSieve:
         """Objects."""
         self._skip = skip
         self._longest = longest
-        self._held = bytearray()
+        self._held = b""
         self._searched = 0
         """Bytes of it in which no object ends."""
         self._begins = False
         """Whether an object begins where that does which is held."""
 
     def feed(self, piece: bytes) -> bytes:
-        self._held += piece
-        passed, begin = [], 0
-        while (end := self._held.find(_BETWEEN, self._searched)) >= 0:
-            self._searched = end + _END
-            item = bytes(self._held[begin : self._searched])
+        held, passed, begin = self._held + piece, [], 0
+        end = held.find(_BETWEEN, self._searched)
+        while end >= 0:
+            item = held[begin : end + _END]
             if self._begins and self._is_skipped(item):
                 self.left_out += 1
             else:
                 passed.append(item)
-            begin, self._begins = self._searched, True
-        if len(self._held) - begin > self._longest:
-            passed.append(bytes(self._held[begin:]))
-            begin, self._begins = len(self._held), False
-        del self._held[:begin]
+            begin, self._begins = end + _END, True
+            end = held.find(_BETWEEN, begin)
+        if len(held) - begin > self._longest:
+            passed.append(held[begin:])
+            begin, self._begins = len(held), False
+        self._held = held[begin:]
         self._searched = max(0, len(self._held) - len(_BETWEEN) + 1)
         return b"".join(passed)
 
     def rest(self) -> bytes:
-        return bytes(self._held)
+        return self._held
 
     def _is_skipped(self, item: bytes) -> bool:
         prefix = read_item_prefix(item)

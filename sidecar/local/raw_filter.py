@@ -6,10 +6,12 @@ searched for here, with its quotation marks and separators, can only match a key
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from sidecar.local.here import Here
 from sidecar.model import names
+from sidecar.model.topology import Segment
 
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 
@@ -55,13 +57,20 @@ def is_foreign_volume(line: bytes, here: Here) -> bool:
     at = line.find(_DRIVER)
     if at >= 0 and (driver := _TEXT.match(line, at + len(_DRIVER))) is not None and driver[1] != here.driver.name.encode():
         return True
-    labels, at = here.segment.labels(), line.find(_AFFINITY)
-    if not labels or at < 0:
+    (keys, values), at = _sought(here.segment), line.find(_AFFINITY)
+    if not keys or at < 0:
         return False
     affinity = line[at:]  # it is near the end
     if affinity.count(_OPERATOR) != affinity.count(_IN):
         return False
     # Only one term without fields can be judged by its bytes: of several terms any may hold, and a field may name this node.
-    if affinity.count(_TERM) != 1 or _FIELDS in affinity or not any(f'"key":"{key}"'.encode() in affinity for key in labels):
+    if affinity.count(_TERM) != 1 or _FIELDS in affinity or not any(key in affinity for key in keys):
         return False
-    return not any(f'"{value}"'.encode() in affinity for value in labels.values())
+    return not any(value in affinity for value in values)
+
+
+@lru_cache(maxsize=16)
+def _sought(segment: Segment) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """The keys and the values of its labels, as they stand in an affinity."""
+    labels = segment.labels()
+    return tuple(f'"key":"{key}"'.encode() for key in labels), tuple(f'"{value}"'.encode() for value in labels.values())
