@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
-from sidecar.config.table import RANKED
+from sidecar.config.table import LABELLED, RANKED
 from sidecar.csi.careful_io import CarefulDriver
 from sidecar.csi.losses import Losses
 from sidecar.doors import Doors, Instruments, Opened
@@ -23,11 +23,13 @@ from sidecar.engine.backoff import Attempts
 from sidecar.engine.fair_line import Party
 from sidecar.engine.loop import WORK, Loop, NeedsWork
 from sidecar.engine.queue import WorkQueue
-from sidecar.kube.api import KubeApi
+from sidecar.kube.api import CLAIMS, KubeApi
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.store import Store
 from sidecar.local.caches import Caches
+from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.here import Here
+from sidecar.model.names import SHARDS
 from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.controller import Contenders
@@ -132,6 +134,8 @@ class Sidecar:
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
         self.space = ReservedSpace(classes=self._classes_by_name)
         self.drains: DrainPart | None = None
+        self._contenders = self._make_contenders() if config.node_deployment_placement == RANKED else None
+        self.hearing = self._make_hearing() if config.watch_scope == LABELLED else None
         self.provisioning = self._make_provisioning()
         self.capacity = self._make_capacity() if config.enable_capacity else None
         self.drains = self._make_drains() if settings.drains(config) else None
@@ -160,6 +164,8 @@ class Sidecar:
             group.create_task(self._recorder.run(), name="events")
             if self.drains is not None:
                 group.create_task(self.drains.room.withdrawal.run(), name="what was said before")
+            if self.hearing is not None and (claims := self._watching.changing(CLAIMS)) is not None:
+                group.create_task(self.hearing.run(claims), name="labels of claims")
             for name, task in self.provisioning.background().items():
                 group.create_task(task, name=name)
             for watch, reflector in self._reflectors:
@@ -204,7 +210,8 @@ class Sidecar:
             here=self.here,
             caches=self.caches,
             space=self.space,
-            contenders=self._make_contenders() if self._config.node_deployment_placement == RANKED else None,
+            contenders=self._contenders,
+            hearing=self.hearing,
             journal=self._doors.journal,
             standing=self._standing,
             has_synced=self._watching.has_synced,
@@ -222,6 +229,18 @@ class Sidecar:
             namespace=self._config.namespace,
             classes=self._classes_by_name,
             on_known=lambda: self.provisioning.order_known(),  # noqa: PLW0108 - made later
+        )
+
+    def _make_hearing(self) -> ClaimHearing:
+        classes = self.caches.classes
+        bids = self._config.node_deployment_immediate_binding
+        return ClaimHearing(
+            self._tools,
+            node=self._config.node_name,
+            driver=self._doors.driver.info.name,
+            is_ours=classes.__contains__,
+            shards=lambda: SHARDS if bids else (),
+            contenders=lambda: len(self._contenders.nodes) or None if self._contenders else None,
         )
 
     def _make_capacity(self) -> CapacityPart:

@@ -38,6 +38,7 @@ class Config:
     node_deployment_base_delay: float
     node_deployment_max_delay: float
     node_deployment_placement: str  # "random" or "ranked"
+    watch_scope: str  # "all" or "labelled"
     strict_topology: bool
     immediate_topology: bool
     enable_capacity: bool

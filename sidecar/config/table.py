@@ -14,6 +14,7 @@ from sidecar.config.words import quoted
 from sidecar.frozen import frozen
 
 RANDOM, RANKED = "random", "ranked"
+ALL, LABELLED = "all", "labelled"
 IGNORE, NO_SCHEDULE, EVACUATE = "Ignore", "NoSchedule", "Evacuate"
 REPORT, OVERRIDE = "Report", "Override"
 RETIRE, REBOOT = "retire", "reboot"
@@ -49,6 +50,7 @@ def _read_labels(text: str) -> str:
 
 FEATURE_GATES = Kind("mapStringBool", read_gates, show_gates, merges=True)
 LOGGING_FORMAT = Kind("string", one_of("a log format", "text", "json"), str)
+SCOPE = Kind("string", one_of("a scope", ALL, LABELLED), str)
 PLACEMENT = Kind("string", one_of("a placement", RANDOM, RANKED), str)
 NODE_POLICY = Kind("string", one_of("a policy for nodes", IGNORE, NO_SCHEDULE, EVACUATE), str)
 VOLUME_POLICY = Kind("string", one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
@@ -134,6 +136,8 @@ TABLE: tuple[Row, ...] = (
     _setting(NODE, "node-deployment-max-delay", DURATION, 60.0, "How long to wait at most before bidding for such a claim."),
     _setting(NODE, "node-deployment-placement", PLACEMENT, RANDOM,
              "Who bids first: random (each node after a random delay) or ranked (in an order that every node knows)."),
+    _setting(NODE, "watch-scope", SCOPE, ALL,
+             "Which claims to watch: all, or those labelled as this node's or open, where an admission policy labels claims."),
     _setting(NODE, "strict-topology", BOOL, False, "Late binding: ask the driver for the topology of the selected node alone."),
     _setting(NODE, "immediate-topology", BOOL, True, "Has no effect here: a node provisions only claims that have selected it."),
     _setting(CAPACITY, "enable-capacity", BOOL, False, "Publish the driver's free capacity as CSIStorageCapacity objects."),

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from sidecar.frozen import frozen
 from sidecar.kube.api import Change, Resource
 from sidecar.kube.event_prefix import EventPrefix, Skip, reads_all
+from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_name
 from sidecar.model.objects import Json
 
@@ -44,6 +45,8 @@ class Watch(Generic[R]):
     field_selector: str = ""
     watch_selectors: tuple[str, ...] = ()
     """Label selectors, by each of which is watched what is listed whole. None: it is watched whole too."""
+    selected: Selected[R] | None = None
+    """By which label selectors it is listed and watched, where these change under way. It counts for all rooms."""
     required: bool = False
     """The state of this watch counts for readiness."""
     optional: bool = False
@@ -90,6 +93,7 @@ def _joined(watches: list[Watch[Any]]) -> Watch[Any]:
         wakes=wakes,
         skip=skip if skips else reads_all,
         watch_selectors=_heard_by_all(watches),
+        selected=next((watch.selected for watch in watches if watch.selected is not None), None),
         required=any(watch.required for watch in watches),
         optional=all(watch.optional for watch in watches),
         awaited=any(watch.awaited for watch in watches),

@@ -143,6 +143,7 @@ PROVISIONING: Final = "Provisioning"
 PROVISIONING_SUCCEEDED: Final = "ProvisioningSucceeded"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
 NO_NODE_TAKES_IT: Final = "NoNodeTakesClaim"
+CLAIM_LABEL_WRONG: Final = "ClaimLabelWrong"
 LEAK_SUSPECTED: Final = "VolumeLeakSuspected"
 VOLUME_FAILED_DELETE: Final = "VolumeFailedDelete"
 EVACUATION_STARTED: Final = "EvacuationStarted"
@@ -233,6 +234,10 @@ def open_claims(uid: str) -> str:
     """
     shard = uid[-2:]
     return f"{_OPEN_PREFIX}{shard if _UID_END.fullmatch(shard) else '00'}"
+
+
+SHARDS: Final = tuple(f"{_OPEN_PREFIX}{number:02x}" for number in range(256))
+"""Every value that `open_claims` has."""
 
 
 def capacity_manager(node: str, base: str = _MANAGER) -> str:

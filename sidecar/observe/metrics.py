@@ -152,6 +152,13 @@ class Metrics:
     def watch_unsaved_volumes(self, count: Callable[[], int]) -> None:
         self._unsaved.set_function(count)
 
+    def claim_policy_away(self) -> None:
+        """A label of a claim is not what the admission policy would have written, so all claims are watched."""
+        self._policy_away.inc()
+
+    def watch_claims_by_label(self, by_label: Callable[[], bool]) -> None:
+        self._claims_by_label.set_function(by_label)
+
     def watch_health(self, rows: Callable[[], Iterable[Row]]) -> None:
         """One series for each scope that gates readiness: their minimum is the answer of /readyz."""
         self._registry.register(Ready(rows))
@@ -258,6 +265,9 @@ class Metrics:
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
         self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")
         self._unsaved = self._gauge("unsaved_volumes", "Volumes that exist and whose PersistentVolume is not stored yet.")
+
+        self._claims_by_label = self._gauge("claims_by_label", "Whether claims are watched by their label: 0, all claims are watched.")
+        self._policy_away = self._counter("claim_policy_away_total", "How often the labels of claims could not be trusted.")
 
     def _declare_kube(self) -> None:
         self._reflector_attempts = self._counter("reflector_attempts_total", "Lists and watches asked for.", "resource")

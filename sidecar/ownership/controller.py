@@ -68,6 +68,11 @@ class Contenders:
             self._rosters[class_name] = Roster.of(self._nodes, self._free_of(class_name))
         return self._rosters[class_name]
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """As last listed; empty while they are not known."""
+        return self._nodes
+
     def doubt(self) -> None:
         self._doubted.set()
 

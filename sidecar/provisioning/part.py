@@ -8,6 +8,7 @@ from sidecar.csi.api import CREATE_DELETE_SNAPSHOT, CapacityAnswer
 from sidecar.engine.loop import Loop
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, Resource
 from sidecar.local.caches import Caches
+from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.here import Here
 from sidecar.local.watch import Watch
 from sidecar.model.standing import Standing
@@ -34,6 +35,7 @@ class ProvisioningPart:
         caches: Caches,
         space: ReservedSpace,
         contenders: Contenders | None,
+        hearing: ClaimHearing | None,
         journal: Journal,
         standing: Callable[[], Standing],
         has_synced: Callable[[Resource], bool],
@@ -87,6 +89,9 @@ class ProvisioningPart:
             volumes_listed=room.volumes_listed,
             volume_not_kept=room.removal.unowned.noticed,
             promise_changed=space.promise_changed,
+            claim_seen=hearing.seen if hearing else lambda _: None,
+            claim_selectors=hearing.selectors() if hearing else (),
+            may_have_begun=self._table.may_have_begun,
             wake_claim=self.claims.add,
             wake_volume=self.volumes.add,
             wake_volume_at=self.volumes.add,

@@ -155,9 +155,11 @@ class ProgressTable:
 
     def concerns(self, uid: str) -> bool:
         """Whether something is under way for the claim."""
-        progress = self.progress(uid)
-        under_way = race_of(progress) is not None or created_for(progress) is not None
-        return under_way or uid in self.records or uid in self._in_hand
+        return race_of(self.progress(uid)) is not None or self.may_have_begun(uid)
+
+    def may_have_begun(self, uid: str) -> bool:
+        """Whether a creation may be running here: so that whether the claim is there or gone decides about a volume."""
+        return created_for(self.progress(uid)) is not None or uid in self.records or uid in self._in_hand
 
     def pending_of(self, uid: str) -> Claim | None:
         """The claim if it will take space, whatever the cache says: this node bids for it, or its creation may be running."""

@@ -7,6 +7,7 @@ from sidecar.csi.api import CLONE_VOLUME, PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.frozen import frozen
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, VOLUMES, Change
 from sidecar.kube.event_prefix import EventPrefix
+from sidecar.kube.selected import Selected
 from sidecar.kube.store import by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
@@ -44,6 +45,12 @@ class ProvisioningWatches:
     volume_not_kept: Callable[[Json], float | None]
     """Of a PersistentVolume that the cache does not keep: when it is to be looked at all the same."""
     promise_changed: Callable[[str], None]
+    claim_seen: Callable[[Json], None]
+    """Told of each claim that is read."""
+    claim_selectors: tuple[str, ...]
+    """By which claims are watched at first, if that may change; none: all are watched."""
+    may_have_begun: Callable[[str], bool]
+    """Of a claim's uid: whether a creation may be running here."""
     wake_claim: Wake
     wake_volume: Wake
     wake_volume_at: Callable[[str, float], None]
@@ -78,11 +85,23 @@ class ProvisioningWatches:
             wakes=lambda change: self._claim_changed(change, here.node),
             skip=skip,
             key_of=by_uid,
+            selected=self._selected(),
             required=True,
+        )
+
+    def _selected(self) -> Selected[Claim] | None:
+        if not self.claim_selectors:
+            return None
+        return Selected(
+            selectors=self.claim_selectors,
+            place_of=lambda claim: (claim.namespace, claim.name),
+            version_of=lambda claim: claim.resource_version,
+            is_under_way=self.may_have_begun,
         )
 
     def _claim(self, obj: Json, here: Here) -> Claim | None:
         """Claims of other drivers, nodes and times are dropped, unless something here is still under way for one."""
+        self.claim_seen(obj)
         provisioner, bound = claim_provisioner(obj), bool((obj.get("spec") or {}).get("volumeName"))
         if not provisioner and bound and self._is_to_release(obj):
             return Claim.of(obj, keep_whole=True)  # somebody bound it by hand, and this driver may have cloned it all the same

@@ -52,6 +52,7 @@ def test_words_besides_flags_are_warned_about_one_by_one():
         "--metrics-address=:x",
         "--version=maybe",
         "--node-deployment-placement=first",
+        "--watch-scope=some",
         "--node-drain-policy=noschedule",
         "--drain-default-policy=Evacuate",
         "--evacuation-expiry=",

@@ -12,11 +12,14 @@ import pytest
 
 from sidecar.kube import api
 from sidecar.kube.api import Page, Resource, WatchEvent
+from sidecar.model.names import SHARDS
 from sidecar.simulation.drains.drain_world import play
 from sidecar.simulation.drains.plan import GATED
+from sidecar.simulation.world import labelled_world
 from sidecar.simulation.world.doors import NodeKube
 from sidecar.simulation.world.node import DRIVER
 from sidecar.simulation.world.plan import Plan, PlannedEvent
+from sidecar.simulation.world.plan_labels import IN_FORCE
 from tests.deploy.manifests import DEPLOY
 
 PROGRAM = DEPLOY.parent / "sidecar"
@@ -129,13 +132,17 @@ def asked() -> set[Read]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NodeKube, "list_page", list_page)
         patch.setattr(NodeKube, "watch", watch)
-        report = play(Plan(1, ("n0", "n1"), events=EVENTS, args=ARGS, settle=300.0))
-    assert report.ok, str(report)
+        reports = (
+            play(Plan(1, ("n0", "n1"), events=EVENTS, args=ARGS, settle=300.0)),
+            labelled_world.play(Plan(1, ("n0", "n1"), events=(PlannedEvent(0.0, IN_FORCE),), by_label=("n0", "n1"), settle=30.0)),
+        )
+    assert all(report.ok for report in reports), "\n".join(map(str, reports))
     return found
 
 
 def named(selector: str, node: str) -> str:
-    return re.sub(rf"\b{node}(?=$|,several)", "NODE", selector.replace(DRIVER, "DRIVER"))
+    shards = selector.replace(",".join(SHARDS), f"{SHARDS[0]},…,{SHARDS[-1]}")
+    return re.sub(rf"\b{node}(?=$|,several|,open)", "NODE", shards.replace(DRIVER, "DRIVER"))
 
 
 def test_each_request_of_a_running_sidecar_is_in_the_table(asked: set[Read]) -> None:

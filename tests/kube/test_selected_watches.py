@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.kube.api import MERGE_PATCH, VOLUMES, Change, KubeApi, Resource, WatchEvent
+from sidecar.kube.api import MERGE_PATCH, VOLUMES, Change, KubeApi, Page, Resource, WatchEvent
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.reflector_state import Degraded, ReflectorState, Synced
@@ -44,6 +44,8 @@ class Api(InProcessApi):
         self.held: dict[str, asyncio.Event] = {}
         self.refused: dict[str, ApiError] = {}
         self.failing: ApiError | None = None
+        self.list_failing: ApiError | None = None
+        self.list_slow = self.list_late = 0.0
         self.slow = 0.0
         self.late = 0.0
         """How long the answer to a question takes back."""
@@ -56,12 +58,21 @@ class Api(InProcessApi):
             await asyncio.sleep(self.slow)
             if self.failing is not None:
                 raise self.failing
+        if call.verb == "list":
+            await asyncio.sleep(self.list_slow)
+            if self.list_failing is not None:
+                raise self.list_failing
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         try:
             return await super().get(resource, name, namespace=namespace)
         finally:
             await asyncio.sleep(self.late)
+
+    async def list_page(self, resource: Resource, **more: Any) -> Page:
+        page = await super().list_page(resource, **more)
+        await asyncio.sleep(self.list_late)
+        return page
 
     def count(self, verb: str) -> int:
         return sum(one == verb for _, one in self.asked)
@@ -88,10 +99,13 @@ class Api(InProcessApi):
         try:
             while True:
                 reading = asyncio.ensure_future(anext(stream, None))
-                await asyncio.wait({reading, cut}, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait({reading, cut}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not reading.done():
+                        reading.cancel()
+                        await asyncio.gather(reading, return_exceptions=True)
                 if cut.done():
-                    reading.cancel()
-                    await asyncio.gather(reading, return_exceptions=True)
                     if (error := cut.result()) is not None:
                         raise error
                     return

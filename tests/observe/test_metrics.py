@@ -47,6 +47,8 @@ def everything():
     metrics.decision("provisioning", "Create")
     metrics.race_bid()
     metrics.race_lost()
+    metrics.claim_policy_away()
+    metrics.watch_claims_by_label(lambda: True)
     metrics.insufficient_capacity()
     metrics.driver_fault("duplicate-handle")
     metrics.journal_damage("garbled", 2)
@@ -114,6 +116,8 @@ ALL = {
     f"{OURS}driver_connected": ("gauge", set()),
     f"{OURS}claims_in_progress": ("gauge", set()),
     f"{OURS}unsaved_volumes": ("gauge", set()),
+    f"{OURS}claims_by_label": ("gauge", set()),
+    f"{OURS}claim_policy_away_total": ("counter", set()),
     f"{OURS}ready": ("gauge", {"scope"}),
     f"{OURS}reflector_attempts_total": ("counter", {"resource"}),
     f"{OURS}reflector_relists_total": ("counter", {"resource"}),

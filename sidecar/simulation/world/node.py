@@ -124,6 +124,8 @@ class Node:
         """Further flags of its next sidecar."""
         self.placement: tuple[str, ...] = ()
         """Flags of its next sidecar, too."""
+        self.scope: tuple[str, ...] = ()
+        """And these."""
         self.program = Program.OURS
         """What its next life runs."""
         self.joins_at = 0.0
@@ -333,7 +335,9 @@ class Node:
             self._over.set_result(f"killed: {why}")
 
     def _config(self) -> Config:
-        parsed = parse([*_ARGS, *self._world.plan.args, *self.placement, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        parsed = parse(
+            [*_ARGS, *self._world.plan.args, *self.placement, *self.scope, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE}
+        )
         assert isinstance(parsed, Parsed), parsed
         return parsed.config
 

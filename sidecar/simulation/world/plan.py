@@ -83,6 +83,8 @@ class Plan:
     """Nodes that begin with upstream's program."""
     joins: tuple[tuple[str, float], ...] = ()
     """When nodes begin that are not there from the start."""
+    by_label: tuple[str, ...] = ()
+    """Nodes that begin with watches of claims by label."""
     settle: float = SETTLE
     """Time to come to rest after the last event."""
     rest: float = 300.0

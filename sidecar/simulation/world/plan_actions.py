@@ -10,7 +10,7 @@ from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.driver.local_driver import POOL_PARAMETER
-from sidecar.simulation.world import hostile_actions
+from sidecar.simulation.world import hostile_actions, label_actions, plan_labels
 from sidecar.simulation.world.manners import CANARY, SECRET
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 from sidecar.simulation.world.plan import IMMEDIATE_CLASS, PlannedEvent
@@ -241,6 +241,12 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "forged line": hostile_actions.forged_line,
     "volume deleted": hostile_actions.volume_deleted,
     "volume relabelled": hostile_actions.volume_relabelled,
+    plan_labels.IN_FORCE: label_actions.in_force,
+    plan_labels.GONE: label_actions.gone,
+    plan_labels.UNBOUND: label_actions.unbound,
+    plan_labels.EDITED: label_actions.edited,
+    plan_labels.RELABELLED: label_actions.relabelled,
+    plan_labels.SCOPE: label_actions.scope,
     "retained": hostile_actions.retained,
     "gets up": hostile_actions.gets_up,
 }

@@ -31,6 +31,7 @@ from sidecar.simulation.world.network import Network, Weather
 from sidecar.simulation.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.plan_actions import carry_out, class_, secret
+from sidecar.simulation.world.plan_labels import BY_LABEL
 from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
 from sidecar.simulation.world.referee import Referee
 from sidecar.simulation.world.request_log import RequestLog
@@ -112,6 +113,8 @@ class World:
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         for name, placement in plan.placements:
             self.nodes[name].placement = PLACEMENTS[placement]
+        for name in plan.by_label:
+            self.nodes[name].scope = BY_LABEL
         for name in plan.upstream:
             self.nodes[name].program = Program.UPSTREAM
         for name, at in plan.joins:

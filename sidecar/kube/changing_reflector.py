@@ -1,0 +1,307 @@
+"""A reflector whose label selectors can be changed while it runs: one `Reflector` for each selector, all of them with one store.
+
+A change leaves no gap: what the new selectors select is listed, and the old watches go on until it is. An object is taken away by the
+watch that has shown it last, and no other. What leaves all selectors is believed to be gone, for a server tells both alike; except of an
+object with which something is under way here: that is asked for by name, at once and from then on now and then.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from sidecar.frozen import frozen
+from sidecar.kube.api import Change, KubeApi, Resource, find
+from sidecar.kube.errors import ApiError
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.reflector_state import SYNCED, Listing, ReflectorState
+from sidecar.kube.selected import Selected
+from sidecar.kube.sightings import ASKED_EVERY, is_not_after
+from sidecar.kube.store import Store
+from sidecar.model.objects import Json
+
+log = logging.getLogger("sidecar.kube")
+
+R = TypeVar("R")
+
+_SPREAD: Final = 0.2
+# After a question that got no answer, and between two about what is not new.
+_AGAIN: Final = 5.0
+_BETWEEN: Final = 1.0
+
+
+class _Part(Store[R]):
+    """The store as the reflector of one selector sees it."""
+
+    def __init__(self, whole: "ChangingReflector[R]") -> None:
+        super().__init__()
+        self._whole = whole
+        self.is_open = True
+
+    def apply(self, change: Change[R]) -> frozenset[str]:
+        return self._whole.told(self, change)
+
+    def missing(self, seen: object) -> list[str]:
+        return [key for key in self._whole.shown_by(self) if key not in seen]  # type: ignore[operator]
+
+    def get(self, key: str) -> R | None:
+        return self._whole.store.get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._whole.store
+
+
+@frozen
+class _Running(Generic[R]):
+    part: _Part[R]
+    reflector: Reflector[R]
+    task: "asyncio.Task[None]"
+
+
+Make = Callable[[str, Store[R], Callable[[ReflectorState], None]], Reflector[R]]
+"""Makes the reflector of one label selector, with that store and whom to tell of its state."""
+
+
+class ChangingReflector(Generic[R]):
+    """`select` names other selectors. `run` is a task; it ends by cancellation. As with `Reflector`, no callback may block."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        resource: Resource,
+        *,
+        selected: Selected[R],
+        make: Make[R],
+        project: Callable[[Json], R | None],
+        store: Store[R],
+        key_of: Callable[[Json], str],
+        on_change: Callable[[Change[R]], None],
+        on_state: Callable[[ReflectorState], None],
+        clock: Callable[[], float] = time.monotonic,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self.resource = resource
+        self.store = store
+        self._api = api
+        self._selected = selected
+        self._make = make
+        self._project = project
+        self._key_of = key_of
+        self._on_change = on_change
+        self._on_state = on_state
+        self._clock = clock
+        self._rng = rng
+        self._wanted = selected.selectors
+        self._changed = asyncio.Event()
+        self._open: dict[str, _Running[R]] = {}
+        self._current: tuple[str, ...] = ()
+        """The selectors whose lists are complete, once they are; the first one is that of what concerns us."""
+        self._synced = asyncio.Event()
+        self._told_state: ReflectorState | None = None
+        self._shown_by: dict[str, _Part[R]] = {}
+        self._strays: dict[str, float] = {}
+        """What is held and no watch shows any more: when each is to be asked for."""
+        self._strayed = asyncio.Event()
+
+    # --- for whoever depends on it ----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ReflectorState:
+        """The worst of its parts."""
+        states = [self._open[selector].reflector.state for selector in self._current or self._wanted if selector in self._open]
+        return next((state for state in states if state != SYNCED), SYNCED if states else Listing())
+
+    @property
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> bool:
+        await self._synced.wait()
+        return True
+
+    @property
+    def resource_version(self) -> str:
+        """How far the first selector's watch has come. The others are silent in health."""
+        return self._open[self._current[0]].reflector.resource_version if self._current else ""
+
+    @property
+    def is_watching(self) -> bool:
+        return bool(self._current) and self._open[self._current[0]].reflector.is_watching
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """By which it watches now."""
+        return self._current
+
+    def select(self, selectors: tuple[str, ...]) -> None:
+        """By which it is to watch from now on."""
+        self._wanted = selectors
+        self._changed.set()
+
+    async def look(self, namespace: str, name: str) -> None:
+        """Has the object shown, which may be one that no selector selects. Raises ApiError."""
+        found = await find(self._api, self.resource, name, namespace=namespace)
+        if found is not None:
+            self._found(self._key_of(found), found)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._ask_for_strays(), name=f"strays {self.resource}")
+            while True:
+                self._changed.clear()
+                wanted = self._wanted
+                for selector in wanted:
+                    if selector not in self._open:
+                        self._open[selector] = self._begin(selector, group)
+                if await self._have_synced(wanted):
+                    self._arrive(wanted)
+                    await self._changed.wait()
+
+    # --- changes of selectors ---------------------------------------------------------------------------------------
+
+    def _begin(self, selector: str, group: asyncio.TaskGroup) -> _Running[R]:
+        part = _Part(self)
+        reflector = self._make(selector, part, lambda _: self._tell_state())
+        return _Running(part, reflector, group.create_task(reflector.run(), name=f"reflector {self.resource} {selector[:60]}"))
+
+    async def _have_synced(self, wanted: tuple[str, ...]) -> bool:
+        """False: other selectors are wanted by now."""
+        changed = asyncio.ensure_future(self._changed.wait())
+        listing = [asyncio.ensure_future(self._open[selector].reflector.wait_synced()) for selector in wanted]
+        try:
+            while not changed.done() and not all(one.done() for one in listing):
+                await asyncio.wait({changed, *(one for one in listing if not one.done())}, return_when=asyncio.FIRST_COMPLETED)
+            return not changed.done()
+        finally:
+            for task in (changed, *listing):
+                task.cancel()
+
+    def _arrive(self, wanted: tuple[str, ...]) -> None:
+        self._current = wanted
+        for selector in [selector for selector in self._open if selector not in wanted]:
+            ended = self._open.pop(selector)
+            ended.part.is_open = False
+            ended.task.cancel()
+        self._synced.set()
+        version = self.resource_version
+        for key in [key for key, part in self._shown_by.items() if not part.is_open]:
+            self._leave(key, version)
+        self._tell_state()
+
+    def _leave(self, key: str, version: str) -> None:
+        """A watch that has ended has shown it, and no list of the others has. What was shown after those lists may be theirs yet."""
+        record = self.store.get(key)
+        if record is not None and not is_not_after(self._selected.version_of(record), version):
+            del self._shown_by[key]
+            self._ask_soon(key)
+        elif self._is_gone(key):
+            self._put(key, None)
+
+    def _tell_state(self) -> None:
+        state = self.state
+        if state != self._told_state:
+            self._told_state = state
+            self._on_state(state)
+
+    # --- what its parts tell ----------------------------------------------------------------------------------------
+
+    def shown_by(self, part: _Part[R]) -> list[str]:
+        return [key for key, last in self._shown_by.items() if last is part]
+
+    def told(self, part: _Part[R], change: Change[R]) -> frozenset[str]:
+        """Returns the keys whose record has changed, as `Store.apply`."""
+        key, new = change.key, change.new
+        if new is None:
+            last = self._shown_by.get(key)
+            if (last is not None and last is not part) or not self._is_gone(key):
+                return frozenset()
+        else:
+            held = self.store.get(key)
+            if held is not None and self._is_older(new, held):
+                return frozenset()
+            self._shown_by[key] = part
+            self._strays.pop(key, None)
+        return self.store.apply(change)
+
+    def _is_older(self, new: R, held: R) -> bool:
+        version_of = self._selected.version_of
+        return version_of(new) != version_of(held) and is_not_after(version_of(new), version_of(held))
+
+    def _is_gone(self, key: str) -> bool:
+        """Whether to believe that. Whatever the answer is, no watch shows it now."""
+        self._shown_by.pop(key, None)
+        if key in self.store and self._selected.is_under_way(key):
+            self._ask_soon(key)
+            return False
+        self._strays.pop(key, None)
+        return True
+
+    # --- what no watch shows ----------------------------------------------------------------------------------------
+
+    def _ask_soon(self, key: str) -> None:
+        self._strays[key] = self._clock()
+        self._strayed.set()
+
+    async def _ask_for_strays(self) -> None:
+        while True:
+            if not self._strays:
+                self._strayed.clear()
+                await self._strayed.wait()
+                continue
+            key = min(self._strays, key=self._strays.__getitem__)
+            due = self._strays[key]
+            if (pause := due - self._clock()) > 0:
+                self._strayed.clear()
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._strayed.wait()
+                except TimeoutError:
+                    pass
+                continue
+            try:
+                await self._ask_for(key)
+            except ApiError as error:
+                log.debug("What a watch no longer shows cannot be read", extra={"fields": {"key": key, "err": str(error)}})
+                if key in self._strays:
+                    self._strays[key] = self._clock() + _AGAIN * (1.0 + self._rng())
+                await asyncio.sleep(_BETWEEN)
+
+    async def _ask_for(self, key: str) -> None:
+        record = self.store.get(key)
+        if record is None:
+            self._strays.pop(key, None)
+            return
+        namespace, name = self._selected.place_of(record)
+        found = await find(self._api, self.resource, name, namespace=namespace)
+        if key not in self._strays:
+            return  # a watch has shown it meanwhile
+        if found is None or self._key_of(found) != key:
+            del self._strays[key]
+            self._put(key, None)
+        else:
+            self._found(key, found)
+
+    def _found(self, key: str, obj: Json) -> None:
+        """By a question, and no watch need ever show it."""
+        record, held = self._project(obj), self.store.get(key)
+        if record is not None and held is not None and self._is_older(record, held):
+            record = held
+        if key in self._strays or (record is not None and key not in self._shown_by):
+            self._strays[key] = self._clock() + ASKED_EVERY * (1.0 - _SPREAD + 2.0 * _SPREAD * self._rng())
+            self._strayed.set()
+        if record is None and key not in self._shown_by:
+            self._strays.pop(key, None)
+            self._put(key, None)
+        elif record is not None:
+            self._put(key, record)
+
+    def _put(self, key: str, record: R | None) -> None:
+        change = Change(key, self.store.get(key), record)
+        if not self.store.apply(change):
+            return
+        try:
+            self._on_change(change)
+        except Exception:
+            log.exception("Handling a change failed", extra={"fields": {"resource": str(self.resource), "key": key}})

@@ -1,0 +1,233 @@
+"""Chooses of which claims this node hears with `--watch-scope=labelled`, and looks whether the labels can be trusted.
+
+Every claim that is seen is compared with the rule of its label. What no watch of ours would show is listed now and then: claims that wait
+for nobody, every ten minutes; all claims, twice a day. After a wrong label all claims are heard, as with `--watch-scope=all`, until the
+policy has proven itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from sidecar.engine.health import OK, Stopped
+from sidecar.frozen import frozen
+from sidecar.kube.api import CLAIMS, records
+from sidecar.kube.changing_reflector import ChangingReflector
+from sidecar.kube.errors import ApiError
+from sidecar.kube.events.recorder import ObjectRef
+from sidecar.local.claim_labels import EVERYTHING, WAITING, Trust, heard_claims, is_right, why_wrong
+from sidecar.model import names
+from sidecar.model.objects import Claim, Json, is_source_that_leaves, selected_node
+from sidecar.model.timestamps import to_text
+from sidecar.ownership.roster import draw
+from sidecar.tools import Tools
+
+log = logging.getLogger(__name__)
+
+_WAITING_EVERY: Final = 600.0
+_ALL_EVERY: Final = 43_200.0
+_SPREAD: Final = 0.2
+# After a list that failed.
+_AGAIN: Final = 30.0
+# A policy that goes is noticed by all nodes at once, and then each lists all claims. What has no label is heard meanwhile.
+_WIDENS_WITHIN: Final = 8.0
+_SECONDS_A_NODE: Final = 0.05
+_LONGEST: Final = 45.0
+# What a list has found, so much at a time. All are heard soon after, if there are more.
+_MOST_FOUND: Final = 100
+_MOST_TELLERS: Final = 8
+
+
+@frozen
+class _Found:
+    """A claim in a list."""
+
+    wrong: str
+    ref: ObjectRef
+    may_be_ours: bool
+
+
+class ClaimHearing:
+    """`selectors` are those to begin with; `seen` is to be told of every claim that is read; `run` is a task."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        node: str,
+        driver: str,
+        is_ours: Callable[[str], bool],
+        shards: Callable[[], tuple[str, ...]],
+        contenders: Callable[[], int | None],
+    ) -> None:
+        """`is_ours`: whether a class of that name is this driver's. `shards`: the open claims that this node may take.
+        `contenders`: how many nodes there are, if it is known."""
+        self._kube = tools.kube
+        self._recorder = tools.recorder
+        self._metrics = tools.metrics
+        self._clock = tools.clock
+        self._wall = tools.wall
+        self._rng = tools.rng
+        self._dry_run = tools.dry_run
+        self._node = node
+        self._driver = driver
+        self._is_ours = is_ours
+        self._shards = shards
+        self._contenders = contenders
+        self._trust = Trust()
+        self._wrong: ObjectRef | None = None
+        self._wrong_since = ""
+        self._is_wide = False
+        self._stirred = asyncio.Event()
+        self._claims: ChangingReflector[Claim] | None = None
+        self._scope = tools.health.scope("claim labels", gates_ready=False)
+        self._scope.report(OK())
+        tools.metrics.watch_claims_by_label(lambda: not self._is_wide)
+
+    def selectors(self) -> tuple[str, ...]:
+        return (EVERYTHING,) if self._is_wide else heard_claims(self._node, self._shards())
+
+    def seen(self, obj: Json) -> None:
+        """Called for each claim that is parsed, before anything is decided about it."""
+        if is_right(obj):
+            if self._trust.is_away and str(obj["metadata"].get("creationTimestamp") or "") > self._wrong_since:
+                self._trust = self._trust.seen_right()
+                self._stirred.set()
+        elif why := self._why_wrong(obj):
+            self._flawed(why, _ref(obj))
+
+    def shards_changed(self) -> None:
+        if self._claims is not None and not self._is_wide:
+            self._claims.select(self.selectors())
+
+    async def run(self, claims: ChangingReflector[Claim]) -> None:
+        """Until cancelled."""
+        self._claims = claims
+        if self.selectors() == (EVERYTHING,):
+            log.warning("All claims are watched: the name of this node can be in no label", extra={"fields": {"node": self._node}})
+            self._is_wide = True
+            return
+        await claims.wait_synced()
+        while True:
+            await self._hear_by_label(claims)
+            await self._widen(claims)
+            await self._hear_all()
+            self._narrow(claims)
+
+    async def _hear_by_label(self, claims: ChangingReflector[Claim]) -> None:
+        """Until a label is wrong."""
+        waiting_at, all_at = self._clock(), self._clock() + _ALL_EVERY * self._rng()
+        while True:
+            await self._until(min(waiting_at, all_at))
+            if self._trust.is_away:
+                return
+            if waiting_at <= self._clock():
+                done = await self._tried(self._look_at_waiting(claims))
+                waiting_at = self._clock() + self._every(_WAITING_EVERY if done else _AGAIN)
+            elif all_at <= self._clock():
+                done = await self._tried(self._look_at_others(claims))
+                all_at = self._clock() + self._every(_ALL_EVERY if done else _AGAIN)
+
+    async def _hear_all(self) -> None:
+        """Until the policy works again and no label is wrong."""
+        while self._trust.is_away:
+            await self._until(self._trust.look_at())
+            due = self._trust.look_at()
+            if due is not None and due <= self._clock() and not await self._tried(self._look_at_all()):
+                await asyncio.sleep(self._every(_AGAIN))
+
+    async def _until(self, at: float | None) -> None:
+        """That time, or until something has been seen."""
+        self._stirred.clear()
+        try:
+            async with asyncio.timeout(None if at is None else max(0.0, at - self._clock())):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+
+    def _every(self, seconds: float) -> float:
+        return seconds * (1.0 - _SPREAD + 2.0 * _SPREAD * self._rng())
+
+    # --- wider and narrower -----------------------------------------------------------------------------------------
+
+    def _why_wrong(self, obj: Json) -> str:
+        return why_wrong(obj, driver=self._driver, is_ours=self._is_ours)
+
+    def _flawed(self, why: str, ref: ObjectRef) -> None:
+        if not self._trust.is_away:
+            self._wrong = ref
+        self._trust = self._trust.flawed(why, self._clock())
+        self._wrong_since = to_text(self._wall())
+        self._stirred.set()
+
+    async def _widen(self, claims: ChangingReflector[Claim]) -> None:
+        contenders = self._contenders()
+        within = _WIDENS_WITHIN if contenders is None else min(max(3.0, contenders * _SECONDS_A_NODE), _LONGEST)
+        await asyncio.sleep(within * self._rng())
+        self._is_wide = True
+        claims.select(self.selectors())
+        self._tell(contenders)
+
+    def _tell(self, contenders: int | None) -> None:
+        why = f"the labels of claims cannot be trusted, so this node hears of all claims: {self._trust.why}"
+        remedy = "see that deploy/components/scoped-watches is installed; `csi-node-sidecar label` labels claims that are older"
+        log.warning("All claims are watched, for a label is wrong", extra={"fields": {"why": self._trust.why, "remedy": remedy}})
+        self._metrics.claim_policy_away()
+        self._scope.report(Stopped(f"{why}; {remedy}"))
+        ref = self._wrong
+        # Of a thousand nodes a few are enough to tell it.
+        if ref is None or self._dry_run or draw(f"wrong {ref.uid}", self._node) * (contenders or 1) > _MOST_TELLERS:
+            return
+        once = names.shared_event(ref.name, ref.uid, "label")
+        self._recorder.record(ref, names.WARNING, names.CLAIM_LABEL_WRONG, f"{why}; {remedy}", once=once)
+
+    def _narrow(self, claims: ChangingReflector[Claim]) -> None:
+        self._is_wide, self._wrong = False, None
+        claims.select(self.selectors())
+        log.info("Claims are watched by their label again: the policy works")
+        self._scope.report(OK())
+
+    # --- lists ------------------------------------------------------------------------------------------------------
+
+    async def _tried(self, look: Awaitable[None]) -> bool:
+        try:
+            await look
+        except ApiError as error:
+            log.info("Claims could not be looked through for wrong labels", extra={"fields": {"err": str(error)}})
+            return False
+        return True
+
+    async def _look_at_waiting(self, claims: ChangingReflector[Claim]) -> None:
+        """What waits for nobody although it should be heard by somebody."""
+        await self._take(claims, records(self._kube, CLAIMS, self._if_wrong, label_selector=WAITING))
+
+    async def _look_at_others(self, claims: ChangingReflector[Claim]) -> None:
+        """Claims of all: one from which others were cloned may be kept by our finalizer although its node is gone."""
+        await self._take(claims, records(self._kube, CLAIMS, self._if_wanted, cached=True))
+
+    async def _take(self, claims: ChangingReflector[Claim], listed: AsyncIterator[_Found]) -> None:
+        """Wrong labels are many where there is one. Each node looks at what may be its own."""
+        found = [item async for item in listed]
+        for item in [item for item in found if item.may_be_ours][:_MOST_FOUND]:
+            await claims.look(item.ref.namespace, item.ref.name)
+        for item in found:
+            if item.wrong:
+                self._flawed(item.wrong, item.ref)
+                return
+
+    async def _look_at_all(self) -> None:
+        wrong = [item async for item in records(self._kube, CLAIMS, self._if_wrong, cached=True)]
+        self._trust = self._trust.looked(wrong[0].wrong if wrong else "", self._clock())
+
+    def _if_wrong(self, obj: Json) -> _Found | None:
+        why = self._why_wrong(obj)
+        return _Found(why, _ref(obj), may_be_ours=selected_node(obj) in ("", self._node)) if why else None
+
+    def _if_wanted(self, obj: Json) -> _Found | None:
+        return self._if_wrong(obj) or (_Found("", _ref(obj), may_be_ours=True) if is_source_that_leaves(obj) else None)
+
+
+def _ref(obj: Json) -> ObjectRef:
+    meta = obj["metadata"]
+    return ObjectRef("v1", names.CLAIM, meta.get("namespace") or "", meta["name"], meta["uid"], meta.get("resourceVersion") or "")

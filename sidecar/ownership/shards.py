@@ -1,0 +1,34 @@
+"""Decides of which open claims a node hears where claims carry a label that says their shard (`names.open_claims`).
+
+Each shard is heard by the few nodes that are first in its own order, by rendezvous hashing over the contenders, so a node that joins or
+leaves moves the shards that it has and no others. Lists that differ a little leave no shard to nobody.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from sidecar.model.names import SHARDS
+from sidecar.ownership.roster import draw
+
+LISTENERS: Final = 8
+"""So many nodes hear of each open claim. In a smaller cluster all do."""
+# A node that would hear of nearly all shards hears of all: what it would be spared is not worth a subscription that changes.
+_NEARLY_ALL: Final = 0.75
+
+
+def heard_shards(node: str, contenders: Collection[str], *, listeners: int = LISTENERS) -> tuple[str, ...]:
+    """The shards of which this node hears. It counts as a contender although the list may not have it yet."""
+    others = [other for other in contenders if other != node]
+    if (len(others) + 1) * _NEARLY_ALL <= listeners:
+        return SHARDS
+    return tuple(shard for shard in SHARDS if _is_among_the_first(node, shard, others, listeners))
+
+
+def _is_among_the_first(node: str, shard: str, others: Collection[str], listeners: int) -> bool:
+    """Most nodes are far behind in most orders, and find so many before them soon."""
+    mine, before = (draw(shard, node), node), 0
+    for other in others:
+        before += (draw(shard, other), other) < mine
+        if before >= listeners:
+            return False
+    return True

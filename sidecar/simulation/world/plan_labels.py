@@ -1,0 +1,65 @@
+"""Worlds in which an admission policy labels claims and nodes watch by these labels: the usual ones, and what may befall the policy."""
+
+import random
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from sidecar.simulation.world.plan import TROUBLED, Plan, PlannedEvent, plan_of
+
+BY_LABEL: Final = ("--watch-scope=labelled",)
+"""The flags of a node."""
+
+IN_FORCE: Final = "policy in force"
+GONE: Final = "policy gone"
+UNBOUND: Final = "policy unbound"
+EDITED: Final = "policy edited"
+_TROUBLES: Final = (GONE, UNBOUND, EDITED)
+RELABELLED: Final = "claim relabelled"
+SCOPE: Final = "scope"
+
+# What waits for nobody is listed every ten minutes, and then all claims are heard.
+_TWO_LISTS: Final = 1600.0
+
+
+def labelled_plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
+    """The plan of a seed, with labels. Its other troubles are those of `plan_of`."""
+    plan, dice = plan_of(seed, claims=claims, without=without), random.Random(f"labels {seed}")
+    events = [*plan.events, *_policy(dice), *_lies(dice, plan)]
+    by_label = set(plan.nodes) if dice.random() < 0.7 else {node for node in plan.nodes if dice.random() < 0.5}
+    if dice.random() < 0.3:
+        events += [PlannedEvent(dice.uniform(1.0, TROUBLED), SCOPE, node, detail=dice.choice(("all", "labelled"))) for node in plan.nodes]
+    return replace(
+        plan,
+        events=tuple(sorted(events, key=lambda item: item.at)),
+        by_label=tuple(sorted(by_label)),
+        settle=max(plan.settle, _TWO_LISTS),
+    )
+
+
+def _policy(dice: random.Random) -> list[PlannedEvent]:
+    """In force from the start, or late, or never; then it may go and come again."""
+    way, at, events = dice.choice(("first", "first", "late", "never")), 0.0, []
+    if way == "never":
+        return []
+    if way == "late":
+        at = dice.uniform(1.0, 60.0)
+    events.append(PlannedEvent(at, IN_FORCE))
+    while dice.random() < 0.5:
+        at += dice.choice((0.5, dice.uniform(1.0, 40.0)))
+        events.append(PlannedEvent(at, dice.choice(_TROUBLES)))
+        if dice.random() < 0.6:
+            at += dice.choice((0.5, dice.uniform(1.0, 40.0)))
+            events.append(PlannedEvent(at, IN_FORCE))
+    return events
+
+
+def _lies(dice: random.Random, plan: Plan) -> list[PlannedEvent]:
+    """Somebody changes labels by hand. While the policy is in force it has the last word."""
+    events, values = [], ("waiting", "open.00", "no-value", "", *(f"node.{node}" for node in plan.nodes))
+    if dice.random() < 0.4:
+        for item in [item for item in plan.events if item.what == "claim"]:
+            if dice.random() < 0.4:
+                at = item.at + dice.choice((0.1, 1.0, dice.uniform(1.0, 30.0)))
+                events.append(PlannedEvent(at, RELABELLED, item.whom, detail=dice.choice(values)))
+    return events

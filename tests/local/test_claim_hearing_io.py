@@ -1,0 +1,318 @@
+"""What a node hears of claims by their label, on an API server whose policy comes and goes: no claim of the node is missed for long, and
+all claims are heard only as long as the labels cannot be trusted."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi
+from sidecar.kube.changing_reflector import ChangingReflector
+from sidecar.kube.errors import ApiError, Unavailable
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.selected import Selected
+from sidecar.kube.store import Store, by_uid
+from sidecar.local.claim_hearing_io import ClaimHearing
+from sidecar.local.claim_labels import EVERYTHING, UNLABELLED
+from sidecar.model import names
+from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.inprocess import Call
+from sidecar.simulation.cluster.kinds.claim_policy import BINDINGS, POLICIES, written
+from tests.harness import samples
+from tests.harness.doors import tools
+
+NODE = "n1"
+EPOCH = 1_767_225_600.0
+
+
+class Scene:
+    """A cluster with its policy, and a node that keeps unbound claims that are open or its own."""
+
+    def __init__(self, *, node: str = NODE, shards: tuple[str, ...] = names.SHARDS, contenders: int | None = None) -> None:
+        clock = asyncio.get_running_loop().time
+        self.clock = clock
+        self.cluster = Cluster(clock=lambda: EPOCH + clock(), rng=random.Random(3).random)
+        self.people = InProcessApi(self.cluster)
+        self.lists: list[float] = []
+        self.failing: ApiError | None = None
+        self.events: list[tuple[str, str]] = []
+        api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked))
+        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock(), rng=random.Random(1).random)
+        self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
+        self.shards = shards
+        self.hearing = ClaimHearing(
+            self.tools,
+            node=node,
+            driver=samples.DRIVER,
+            is_ours=lambda name: name == "ours",
+            shards=lambda: self.shards,
+            contenders=lambda: contenders,
+        )
+        self.store: Store[Claim] = Store()
+        more: dict[str, Any] = {"project": self._project, "key_of": by_uid, "clock": clock, "rng": random.Random(2).random}
+        self.claims: ChangingReflector[Claim] = ChangingReflector(
+            api,
+            CLAIMS,
+            selected=Selected(
+                selectors=self.hearing.selectors(),
+                place_of=lambda claim: (claim.namespace, claim.name),
+                version_of=lambda claim: claim.resource_version,
+                is_under_way=lambda uid: False,
+            ),
+            make=lambda selector, store, on_state: Reflector(
+                api, CLAIMS, store=store, label_selector=selector, on_change=lambda _: None, on_state=on_state, **more
+            ),
+            store=self.store,
+            on_change=lambda _: None,
+            on_state=lambda _: None,
+            **more,
+        )
+
+    async def _asked(self, call: Call) -> None:
+        if call.verb == "list":
+            self.lists.append(self.clock())
+            if self.failing is not None:
+                raise self.failing
+
+    def _told(self, ref: Any, type_: str, reason: str, message: str, *, once: str = "") -> None:
+        self.events.append((reason, ref.name))
+
+    def _project(self, obj: Json) -> Claim | None:
+        self.hearing.seen(obj)
+        unbound = not obj["spec"].get("volumeName") and selected_node(obj) in ("", NODE)
+        return Claim.of(obj) if claim_provisioner(obj) == samples.DRIVER and unbound else None
+
+    @property
+    def held(self) -> set[str]:
+        return {claim.name for claim in self.store.values()}
+
+    @property
+    def by_label(self) -> bool:
+        page = self.tools.metrics.render()[0].decode()
+        return "csi_node_sidecar_claims_by_label 1.0" in page
+
+    async def policy(self, *, on: bool) -> None:
+        for resource, body in zip((POLICIES, BINDINGS), written(), strict=True):
+            await (self.people.create(resource, body) if on else self.people.delete(resource, names.CLAIM_POLICY))
+
+    async def make(self, name: str, *, class_name: str = "ours") -> None:
+        spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        await self.people.create(CLAIMS, body, namespace="default")
+
+    async def note(self, name: str, **notes: str | None) -> None:
+        given = {"node": names.SELECTED_NODE, "provisioner": names.STORAGE_PROVISIONER}
+        meta = {"annotations": {given[key]: text for key, text in notes.items()}}
+        await self.people.patch(CLAIMS, name, {"metadata": meta}, content_type=MERGE_PATCH, namespace="default")
+
+    async def late(self, name: str, node: str) -> None:
+        await self.make(name)
+        await self.note(name, node=node, provisioner=samples.DRIVER)
+
+    async def immediate(self, name: str) -> None:
+        await self.make(name)
+        await self.note(name, provisioner=samples.DRIVER)
+
+
+def play(story: Callable[[Scene], Awaitable[None]], *, policy: bool = True, **options: Any) -> None:
+    async def main() -> None:
+        scene = Scene(**options)
+        if policy:
+            await scene.policy(on=True)
+        await scene.late("before", NODE)
+        running = asyncio.gather(scene.claims.run(), scene.hearing.run(scene.claims))
+        try:
+            await asyncio.sleep(20.0)
+            await story(scene)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(main())
+
+
+def test_a_node_hears_its_own_claims_and_open_ones_and_no_others():
+    async def story(scene: Scene) -> None:
+        await scene.late("own", NODE)
+        await scene.late("other", "n2")
+        await scene.immediate("open")
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before", "own", "open"}
+        await scene.note("open", node="n2")
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before", "own"}
+        await scene.note("other", node=NODE)
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before", "own", "other"}
+        await asyncio.sleep(7200.0)
+        assert scene.by_label
+        assert scene.events == []
+
+    play(story)
+
+
+def test_claims_of_shards_of_others_are_not_heard():
+    async def story(scene: Scene) -> None:
+        await scene.immediate("open")
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before"}
+        scene.shards = names.SHARDS
+        scene.hearing.shards_changed()
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before", "open"}
+
+    play(story, shards=())
+
+
+def test_without_a_policy_everything_is_heard_from_the_start():
+    async def story(scene: Scene) -> None:
+        assert not scene.by_label
+        assert scene.claims.selectors == (EVERYTHING,)
+        assert scene.held == {"before"}
+        assert [reason for reason, _ in scene.events] == [names.CLAIM_LABEL_WRONG]
+
+    play(story, policy=False)
+
+
+def test_when_the_policy_goes_new_claims_are_heard_at_once_and_all_claims_within_a_minute():
+    async def story(scene: Scene) -> None:
+        await scene.make("waits")
+        await scene.policy(on=False)
+        await scene.late("new", NODE)
+        await asyncio.sleep(0.5)
+        assert scene.held == {"before", "new"}
+        await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
+        await asyncio.sleep(10.0)
+        assert scene.held == {"before", "new", "waits"}
+        assert not scene.by_label
+        assert scene.events == [(names.CLAIM_LABEL_WRONG, "new")]
+
+    play(story)
+
+
+def test_in_a_large_cluster_the_nodes_do_not_list_all_claims_at_once():
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("new", NODE)
+        at = scene.clock()
+        while scene.by_label:
+            await asyncio.sleep(0.5)
+        assert 3.0 < scene.clock() - at < 46.0
+        assert "new" in scene.held
+
+    play(story, contenders=5000)
+
+
+def test_a_claim_that_was_there_before_is_found_where_it_waits_within_minutes():
+    async def story(scene: Scene) -> None:
+        await scene.make("waits")
+        await scene.policy(on=False)
+        await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
+        await asyncio.sleep(720.0)
+        assert "waits" in scene.held
+        await asyncio.sleep(10.0)
+        assert not scene.by_label
+
+    play(story)
+
+
+def test_a_label_that_lies_shows_as_soon_as_it_is_heard():
+    async def story(scene: Scene) -> None:
+        await scene.immediate("open")
+        await scene.policy(on=False)
+        await scene.note("open", node="n2")
+        await asyncio.sleep(10.0)
+        assert not scene.by_label
+
+    play(story)
+
+
+def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_by_label_again():
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("new", NODE)
+        await asyncio.sleep(60.0)
+        await scene.policy(on=True)
+        await asyncio.sleep(3600.0)
+        assert not scene.by_label, "nothing has shown that it works"
+        await scene.note("new", node=NODE, provisioner=samples.DRIVER)
+        await scene.people.patch(CLAIMS, "new", {}, content_type=MERGE_PATCH, namespace="default")
+        await scene.make("proof")
+        await asyncio.sleep(10.0)
+        assert scene.by_label
+        await scene.late("own", NODE)
+        await scene.late("other", "n2")
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before", "new", "own"}
+        assert set(scene.claims.selectors) >= {UNLABELLED}
+
+    play(story)
+
+
+def test_while_an_older_claim_has_no_label_all_are_heard():
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=True)
+        await scene.make("proof")
+        await asyncio.sleep(7200.0)
+        assert not scene.by_label
+        assert len(scene.lists) < 15
+        await scene.people.patch(CLAIMS, "before", {}, content_type=MERGE_PATCH, namespace="default")
+        await asyncio.sleep(1801.0)
+        assert scene.by_label
+
+    play(story, policy=False)
+
+
+def test_a_policy_that_comes_and_goes_leaves_no_claim_unheard():
+    async def story(scene: Scene) -> None:
+        own = {"before"}
+        for number in range(8):
+            await scene.policy(on=bool(number % 2))
+            await scene.late(f"own-{number}", NODE)
+            await scene.late(f"other-{number}", "n2")
+            own.add(f"own-{number}")
+            await asyncio.sleep(400.0)
+            assert scene.held == own
+
+    play(story)
+
+
+def test_a_list_that_fails_is_tried_again_soon():
+    async def story(scene: Scene) -> None:
+        await scene.make("waits")
+        await scene.policy(on=False)
+        scene.failing = Unavailable("away")
+        await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
+        await asyncio.sleep(1000.0)
+        scene.failing = None
+        await asyncio.sleep(60.0)
+        assert "waits" in scene.held
+
+    play(story)
+
+
+def test_claims_of_other_drivers_may_lack_a_label():
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.make("foreign", class_name="theirs")
+        await scene.note("foreign", provisioner="another-driver")
+        await asyncio.sleep(2000.0)
+        assert scene.by_label
+
+    play(story)
+
+
+@pytest.mark.parametrize("node", ["Not A Name"])
+def test_a_node_that_can_be_in_no_label_hears_everything(node: str):
+    async def story(scene: Scene) -> None:
+        assert scene.claims.selectors == (EVERYTHING,)
+        assert not scene.by_label
+        await scene.immediate("open")
+        await asyncio.sleep(1.0)
+        assert "open" in scene.held
+
+    play(story, node=node)

@@ -1,0 +1,55 @@
+"""Who hears of which open claims: enough nodes for each shard, few shards for each node, and few changes when nodes come and go."""
+
+from collections import Counter
+
+import pytest
+
+from sidecar.model.names import SHARDS
+from sidecar.ownership.shards import LISTENERS, heard_shards
+
+
+def a_cluster(size: int) -> list[str]:
+    return [f"node-{number}" for number in range(size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, LISTENERS, LISTENERS + 1, 20, 60])
+def test_each_shard_is_heard_by_as_many_nodes_as_it_should_be(size: int):
+    nodes = a_cluster(size)
+    heard = Counter(shard for node in nodes for shard in heard_shards(node, nodes))
+    assert set(heard) == set(SHARDS)
+    assert min(heard.values()) >= min(LISTENERS, size)
+
+
+@pytest.mark.parametrize("size", [1, 2, LISTENERS])
+def test_in_a_small_cluster_all_hear_all(size: int):
+    assert all(heard_shards(node, a_cluster(size)) == SHARDS for node in a_cluster(size))
+
+
+def test_in_a_large_cluster_a_node_hears_its_share():
+    nodes = a_cluster(100)
+    shares = [len(heard_shards(node, nodes)) for node in nodes]
+    assert sum(shares) == len(SHARDS) * LISTENERS
+    assert max(shares) < 3 * len(SHARDS) * LISTENERS / len(nodes)
+
+
+def test_a_node_that_leaves_moves_its_own_shards_alone():
+    nodes = a_cluster(40)
+    before = {node: set(heard_shards(node, nodes)) for node in nodes}
+    gone, *left = nodes
+    after = {node: set(heard_shards(node, left)) for node in left}
+    assert all(before[node] <= after[node] for node in left)
+    assert set().union(*(after[node] - before[node] for node in left)) == before[gone]
+
+
+def test_the_order_of_the_list_says_nothing():
+    nodes = a_cluster(40)
+    assert heard_shards("node-3", nodes) == heard_shards("node-3", nodes[::-1])
+
+
+def test_a_node_that_is_not_listed_yet_hears_as_if_it_were():
+    nodes = a_cluster(40)
+    assert heard_shards("node-3", [node for node in nodes if node != "node-3"]) == heard_shards("node-3", nodes)
+
+
+def test_with_no_list_a_node_hears_all():
+    assert heard_shards("n", ()) == SHARDS
