@@ -22,6 +22,7 @@ tricky = st.sampled_from(
     [
         "",
         NODE,
+        samples.DRIVER,
         "other",
         f'x,"{names.SELECTED_NODE}":"other",',
         f'"{names.SELECTED_NODE}":"other"',
@@ -130,6 +131,7 @@ def test_the_usual_ones_pass_by() -> None:
     written = {"example.com/policy": '{"annotations":{"keep":"\\\\"}}', names.SELECTED_NODE: "other"}
     assert is_foreign_claim(as_line(samples.claim_json(annotations=written)), HERE)
     assert is_foreign_claim(as_line(samples.claim_json(annotations={names.STORAGE_PROVISIONER: "other"})), HERE)
+    assert not is_foreign_claim(as_line(samples.claim_json(annotations={names.STORAGE_PROVISIONER: samples.DRIVER})), HERE)
     volume = samples.volume_json()
     assert is_foreign_volume(as_line(samples.volume_json(spec={"csi": {"driver": "other", "volumeHandle": "h"}})), HERE)
     volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term_of("other")]}}
