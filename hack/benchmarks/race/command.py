@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = [program.name for program in programs("")]
+    known = [program.name for program in programs("") if not program.labelled]
     add = parser.add_argument
     add("--nodes", type=_counts, default=[3, 10, 30], metavar="N,N,...", help="nodes of the cluster, each in its turn (default: 3,10,30)")
     add("--only", type=words_of(known), default=known, metavar="NAME,...", help=f"programs (default: {','.join(known)})")

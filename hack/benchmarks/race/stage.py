@@ -20,8 +20,9 @@ from hack.benchmarks.race import drivers
 from hack.benchmarks.race.drivers import DRIVER, TOPOLOGY_KEY, calls_of, node_name, socket_of
 from hack.benchmarks.race.judge import Served, served
 from hack.benchmarks.stage import PEER, SERVICE_ACCOUNT
-from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError
-from hack.lib.programs import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, connects, storage_class
+from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError, until
+from hack.lib.programs import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, claim, connects, storage_class
+from sidecar.model import names
 
 MAIN, FILL, LATER = "main", "fill", "later"
 """Classes, and the pools they take their space from; the third binds late, and shares the first one's pool."""
@@ -41,6 +42,7 @@ START_LIMIT = 180.0
 START_LIMIT_EACH = 3.0
 """More, for each instance: they start at the same time."""
 _PATIENT = 180.0
+RANKED = ("--node-deployment-placement=ranked",)
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Program:
     central: bool = False
     """One process serves the cluster, beside the driver of the first node."""
     ranked: bool = False
+    labelled: bool = False
+    """It hears of claims by the label that an admission policy keeps."""
 
 
 def programs(base_delay: str) -> tuple[Program, ...]:
@@ -60,7 +64,8 @@ def programs(base_delay: str) -> tuple[Program, ...]:
     delay = (f"--node-deployment-base-delay={base_delay}",) if base_delay else ()
     distributed = ("--node-deployment", *delay)
     return (
-        Program("ours-ranked", (*distributed, "--node-deployment-placement=ranked"), ours=True, ranked=True),
+        Program("ours-ranked", (*distributed, *RANKED), ours=True, ranked=True),
+        Program("ours-labelled", (*distributed, *RANKED, "--watch-scope=labelled"), ours=True, ranked=True, labelled=True),
         Program("ours-random", (*distributed, "--node-deployment-placement=random"), ours=True),
         Program("peer", distributed),
         Program("peer-central", ("--immediate-topology",), central=True),
@@ -125,6 +130,8 @@ def a_scene(setting: Setting, program: Program, nodes: int, work: Path) -> Itera
     with _a_plane(setting, work, audit) as plane:
         servers = _servers()
         role = _populate(plane, nodes, managed=setting.kwok)
+        if program.labelled:
+            _install_policy(plane)
         driver = _drivers(setting, nodes, work)
         hosts = [node_name(1)] if program.central else [node_name(number) for number in range(1, nodes + 1)]
         instances = [_instance(setting, program, node=node, role=role, work=work) for node in hosts]
@@ -159,6 +166,16 @@ def _populate(plane: ControlPlane, nodes: int, *, managed: bool) -> Path:
     for name, binding, pool in ((MAIN, IMMEDIATE, MAIN), (FILL, IMMEDIATE, FILL), (LATER, LATE, MAIN)):
         plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(name, DRIVER, binding, pool=pool))
     return plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
+
+
+def _install_policy(plane: ControlPlane) -> None:
+    plane.apply((REPOSITORY / "deploy" / "components" / "scoped-watches" / "policy.yaml").read_text())
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims?dryRun=All"
+
+    def is_in_force() -> bool:
+        return names.CLAIM_LABEL in plane.request("POST", claims, claim("trial", LATER))["metadata"].get("labels", {})
+
+    until(is_in_force, "claims are labelled", seconds=_PATIENT)
 
 
 def _drivers(setting: Setting, nodes: int, work: Path) -> Process:

@@ -1,8 +1,9 @@
 """`hack/bench scale`: a large cluster on one machine: volumes a second, and what each sidecar and the API server pay for them.
 
-A hundred nodes that kwok keeps alive, a driver for each, and on all of them real instances of ours, ranked and random, and of the peer, or
-the peer once for the whole cluster. Each turn has servers of its own and three phases: claims that bind immediately at a rate that the
-machine carries, which is what the time to an owner is taken from; a burst of such claims; and a burst of claims that bind late.
+A hundred nodes that kwok keeps alive, a driver for each, and on all of them real instances of ours (ranked; ranked with claims watched by
+label; random) and of the peer, or the peer once for the whole cluster. Each turn has servers of its own and three phases: claims that bind
+immediately at a rate that the machine carries, which is what the time to an owner is taken from; a burst of such claims; and a burst of
+claims that bind late.
 
 Late claims come with their node chosen, and no pods. Both were tried, with 600 claims on 20 nodes: where the real scheduler places pods, a
 volume takes twice the CPU time of everything together (86 against 41 ms), and four fifths of what is added are the servers' and the

@@ -14,6 +14,7 @@ from hack.benchmarks.race.stage import FLAGS
 
 NAMES = {
     "ours-ranked": "csi-node-sidecar, ranked",
+    "ours-labelled": "csi-node-sidecar, ranked, claims by label",
     "ours-random": "csi-node-sidecar, random",
     "peer": "csi-provisioner",
     "peer-central": "csi-provisioner, one for the cluster",
