@@ -23,6 +23,8 @@ JUDGING_LIMIT_MIB = 4.2
 """More than without drain decisions. Today 3.7."""
 # Today 2.3 kB for a claim that this node may write, and 1.9 kB for a volume of this node.
 OWN_LIMIT_BYTES = 3_000
+MOST_MODULES = 515
+"""Today 508."""
 NO_API = "http://127.0.0.1:1"
 # The program as it is, which at its end says what it had loaded.
 TELLING = "import sys; from sidecar.cli import main; code = main(); print('modules:', *sys.modules); sys.exit(code)"
@@ -55,6 +57,7 @@ def _lived(work: Path, *flags: str) -> Life:
         print("resident MiB:", resident)
         assert sidecar.child.returncode == 0, sidecar.output()
     told = sidecar.output().splitlines()[-1]
+    print("modules:", len(told.split()) - 1)
     assert told.startswith("modules: ")
     return Life(frozenset(told.split()[1:]), resident)
 
@@ -85,11 +88,23 @@ def test_a_start_is_a_whole_one(life: Life) -> None:
         pytest.param("aiohttp", id="nor-a-second-http"),
         pytest.param("sidecar.simulation", id="the-simulation"),
         pytest.param("sidecar.commands.explain", id="another-command"),
+        pytest.param("sidecar.commands.node", id="nor-this-one"),
+        pytest.param("sidecar.commands.leftovers", id="nor-that"),
+        pytest.param("sidecar.commands.label", id="nor-the-one-for-claims"),
+        pytest.param("sidecar.commands.uninstall", id="nor-the-last"),
+        pytest.param("difflib", id="what-finds-the-word-that-was-meant"),
+        pytest.param("argparse", id="a-second-reader-of-flags"),
+        pytest.param("yaml", id="what-reads-kubeconfigs-beside-that-library"),
         pytest.param("sidecar.drain", id="drain-decisions-that-nobody-asked-for"),
     ],
 )
 def test_the_program_does_not_load(unwanted: str, life: Life) -> None:
     assert [name for name in sorted(life.modules) if name == unwanted or name.startswith(f"{unwanted}.")] == []
+
+
+def test_a_start_loads_no_more_than_it_does_today(life: Life) -> None:
+    """Each module is a tenth of a millisecond and more, at each start on each node."""
+    assert len(life.modules) <= MOST_MODULES
 
 
 def test_drain_decisions_load_what_the_gates_of_others_need_only_for_those() -> None:

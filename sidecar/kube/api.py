@@ -202,12 +202,14 @@ class KubeApi(Protocol):
         continue_token: str = "",
         resource_version: str = "",
         begin: Callable[[], Take] = take_none,
+        skip: Skip = reads_all,
     ) -> Page:
         """One page, with at most `limit` objects, and fewer where objects are large. All pages of one list show the same moment; a continue
         token that has become too old raises Gone.
 
         What `begin` returns may be offered the objects one by one as they arrive. What it takes is not in the page, so nobody has to hold
         it. `begin` is called again if the page is begun again, with fewer objects; a page may also fail after some were taken.
+        An object for which `skip` is true may be left out.
         """
         ...
 

@@ -11,16 +11,19 @@ from typing import Final
 
 from sidecar.frozen import frozen
 
-_BEGINNING: Final = re.compile(
-    rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+",'
+_METADATA: Final = (
     rb'"metadata":\{"name":"(?P<name>[^"\\\x80-\xff]+)",(?:"generateName":"[^"\\]*",)?(?:"namespace":"(?P<namespace>[^"\\\x80-\xff]*)",)?'
     rb'"uid":"(?P<uid>[^"\\\x80-\xff]+)","resourceVersion":"(?P<version>[0-9]+)"'
 )
+_BEGINNING: Final = re.compile(
+    rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{"kind":"[A-Za-z]+","apiVersion":"[a-z0-9./]+",' + _METADATA
+)
+_ITEM: Final = re.compile(rb"\{" + _METADATA)
 
 
 @frozen
 class EventPrefix:
-    """What the first bytes of a line tell about its object."""
+    """What the first bytes of a line, or of an object in a list, tell about the object."""
 
     name: str
     uid: str
@@ -31,7 +34,7 @@ _MANAGED_FIELDS: Final = b',"managedFields":['
 _AFTER_MANAGED_FIELDS: Final = b']},"spec":'
 
 Skip = Callable[[EventPrefix, bytes], bool]
-"""Whether an event may be left unparsed: its object does not concern this node, and no store holds it."""
+"""Whether an event, or an object in a list, may be left unparsed: it does not concern this node, and no store holds it."""
 
 
 def reads_all(prefix: EventPrefix, line: bytes) -> bool:
@@ -42,9 +45,18 @@ def reads_all(prefix: EventPrefix, line: bytes) -> bool:
 def read_prefix(line: bytes) -> EventPrefix | None:
     """None for a line that must be parsed: another type of event, or one that begins otherwise."""
     found = _BEGINNING.match(line)
-    if found is None or found["type"] == b"DELETED":
-        return None
-    return EventPrefix(found["name"].decode(), found["uid"].decode(), found["version"].decode())
+    return None if found is None or found["type"] == b"DELETED" else _as_prefix(found)
+
+
+def read_item_prefix(item: bytes) -> EventPrefix | None:
+    """The same of an object in a list, where it stands without its kind."""
+    found = _ITEM.match(item)
+    return None if found is None else _as_prefix(found)
+
+
+def _as_prefix(found: re.Match[bytes]) -> EventPrefix:
+    name, uid, version = found.group("name", "uid", "version")
+    return EventPrefix(name.decode(), uid.decode(), version.decode())
 
 
 def read_metadata(line: bytes) -> tuple[str, dict[str, str]] | None:

@@ -104,6 +104,7 @@ class Reflector(Generic[R]):
         self._project = project
         self._key_of = key_of
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
+        self._skip = skip
         self._optional = optional
         self._page_size = page_size
         self._start_spread = start_spread
@@ -226,7 +227,9 @@ class Reflector(Generic[R]):
                 kept.add(key)
             return True
 
-        page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, begin=begin, **self._scope)
+        page = await self._api.list_page(
+            self.resource, limit=self._page_size, continue_token=token, begin=begin, skip=self._skip, **self._scope
+        )
         self.last_heard = self._clock()
         for obj in page.items:
             take(obj)
@@ -280,7 +283,9 @@ class Reflector(Generic[R]):
 
     async def _went_back(self) -> bool:
         try:
-            page = await self._api.list_page(self.resource, limit=1, begin=take_none, **smallest(self.resource, self._scope))
+            page = await self._api.list_page(
+                self.resource, limit=1, begin=take_none, skip=reads_all, **smallest(self.resource, self._scope)
+            )
         except ApiError:
             return False  # asked again: the watch may last for minutes
         self._was_broken = False

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi, Resource, WatchEvent, find
 from sidecar.kube.errors import ApiError
 from sidecar.kube.event_prefix import Skip
@@ -35,13 +36,13 @@ _BETWEEN_STRAYS: Final = 1.0
 _STRAYS_TOLD_EVERY: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Heard:
     watch: int
     event: WatchEvent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ended:
     """One of the watches, or a question without which they cannot go on. `error` None: as every watch ends some time."""
 
@@ -58,7 +59,7 @@ class _Departure:
     before: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answer:
     """`found` None: there is no object of that name. `departure` None: it was a stray that was asked for."""
 

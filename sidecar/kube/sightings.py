@@ -5,9 +5,9 @@ by asking for the object alone. One that is there and that no watch selects is a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from sidecar.frozen import frozen
 from sidecar.kube.api import WatchEvent
 from sidecar.model.objects import Json
 from sidecar.model.selectors import parse_selector
@@ -20,7 +20,7 @@ SOONEST: Final = ASKED_EVERY * (1.0 - _SPREAD)
 _MOST_GONE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sighting:
     """An object as a list, a watch or a question has shown it."""
 

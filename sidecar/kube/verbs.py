@@ -1,6 +1,7 @@
 """`KubeClient` makes each call of `KubeApi` a request: its method, path, query and body. Sending it is `transport`'s part."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sidecar.kube import page_sizes, wire
@@ -10,6 +11,7 @@ from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_al
 from sidecar.kube.large_objects import LARGE
 from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
+from sidecar.kube.list_sieve import ListSieve
 from sidecar.kube.transport import Limiter, Request, Transport
 from sidecar.model.objects import Json
 from sidecar.model.packed import PackedVolume
@@ -19,6 +21,14 @@ _DISCOVERY_LASTS = 600.0
 
 class _TooLarge(Exception):
     """A page that is not read to its end, because its objects are large."""
+
+
+@dataclass(slots=True)
+class _Size:
+    """Of a page as it was sent."""
+
+    objects: int = 0
+    bytes: int = 0
 
 
 class Kinds:
@@ -104,6 +114,7 @@ class KubeClient:
         continue_token: str = "",
         resource_version: str = "",
         begin: Callable[[], Take] = take_none,
+        skip: Skip = reads_all,
     ) -> Page:
         query = {"label_selector": label_selector, "field_selector": field_selector, "resource_version": resource_version}
         again = False
@@ -119,17 +130,19 @@ class KubeClient:
                 goes_on=bool(continue_token) or again,
             )
             try:
-                page, reader = await self._page(request, limit=min(limit, known), after=continue_token, take=begin())
+                page, size = await self._page(request, limit=min(limit, known), after=continue_token, take=begin(), skip=skip)
             except _TooLarge:
                 self._limits[resource], again = page_sizes.smaller(min(limit, known)), True
                 continue
-            if known <= limit and reader.count <= known:
-                self._limits[resource] = page_sizes.next_limit(known, count=reader.count, size=reader.size)
+            if known <= limit and size.objects <= known:
+                self._limits[resource] = page_sizes.next_limit(known, count=size.objects, size=size.bytes)
             return page
 
-    async def _page(self, request: Request, *, limit: int, after: str, take: Take) -> tuple[Page, ListReader]:
+    async def _page(self, request: Request, *, limit: int, after: str, take: Take, skip: Skip) -> tuple[Page, "_Size"]:
+        sieve = ListSieve(skip, longest=LARGE)  # people are told of larger ones
         reader = ListReader(what=request.what, after=after, note=lambda obj, size: self._note_if_large(request, obj, size))
         items: list[Json] = []
+        size = _Size()
 
         def keep(found: Iterable[Json]) -> None:
             for obj in found:
@@ -137,14 +150,17 @@ class KubeClient:
                     items.append(obj)
 
         def read(piece: bytes) -> None:
-            keep(reader.feed(piece))
-            if page_sizes.is_too_large(limit, count=reader.count, size=reader.size):
+            keep(reader.feed(piece if skip is reads_all else sieve.feed(piece)))
+            size.bytes, size.objects = size.bytes + len(piece), reader.count + sieve.left_out
+            if page_sizes.is_too_large(limit, count=size.objects, size=size.bytes):
                 raise _TooLarge
 
         await self._transport.send(request, self._limiter, take=read)
+        keep(reader.feed(sieve.rest()))
         left, version, token = reader.finish()
         keep(left)
-        return Page(items, version, token), reader
+        size.objects = reader.count + sieve.left_out
+        return Page(items, version, token), size
 
     async def watch(
         self,

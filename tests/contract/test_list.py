@@ -1,10 +1,16 @@
 """Lists: selectors, pages that show one moment, and the version a watch may start from."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from sidecar.kube.api import CAPACITIES, CLAIMS, CONFIG_MAPS, PODS, VOLUMES, KubeApi
 from sidecar.kube.errors import BadRequest
+from sidecar.kube.event_prefix import EventPrefix
+from sidecar.local.raw_filter import is_foreign_volume
 from tests.contract.objects import capacity, claim, config_map, volume
+from tests.harness import samples
 
 
 async def _names(api: KubeApi, namespace: str, **selectors: str) -> list[str]:
@@ -49,6 +55,36 @@ async def test_pages_show_one_moment(api: KubeApi, namespace: str) -> None:
     assert sizes == [2, 2, 1]
     assert versions == {first.resource_version}
     assert await _names(api, namespace) == ["a", "b", "c", "d", "d2"]
+
+
+async def test_between_the_first_and_the_last_claims_are_told_apart_before_they_are_read(api: KubeApi, namespace: str) -> None:
+    """Both servers write them as the sidecar expects, so that it need not read those of other nodes."""
+    made = [await api.create(CLAIMS, claim(name), namespace=namespace) for name in "abcd"]
+    asked: list[EventPrefix] = []
+
+    def skip(prefix: EventPrefix, item: bytes) -> bool:
+        asked.append(prefix)
+        return prefix.name == "b" and json.loads(item.removesuffix(b","))["metadata"]["uid"] == prefix.uid
+
+    page = await api.list_page(CLAIMS, namespace=namespace, skip=skip)
+    assert [item["metadata"]["name"] for item in page.items] == ["a", "c", "d"]
+    assert [prefix.uid for prefix in asked] == [obj["metadata"]["uid"] for obj in made[1:3]]
+
+
+async def test_volumes_are_told_apart_before_they_are_read(api: KubeApi) -> None:
+    here = samples.here(replace(samples.info(segment={"node": "n2"}), name="driver.example"))
+    for name in "abcd":
+        await api.create(VOLUMES, volume(f"apart-{name}"))
+    found = {item["metadata"]["name"]: item for item in (await api.list_page(VOLUMES)).items}
+    foreign: set[str] = set()
+
+    def skip(prefix: EventPrefix, item: bytes) -> bool:
+        if is_foreign_volume(item, here):
+            foreign.add(prefix.name)
+        return False
+
+    assert len((await api.list_page(VOLUMES, skip=skip)).items) == len(found)
+    assert {"apart-b", "apart-c"} <= foreign
 
 
 async def test_a_page_that_holds_all_is_the_last(api: KubeApi, namespace: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sidecar.kube.api import CLAIMS
-from sidecar.kube.event_prefix import EventPrefix, read_prefix, without_managed_fields
+from sidecar.kube.event_prefix import EventPrefix, read_item_prefix, read_prefix, without_managed_fields
 from tests.kube.server import ScriptedServer, run, streams
 
 CLAIM = {
@@ -44,6 +44,12 @@ def test_an_event_tells_of_its_object_within_its_first_bytes() -> None:
 )
 def test_whatever_begins_otherwise_is_read(odd: bytes) -> None:
     assert read_prefix(odd) is None
+
+
+def test_an_object_in_a_list_tells_the_same_without_its_kind() -> None:
+    item = json.dumps({"metadata": CLAIM["metadata"], "spec": {}}, separators=(",", ":")).encode()
+    assert read_item_prefix(item) == read_prefix(line())
+    assert read_item_prefix(line()) is None
 
 
 def test_what_passes_by_is_a_bookmark_and_the_rest_is_read() -> None:

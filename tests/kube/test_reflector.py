@@ -74,7 +74,7 @@ class ScriptedApi:
         """With which selectors it was asked for that."""
         self.closed = 0
 
-    async def list_page(self, resource: object, *, limit: int, continue_token: str = "", begin: object = None, **scope: str) -> Page:
+    async def list_page(self, resource: object, *, limit: int, continue_token: str = "", begin: object, skip: object, **scope: str) -> Page:
         if limit == 1:
             self.probes.append(scope)
             self.asked.append(("version", now(), ""))
@@ -589,8 +589,8 @@ def test_what_is_asked_for_is_passed_on() -> None:
             yield bookmark(1)
 
     Bench(Api(), namespace="ns", label_selector="a=b", field_selector="metadata.name=x").run(1.0)
-    scope = {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=x"}
-    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10", "skip": reads_all}]
+    scope = {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=x", "skip": reads_all}
+    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10"}]
 
 
 def test_on_a_real_wire_broken_servers_are_left_in_peace() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sidecar.local.raw_filter import is_bound_claim, is_foreign_claim, is_foreign_volume
 from sidecar.local.volume_location import found_here, may_lie_here
 from sidecar.model import names
-from sidecar.model.objects import is_source_that_leaves, selected_node
+from sidecar.model.objects import Volume, claim_provisioner, is_source_that_leaves, selected_node
+from sidecar.provisioning.unowned_io import why_unowned
 from tests.harness import samples
 
 HERE = samples.here()
@@ -21,6 +22,7 @@ tricky = st.sampled_from(
     [
         "",
         NODE,
+        samples.DRIVER,
         "other",
         f'x,"{names.SELECTED_NODE}":"other",',
         f'"{names.SELECTED_NODE}":"other"',
@@ -36,7 +38,9 @@ tricky = st.sampled_from(
     ]
 )
 quoted = f'"{names.SELECTED_NODE}'
-keys = st.sampled_from([names.SELECTED_NODE, "annotations", "a", quoted, f"x,{quoted}", '"operator":"In"', names.CLONE_FINALIZER])
+keys = st.sampled_from(
+    [names.SELECTED_NODE, names.STORAGE_PROVISIONER, "annotations", "a", quoted, f"x,{quoted}", '"operator":"In"', names.CLONE_FINALIZER]
+)
 notes = st.dictionaries(keys, tricky, max_size=4)
 
 
@@ -45,13 +49,14 @@ def as_line(obj: dict[str, Any]) -> bytes:
 
 
 @given(labels=notes, annotations=notes, finalizers=st.lists(keys, max_size=2), deleting=st.booleans())
-def test_a_claim_that_is_foreign_has_another_node_and_is_no_source(
+def test_a_claim_that_is_foreign_has_another_driver_or_another_node_and_is_no_source(
     labels: dict[str, str], annotations: dict[str, str], finalizers: list[str], deleting: bool
 ) -> None:
     obj = samples.claim_json()
+    annotations = {names.STORAGE_PROVISIONER_BETA: samples.DRIVER, **annotations}
     obj["metadata"] = {"name": "data", "uid": "u", "labels": labels, "annotations": annotations, "finalizers": finalizers}
     obj["metadata"] |= {"deletionTimestamp": "now"} if deleting else {}
-    if is_foreign_claim(as_line(obj), HERE):
+    if is_foreign_claim(as_line(obj), HERE) and claim_provisioner(obj) == samples.DRIVER:
         assert selected_node(obj) not in ("", NODE)
         assert not is_source_that_leaves(obj)
 
@@ -101,15 +106,21 @@ def bound_claim(volume: str, **meta: Any) -> dict[str, Any]:
     ),
     placed=st.booleans(),
     annotations=notes,
+    driver=st.sampled_from([samples.DRIVER, "other", f'"csi":{{"driver":"{samples.DRIVER}"']),
 )
-def test_a_volume_that_is_foreign_does_not_lie_here(terms: list[Any], placed: bool, annotations: dict[str, str]) -> None:
-    obj = samples.volume_json()
-    obj["metadata"]["annotations"] = annotations
+def test_a_volume_that_is_foreign_does_not_lie_here_nor_nowhere(
+    terms: list[Any], placed: bool, annotations: dict[str, str], driver: str
+) -> None:
+    obj = samples.volume_json(status={"phase": "Released"})
+    obj["metadata"]["annotations"] = {names.PROVISIONED_BY: driver, **annotations}
+    obj["spec"]["csi"] = {"driver": driver, "volumeHandle": "h"}
+    obj["spec"]["persistentVolumeReclaimPolicy"] = "Delete"
     obj["spec"].pop("nodeAffinity", None)
     if placed:
         obj["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}
     if is_foreign_volume(as_line(obj), HERE):
         assert found_here(HERE, obj) is None and not may_lie_here(HERE, obj, "")
+        assert why_unowned(HERE, Volume.of(obj)) == ""
 
 
 def test_the_usual_ones_pass_by() -> None:
@@ -117,7 +128,12 @@ def test_the_usual_ones_pass_by() -> None:
     assert is_foreign_claim(as_line(theirs), HERE)
     assert not is_foreign_claim(as_line(samples.claim_json(annotations={names.SELECTED_NODE: NODE})), HERE)
     assert not is_foreign_claim(as_line(samples.claim_json()), HERE)
+    written = {"example.com/policy": '{"annotations":{"keep":"\\\\"}}', names.SELECTED_NODE: "other"}
+    assert is_foreign_claim(as_line(samples.claim_json(annotations=written)), HERE)
+    assert is_foreign_claim(as_line(samples.claim_json(annotations={names.STORAGE_PROVISIONER: "other"})), HERE)
+    assert not is_foreign_claim(as_line(samples.claim_json(annotations={names.STORAGE_PROVISIONER: samples.DRIVER})), HERE)
     volume = samples.volume_json()
+    assert is_foreign_volume(as_line(samples.volume_json(spec={"csi": {"driver": "other", "volumeHandle": "h"}})), HERE)
     volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term_of("other")]}}
     assert is_foreign_volume(as_line(volume), HERE)
     volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term_of("other"), term_of(NODE)]}}

@@ -73,6 +73,7 @@ class InProcessApi:
         continue_token: str = "",
         resource_version: str = "",
         begin: Callable[[], Take] = take_none,
+        skip: Skip = reads_all,
     ) -> Page:
         query = Query(
             namespace=namespace,

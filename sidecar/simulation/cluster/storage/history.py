@@ -5,8 +5,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from sidecar.model.objects import Json
+
+_WRITTEN_FIRST: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
 Key = str
 """`namespace/name`, or the name alone: the order of lists."""
@@ -14,6 +17,13 @@ Key = str
 
 def key_of(name: str, namespace: str = "") -> Key:
     return f"{namespace}/{name}" if namespace else name
+
+
+def _as_written(obj: Json) -> Json:
+    """With what identifies it at the beginning, where API servers have it."""
+    meta = obj["metadata"]
+    first = {field: meta[field] for field in _WRITTEN_FIRST if field in meta}
+    return {"metadata": first | meta} | {field: value for field, value in obj.items() if field != "metadata"}
 
 
 class Stored:
@@ -29,7 +39,7 @@ class Stored:
 
     @cached_property
     def item(self) -> bytes:
-        return json.dumps(self.bare, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(_as_written(self.bare), separators=(",", ":"), ensure_ascii=False).encode()
 
     @cached_property
     def whole(self) -> bytes:

@@ -1,0 +1,106 @@
+"""A list without what need not be read is a list of the others, however it is cut."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.kube.api import CLAIMS, Page, Take
+from sidecar.kube.event_prefix import EventPrefix
+from sidecar.kube.large_objects import LARGE
+from sidecar.kube.list_reader import ListReader
+from sidecar.kube.list_sieve import ListSieve
+from sidecar.kube.page_sizes import MOST_OBJECTS
+from tests.kube.server import ScriptedServer, run, says
+
+LIST_META = {"resourceVersion": "7", "continue": ""}
+# Texts that try to look like where one object ends and another begins.
+TRICKY = st.sampled_from(["", "a", '},{"metadata":{"name":"', '"},{"metadata":{"name":"x', "\\", '"', "}", "ü", "\u2028"])
+
+
+def item(name: str, note: str = "") -> dict[str, Any]:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid of {name}", "resourceVersion": "5", "annotations": {"note": note}}
+    return {"metadata": meta, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": {}}
+
+
+def as_server_writes(items: Iterable[dict[str, Any]]) -> bytes:
+    whole = {"kind": "PersistentVolumeClaimList", "apiVersion": "v1", "metadata": LIST_META, "items": list(items)}
+    return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def is_theirs(prefix: EventPrefix, _: bytes) -> bool:
+    return prefix.name.startswith("their")
+
+
+def sifted(raw: bytes, cut: int = 10**9) -> tuple[list[Any], int]:
+    """What is read of the list, and how many objects were not."""
+    sieve, reader = ListSieve(is_theirs, longest=LARGE), ListReader(what="list x", after="")
+    found = [obj for at in range(0, len(raw), cut) for obj in reader.feed(sieve.feed(raw[at : at + cut]))]
+    found += reader.feed(sieve.rest())
+    left, version, _ = reader.finish()
+    assert version == "7"
+    return found + left, sieve.left_out
+
+
+@given(items=st.lists(st.tuples(st.sampled_from(["ours", "theirs"]), TRICKY), max_size=8), cut=st.integers(1, 400))
+def test_of_what_is_read_nothing_is_missing_and_nothing_changed(items: list[tuple[str, str]], cut: int) -> None:
+    listed = [item(f"{whose}-{number}", note) for number, (whose, note) in enumerate(items)]
+    found, left_out = sifted(as_server_writes(listed), cut)
+    at_the_ends = (0, len(listed) - 1)
+    read = [each for number, each in enumerate(listed) if number in at_the_ends or each["metadata"]["name"].startswith("ours")]
+    assert found == read and left_out == len(listed) - len(read)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(json.dumps({"metadata": LIST_META, "items": [item("theirs")] * 5}).encode(), id="with spaces"),
+        pytest.param(as_server_writes({"kind": "Claim", **item("theirs")} for _ in range(5)), id="with kinds"),
+        pytest.param(as_server_writes({"metadata": {"uid": "u", "name": "theirs"}} for _ in range(5)), id="in another order"),
+    ],
+)
+def test_what_is_written_otherwise_is_read(raw: bytes) -> None:
+    for cut in (7, 10**9):
+        found, left_out = sifted(raw, cut)
+        assert found == json.loads(raw)["items"] and left_out == 0
+
+
+@pytest.mark.parametrize("cut", [1000, 2**16, 10**9])
+def test_a_large_object_is_read_and_those_behind_it_are_not(cut: int) -> None:
+    large = [item("ours"), item("theirs", "x" * LARGE), *(item(f"theirs-{number}") for number in range(4)), item("ours-2")]
+    found, left_out = sifted(as_server_writes(large), cut)
+    assert found == [large[0], large[1], large[-1]] and left_out == 4
+
+
+def test_what_is_held_back_is_no_more_than_a_large_object() -> None:
+    sieve, passed = ListSieve(is_theirs, longest=LARGE), 0
+    for number in range(1, 100):
+        passed += len(sieve.feed(b"x" * 10_000))
+        assert 10_000 * number - passed <= LARGE
+
+
+def test_a_page_counts_what_was_left_out_of_it() -> None:
+    """Or the next one would be asked for with another limit."""
+    page = as_server_writes(item(f"their-{number}") for number in range(MOST_OBJECTS))
+    taken: list[str] = []
+
+    def take(obj: dict[str, Any]) -> bool:
+        taken.append(obj["metadata"]["name"])
+        return True
+
+    def begin() -> Take:
+        return take
+
+    async def main() -> tuple[Page, list[str]]:
+        async with ScriptedServer(says(page)) as server, await server.client() as client:
+            for _ in range(2):
+                answer = await client.list_page(CLAIMS, begin=begin, skip=is_theirs)
+            return answer, [request.query["limit"] for request in server.seen]
+
+    answer, limits = run(main())
+    assert answer.items == [] and answer.resource_version == "7"
+    assert taken == 2 * ["their-0", f"their-{MOST_OBJECTS - 1}"]
+    assert limits == 2 * [str(MOST_OBJECTS)]
