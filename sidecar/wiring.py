@@ -16,6 +16,7 @@ from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT
 from sidecar.csi.careful_io import CarefulDriver
 from sidecar.csi.losses import Losses
 from sidecar.doors import Doors, Instruments, Opened
@@ -34,6 +35,7 @@ from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
+from sidecar.ownership.shards import heard_shards
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.tools import Tools
 from sidecar.watching import Watching
@@ -229,19 +231,31 @@ class Sidecar:
             namespace=self._config.namespace,
             classes=self._classes_by_name,
             on_known=lambda: self.provisioning.order_known(),  # noqa: PLW0108 - made later
+            on_nodes=lambda: self.hearing.shards_changed() if self.hearing else None,
+            by_shards=self._by_shards,
         )
 
     def _make_hearing(self) -> ClaimHearing:
-        classes = self.caches.classes
-        bids = self._config.node_deployment_immediate_binding
         return ClaimHearing(
             self._tools,
             node=self._config.node_name,
             driver=self._doors.driver.info.name,
-            is_ours=classes.__contains__,
-            shards=lambda: SHARDS if bids else (),
+            is_ours=self.caches.classes.__contains__,
+            shards=self._shards,
             contenders=lambda: len(self._contenders.nodes) or None if self._contenders else None,
+            bids=self._config.node_deployment_immediate_binding,
         )
+
+    def _shards(self) -> tuple[str, ...]:
+        if not self._config.node_deployment_immediate_binding:
+            return ()
+        return heard_shards(self._config.node_name, self._contenders.nodes) if self._contenders and self._by_shards() else SHARDS
+
+    def _by_shards(self) -> bool:
+        """Whether nodes may share open claims out: not if one claim can be made by few nodes only, which may be others."""
+        sources = {CLONE_VOLUME, CREATE_DELETE_SNAPSHOT} & self._doors.driver.info.controller
+        by_label = self._config.watch_scope == LABELLED
+        return by_label and not sources and not any(class_.allowed for class_ in self.caches.classes.values())
 
     def _make_capacity(self) -> CapacityPart:
         config, kube = self._config, self._doors.capacity_kube

@@ -12,13 +12,13 @@ from typing import Final
 
 from sidecar.engine.health import OK, Stopped
 from sidecar.frozen import frozen
-from sidecar.kube.api import CLAIMS, records
+from sidecar.kube.api import CLAIMS, Take, records
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
-from sidecar.local.claim_labels import EVERYTHING, WAITING, Trust, heard_claims, is_right, why_wrong
+from sidecar.local.claim_labels import EVERYTHING, WAITING, Trust, heard_claims, is_right, label_of, why_wrong
 from sidecar.model import names
-from sidecar.model.objects import Claim, Json, is_source_that_leaves, selected_node
+from sidecar.model.objects import Claim, Json, claim_provisioner, is_source_that_leaves, selected_node
 from sidecar.model.timestamps import to_text
 from sidecar.ownership.roster import draw
 from sidecar.tools import Tools
@@ -37,6 +37,9 @@ _LONGEST: Final = 45.0
 # What a list has found, so much at a time. All are heard soon after, if there are more.
 _MOST_FOUND: Final = 100
 _MOST_TELLERS: Final = 8
+_LEFT_EVERY: Final = 10.0
+_LEFT_AT_LEAST_EVERY: Final = 300.0
+_OPEN_FOR: Final = 2.0
 
 
 @frozen
@@ -60,9 +63,10 @@ class ClaimHearing:
         is_ours: Callable[[str], bool],
         shards: Callable[[], tuple[str, ...]],
         contenders: Callable[[], int | None],
+        bids: bool = True,
     ) -> None:
-        """`is_ours`: whether a class of that name is this driver's. `shards`: the open claims that this node may take.
-        `contenders`: how many nodes there are, if it is known."""
+        """`is_ours`: whether a class of that name is this driver's. `shards`: the open claims that this node hears of at
+        once; if it `bids`, it looks now and then for others that nobody takes. `contenders`: how many nodes there are, if it is known."""
         self._kube = tools.kube
         self._recorder = tools.recorder
         self._metrics = tools.metrics
@@ -75,6 +79,9 @@ class ClaimHearing:
         self._is_ours = is_ours
         self._shards = shards
         self._contenders = contenders
+        self._bids = bids
+        self._left: frozenset[str] = frozenset()
+        """Shards with claims that those who hear of them have not taken."""
         self._trust = Trust()
         self._wrong: ObjectRef | None = None
         self._wrong_since = ""
@@ -86,7 +93,7 @@ class ClaimHearing:
         tools.metrics.watch_claims_by_label(lambda: not self._is_wide)
 
     def selectors(self) -> tuple[str, ...]:
-        return (EVERYTHING,) if self._is_wide else heard_claims(self._node, self._shards())
+        return (EVERYTHING,) if self._is_wide else heard_claims(self._node, sorted({*self._shards(), *self._left}))
 
     def seen(self, obj: Json) -> None:
         """Called for each claim that is parsed, before anything is decided about it."""
@@ -109,6 +116,12 @@ class ClaimHearing:
             self._is_wide = True
             return
         await claims.wait_synced()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._trust_labels(claims))
+            if self._bids:
+                group.create_task(self._look_for_what_is_left(claims))
+
+    async def _trust_labels(self, claims: ChangingReflector[Claim]) -> None:
         while True:
             await self._hear_by_label(claims)
             await self._widen(claims)
@@ -187,6 +200,57 @@ class ClaimHearing:
         claims.select(self.selectors())
         log.info("Claims are watched by their label again: the policy works")
         self._scope.report(OK())
+
+    # --- open claims that nobody takes ------------------------------------------------------------------------------
+
+    async def _look_for_what_is_left(self, claims: ChangingReflector[Claim]) -> None:
+        """Whoever hears of a shard may be full, slow or dead. Of all nodes one looks about every second, and less often where nothing
+        new was found: some claims can be taken by nobody."""
+        vain = 0
+        while True:
+            pause = max(_LEFT_EVERY, float(self._contenders() or 1)) * 2.0 ** min(vain, 10)
+            await asyncio.sleep(min(pause, _LEFT_AT_LEAST_EVERY) * (0.5 + self._rng()))
+            self.shards_changed()
+            heard = set(self._shards())
+            others = [shard for shard in names.SHARDS if shard not in heard]
+            if self._is_wide or not others:
+                self._left = frozenset()
+                continue
+            before = self._left
+            try:
+                self._left = await self._left_in(others)
+            except ApiError as error:
+                log.debug("Open claims could not be listed", extra={"fields": {"err": str(error)}})
+                continue
+            vain = 0 if self._left - before else vain + 1
+            self.shards_changed()
+
+    async def _left_in(self, shards: list[str]) -> frozenset[str]:
+        """By two lists, for clocks may differ: what is open in both is late. So few as a page has are enough to know the shards of many."""
+        before = await self._open_in(shards)
+        if not before:
+            return frozenset()
+        await asyncio.sleep(_OPEN_FOR * (1.0 + self._rng()))
+        after = await self._open_in(shards)
+        return frozenset(shard for uid, shard in before.items() if uid in after)
+
+    async def _open_in(self, shards: list[str]) -> dict[str, str]:
+        """By uid, the shard of this driver's claims."""
+        found: dict[str, str] = {}
+
+        def take(obj: Json) -> bool:
+            if claim_provisioner(obj) == self._driver:
+                found[obj["metadata"]["uid"]] = label_of(obj)
+            return True
+
+        def begin() -> Take:
+            found.clear()
+            return take
+
+        page = await self._kube.list_page(CLAIMS, label_selector=f"{names.CLAIM_LABEL} in ({','.join(shards)})", begin=begin)
+        for obj in page.items:
+            take(obj)
+        return found
 
     # --- lists ------------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ from sidecar.engine.backoff import jittered
 from sidecar.kube.api import CAPACITIES, CSI_NODES, records
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
+from sidecar.model.names import open_claims
 from sidecar.model.objects import CapacityRecord, Class, Json
 from sidecar.ownership.roster import Roster
+from sidecar.ownership.shards import LISTENERS, is_shared_out, listeners_of
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,11 @@ class Contenders:
         namespace: str,
         classes: Callable[[], Mapping[str, Class]],
         on_known: Callable[[], None] = lambda: None,
+        on_nodes: Callable[[], None] = lambda: None,
+        by_shards: Callable[[], bool] = lambda: False,
+        listeners: int = LISTENERS,
     ) -> None:
+        """`on_nodes` is called when there are others than before. `by_shards`: whether only those contend who hear of the claim's shard."""
         self._kube = tools.kube
         self._driver = driver
         self._namespace = namespace
@@ -51,22 +57,37 @@ class Contenders:
         self._clock = tools.clock
         self._rng = tools.rng
         self._on_known = on_known
+        self._on_nodes = on_nodes
+        self._by_shards = by_shards
+        self._listeners = listeners
         self._nodes: frozenset[str] = frozenset()
         self._free: dict[str, dict[str, int]] = {}
         """Free bytes by class, then by the label that names the publisher."""
-        self._rosters: dict[str, Roster] = {}
+        self._rosters: dict[tuple[str, str], Roster] = {}
+        """By class, and by shard if only those contend who hear of it."""
         self._doubted = asyncio.Event()
         self._listed_at = -math.inf
         self._patience = _SOONEST
         self._told = ""
 
-    def roster(self, class_name: str) -> Roster | None:
-        """The contenders for claims of this class; None while no contender is known."""
+    def roster(self, class_name: str, uid: str = "") -> Roster | None:
+        """The contenders for claims of this class, or for that one; None while no contender is known."""
         if not self._nodes:
             return None
-        if class_name not in self._rosters:
-            self._rosters[class_name] = Roster.of(self._nodes, self._free_of(class_name))
-        return self._rosters[class_name]
+        shard = open_claims(uid) if uid and self._are_chosen else ""
+        if (class_name, shard) not in self._rosters:
+            self._rosters[class_name, shard] = self._chosen(class_name, shard)
+        return self._rosters[class_name, shard]
+
+    @property
+    def _are_chosen(self) -> bool:
+        return is_shared_out(len(self._nodes), listeners=self._listeners) and self._by_shards()
+
+    def _chosen(self, class_name: str, shard: str) -> Roster:
+        free = self._free_of(class_name)
+        if not shard:
+            return Roster.of(self._nodes, free)
+        return Roster.of(listeners_of(shard, self._nodes, listeners=self._listeners), free, chosen_from=len(self._nodes))
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -107,8 +128,10 @@ class Contenders:
         self._patience = min(2.0 * self._patience, _USUAL) if same else _SOONEST
         if nodes != self._nodes:
             log.info("Contenders for claims that bind immediately", extra={"fields": {"nodes": len(nodes)}})
-        first = not self._nodes
+        first, others = not self._nodes, nodes != self._nodes
         self._nodes, self._free, self._rosters, self._told = nodes, free, {}, ""
+        if others:
+            self._on_nodes()
         if first and nodes:
             self._on_known()
 
@@ -117,6 +140,7 @@ class Contenders:
         # Without the right to list, the list would only grow older; after an outage it is read again, so it is kept until then.
         if isinstance(error, Forbidden):
             self._nodes, self._rosters = frozenset(), {}
+            self._on_nodes()
         kind = type(error).__name__
         if self._told != kind:
             what = "claims are raced for by random delay" if not self._nodes else "the former list stays in use"

@@ -36,6 +36,8 @@ class Roster:
     """The contenders for claims of one class, as last listed. Equal lists give equal orders."""
 
     contenders: tuple[Contender, ...]
+    chosen_from: int = 0
+    """How many nodes there are, where these are the few that hear of a claim; 0: these are all."""
     _rows: dict[str, "_Row"] = field(init=False, repr=False, compare=False)
     _groups: Counter["_Row"] = field(init=False, repr=False, compare=False)
 
@@ -48,8 +50,13 @@ class Roster:
         object.__setattr__(self, "_groups", Counter(self._rows.values()))
 
     @staticmethod
-    def of(nodes: Iterable[str], free: Mapping[str, int]) -> "Roster":
-        return Roster(tuple(Contender(node, free.get(node)) for node in sorted(set(nodes))))
+    def of(nodes: Iterable[str], free: Mapping[str, int], *, chosen_from: int = 0) -> "Roster":
+        return Roster(tuple(Contender(node, free.get(node)) for node in sorted(set(nodes))), chosen_from)
+
+    @property
+    def cluster(self) -> int:
+        """How many nodes might hear of a claim that waits for long."""
+        return self.chosen_from or len(self)
 
     def __len__(self) -> int:
         return len(self._rows)

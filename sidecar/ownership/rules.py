@@ -285,7 +285,7 @@ def _put_off(view: OwnershipView, race: Race) -> Wait | None:
 def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
     if race.told or race.hindered_since is None:
         return None
-    turn = user_notice.turn(view.node, view.claim.uid, len(view.roster) if view.roster else None)
+    turn = user_notice.turn(view.node, view.claim.uid, view.roster.cluster if view.roster else None)
     return None if turn is None else race.hindered_since + turn
 
 

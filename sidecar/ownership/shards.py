@@ -16,10 +16,21 @@ LISTENERS: Final = 8
 _NEARLY_ALL: Final = 0.75
 
 
+def is_shared_out(nodes: int, *, listeners: int = LISTENERS) -> bool:
+    return nodes * _NEARLY_ALL > listeners
+
+
+def listeners_of(shard: str, contenders: Collection[str], *, listeners: int = LISTENERS) -> list[str]:
+    """Those who hear of the claims of that shard."""
+    if not is_shared_out(len(contenders), listeners=listeners):
+        return list(contenders)
+    return sorted(contenders, key=lambda node: (draw(shard, node), node))[:listeners]
+
+
 def heard_shards(node: str, contenders: Collection[str], *, listeners: int = LISTENERS) -> tuple[str, ...]:
     """The shards of which this node hears. It counts as a contender although the list may not have it yet."""
     others = [other for other in contenders if other != node]
-    if (len(others) + 1) * _NEARLY_ALL <= listeners:
+    if not is_shared_out(len(others) + 1, listeners=listeners):
         return SHARDS
     return tuple(shard for shard in SHARDS if _is_among_the_first(node, shard, others, listeners))
 

@@ -178,7 +178,7 @@ class Provisioner:
             volume=(self._volume_here(name) or self._volume_of(claim)) if name else None,
             progress=progress,
             findings=self._table.findings(uid),
-            roster=self._roster(claim.class_name) if claim else None,
+            roster=self._roster(claim) if claim else None,
             local_delay=self._delay.now(now, claim.namespace if claim else ""),
             watch_down=not self._hearing(),
             record=record,
@@ -221,8 +221,8 @@ class Provisioner:
         own = (volume for volume in named if claim and volume.claim and volume.claim.uid == claim.uid)
         return next((volume for volume in own if lies_here(self._here(), volume)), None)
 
-    def _roster(self, class_name: str) -> Roster | None:
-        return self._contenders.roster(class_name) if self._contenders else None
+    def _roster(self, claim: Claim) -> Roster | None:
+        return self._contenders.roster(claim.class_name, claim.uid) if self._contenders else None
 
     def waiting(self) -> set[str]:
         """The namespaces of claims that found no room here."""

@@ -20,8 +20,9 @@ from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import InProcessApi
 from tests.contract.objects import volume
-from tests.kube.test_selected_watches import LABEL, Api, a_cluster, now
+from tests.harness.held_watches import Api, a_cluster, now
 
+LABEL = "example.com/node"
 A, AB, B, NONE, ALL = f"{LABEL} in (a)", f"{LABEL} in (a,b)", f"{LABEL} in (b)", f"!{LABEL}", ""
 Record = tuple[str, str, str]
 """Name, version and note."""

@@ -32,7 +32,9 @@ EPOCH = 1_767_225_600.0
 class Scene:
     """A cluster with its policy, and a node that keeps unbound claims that are open or its own."""
 
-    def __init__(self, *, node: str = NODE, shards: tuple[str, ...] = names.SHARDS, contenders: int | None = None) -> None:
+    def __init__(
+        self, *, node: str = NODE, shards: tuple[str, ...] = names.SHARDS, contenders: int | None = None, bids: bool = True
+    ) -> None:
         clock = asyncio.get_running_loop().time
         self.clock = clock
         self.cluster = Cluster(clock=lambda: EPOCH + clock(), rng=random.Random(3).random)
@@ -51,6 +53,7 @@ class Scene:
             is_ours=lambda name: name == "ours",
             shards=lambda: self.shards,
             contenders=lambda: contenders,
+            bids=bids,
         )
         self.store: Store[Claim] = Store()
         more: dict[str, Any] = {"project": self._project, "key_of": by_uid, "clock": clock, "rng": random.Random(2).random}
@@ -166,6 +169,44 @@ def test_claims_of_shards_of_others_are_not_heard():
         assert scene.held == {"before", "open"}
 
     play(story, shards=())
+
+
+def test_open_claims_that_nobody_takes_are_heard_by_others_until_somebody_does():
+    async def story(scene: Scene) -> None:
+        await scene.immediate("open")
+        await scene.make("foreign", class_name="theirs")
+        await scene.note("foreign", provisioner="another-driver")
+        await asyncio.sleep(450.0)
+        assert scene.held == {"before", "open"}
+        assert len(scene.claims.selectors[0].split("open.")) == 2, "its shard and no other"
+        await scene.note("open", node="n2")
+        await asyncio.sleep(1.0)
+        assert scene.held == {"before"}
+        await asyncio.sleep(900.0)
+        assert "open." not in scene.claims.selectors[0]
+
+    play(story, shards=())
+
+
+def test_what_can_be_taken_by_nobody_is_not_looked_at_for_ever_at_the_same_pace():
+    async def story(scene: Scene) -> None:
+        await scene.immediate("open")
+        await asyncio.sleep(3600.0)
+        before = len(scene.lists)
+        await asyncio.sleep(3600.0)
+        assert len(scene.lists) - before < 45
+        assert "open" in scene.held
+
+    play(story, shards=())
+
+
+def test_a_node_that_bids_for_nothing_looks_for_nothing():
+    async def story(scene: Scene) -> None:
+        await scene.immediate("open")
+        await asyncio.sleep(3600.0)
+        assert scene.held == {"before"}
+
+    play(story, shards=(), bids=False)
 
 
 def test_without_a_policy_everything_is_heard_from_the_start():

@@ -10,6 +10,7 @@ import pytest
 from sidecar.kube.api import CSI_NODES, Page, Resource
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.ownership.controller import Contenders
+from sidecar.ownership.shards import heard_shards
 from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.doors import tools
@@ -94,6 +95,35 @@ def test_the_nodes_whose_driver_is_ours_from_the_servers_cache_page_by_page() ->
         ("4", ""),
         ("6", ""),
     ]
+
+
+@pytest.mark.parametrize(("by_shards", "contend"), [(True, 2), (False, 9)])
+def test_where_nodes_share_claims_out_those_contend_who_hear_of_the_claim(by_shards: bool, contend: int) -> None:
+    uid = "00000000-0000-4000-8000-0000000000a7"
+
+    async def main() -> None:
+        told: list[int] = []
+        room = Contenders(
+            tools(lists(9), clock=asyncio.get_running_loop().time, rng=lambda: 0.5),
+            driver=samples.DRIVER,
+            namespace="ns",
+            classes=lambda: {"fake-class": samples.class_()},
+            on_nodes=lambda: told.append(len(room.nodes)),
+            by_shards=lambda: by_shards,
+            listeners=2,
+        )
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(2000.0)
+        roster, whole = room.roster("fake-class", uid), room.roster("fake-class")
+        assert roster is not None and whole is not None
+        assert (len(roster), roster.cluster, len(whole)) == (contend, 9, 9)
+        assert {node for node in room.nodes if "open.a7" in heard_shards(node, room.nodes, listeners=2)} == set(
+            roster.order("x", 1)[:2]
+        ) or not by_shards
+        assert told == [9], "it is told of changes alone"
+        running.cancel()
+
+    run_virtual(main())
 
 
 def test_before_the_first_list_nobody_is_known() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from sidecar.model.names import SHARDS
-from sidecar.ownership.shards import LISTENERS, heard_shards
+from sidecar.ownership.shards import LISTENERS, heard_shards, listeners_of
 
 
 def a_cluster(size: int) -> list[str]:
@@ -53,3 +53,10 @@ def test_a_node_that_is_not_listed_yet_hears_as_if_it_were():
 
 def test_with_no_list_a_node_hears_all():
     assert heard_shards("n", ()) == SHARDS
+
+
+@pytest.mark.parametrize("size", [1, LISTENERS, 20, 60])
+def test_who_hears_of_a_shard_is_who_says_that_it_does(size: int):
+    nodes = a_cluster(size)
+    for shard in SHARDS[::16]:
+        assert set(listeners_of(shard, nodes)) == {node for node in nodes if shard in heard_shards(node, nodes)}

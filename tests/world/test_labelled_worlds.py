@@ -4,17 +4,25 @@
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from sidecar import wiring
+from sidecar.kube.api import CSI_NODES
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.local import claim_hearing_io
 from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.claim_labels import heard_claims
+from sidecar.ownership.controller import Contenders
+from sidecar.ownership.shards import heard_shards
 from sidecar.simulation.world.invariants import LOST
 from sidecar.simulation.world.labelled_world import plan_of, play
+from sidecar.simulation.world.node import csi_node
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.plan_labels import GONE, IN_FORCE
+from sidecar.simulation.world.world import World
 from tests.harness.seeds import ALL_SEEDS
 
 QUICK = 8
@@ -98,6 +106,52 @@ def _gap_at_a_change(patch: Patch) -> None:
         return frozenset() if is_listing and change.old is None else real(self, part, change)
 
     patch.setattr(ChangingReflector, "told", told)
+
+
+@pytest.fixture
+def shared_out(monkeypatch: Patch) -> None:
+    """Each shard is heard by one node, although there are few nodes."""
+    monkeypatch.setattr(wiring, "heard_shards", partial(heard_shards, listeners=1))
+    monkeypatch.setitem(Contenders.__init__.__kwdefaults__, "listeners", 1)
+    monkeypatch.setattr(wiring.Sidecar, "_by_shards", lambda self: self._config.watch_scope == "labelled")
+
+
+def ranked(plan: Plan) -> Plan:
+    """All nodes know the contenders and watch by label."""
+    events = tuple(item for item in plan.events if item.what not in ("placement", "scope"))
+    return replace(plan, events=events, by_label=plan.nodes, placements=tuple((node, "ranked") for node in plan.nodes))
+
+
+def with_ghosts(world: World) -> None:
+    """Machines whose driver was registered, and that are not there any more: nobody lives who hears of most shards."""
+
+    async def register() -> None:
+        for number in range(10):
+            await world.api.create(CSI_NODES, csi_node(f"ghost-{number}"))
+
+    world.spawn("ghosts", register())
+
+
+HAUNTED = ranked(a_world(*(claim(30.0 + number, f"open-{number}", "immediate") for number in range(8)), settle=400.0))
+
+
+@pytest.mark.usefixtures("shared_out")
+@pytest.mark.parametrize("seed", range(4))
+def test_open_claims_are_shared_out(seed: int):
+    report = play(ranked(plan_of(seed)))
+    assert report.ok, report
+
+
+@pytest.mark.usefixtures("shared_out")
+def test_what_nobody_alive_hears_of_is_found_by_others(monkeypatch: Patch):
+    report = play(HAUNTED, before=with_ghosts)
+    assert report.ok, report
+
+    async def look(self: ClaimHearing, claims: object) -> None:
+        """It finds nothing."""
+
+    monkeypatch.setattr(ClaimHearing, "_look_for_what_is_left", look)
+    assert LOST in play(HAUNTED, before=with_ghosts).kinds
 
 
 @pytest.mark.parametrize(
