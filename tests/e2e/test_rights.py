@@ -273,11 +273,17 @@ def note(key: str, value: str | None, *more: Callable[[Json], None]) -> Callable
     return change
 
 
-def field(part: str, name: str, value: Any) -> Callable[[Json], None]:
+def field(part: str, name: str, value: Any, *more: Callable[[Json], None]) -> Callable[[Json], None]:
     def change(obj: Json) -> None:
         obj[part][name] = value
+        for further in more:
+            further(obj)
 
     return change
+
+
+def labelled_as(value: str) -> Callable[[Json], None]:
+    return lambda obj: obj["metadata"].setdefault("labels", {}).update({names.CLAIM_LABEL: value})
 
 
 APPLIED = {
@@ -327,17 +333,22 @@ def test_no_claim_is_made_or_deleted(claims: Secured) -> None:
         Abuse(request, "neither makes nor deletes claims").check(claims, claims.n1)
 
 
+PROTECTED = ["kubernetes.io/pvc-protection", names.CLONE_FINALIZER]
 NEEDED: dict[str, tuple[str, Callable[[Json], None]]] = {
     "take": ("free", note(NODE, "n1")),
     "take one that is asked for by the old name": ("beta", note(NODE, "n1")),
-    "take one whose label follows": ("free", note(NODE, "n1", field("metadata", "labels", {"team": "a", names.CLAIM_LABEL: "node.n1"}))),
+    "take one whose label follows": ("free", note(NODE, "n1", labelled_as("node.n1"))),
+    # By an older policy, a newer one, or one that somebody has edited. It is not for the sidecar to answer for.
+    "take one whose label follows by another rule": ("free", note(NODE, "n1", labelled_as("shard.7"))),
     "give back": ("mine", note(NODE, None)),
+    "give back one whose label follows": ("mine", note(NODE, None, labelled_as("open.00"))),
     "give back when closed": ("mine", note(NODE, None, note(BACK, f"n2@1,{closing('n1', CLOSING)}"))),
     "give back as a closed node": ("mine", note(NODE, None, note(BACK, "n2@1,n1@2026"))),
     "give back after a try": ("mine", note(NODE, None, note(TRIED, "1 n2 n1"))),
     "give back after the first try of a round": ("mine", note(NODE, None, note(TRIED, "2 n1"))),
     "give back once more": ("free", note(BACK, "n2@1,n1@2")),
-    "protect": ("unasked", field("metadata", "finalizers", ["kubernetes.io/pvc-protection", names.CLONE_FINALIZER])),
+    "protect": ("unasked", field("metadata", "finalizers", PROTECTED)),
+    "protect one whose label follows": ("unasked", field("metadata", "finalizers", PROTECTED, labelled_as(names.WAITING_CLAIM))),
     "release": ("mine", field("metadata", "finalizers", ["example.com/backup", "kubernetes.io/pvc-protection"])),
 }
 
