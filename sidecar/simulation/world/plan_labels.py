@@ -18,8 +18,8 @@ _TROUBLES: Final = (GONE, UNBOUND, EDITED)
 RELABELLED: Final = "claim relabelled"
 SCOPE: Final = "scope"
 
-# What waits for nobody is listed every ten minutes, and then all claims are heard.
-_TWO_LISTS: Final = 1600.0
+# All claims are listed every half hour, give or take a fifth, and what a list finds takes a moment.
+_A_LIST: Final = 2400.0
 
 
 def labelled_plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
@@ -33,7 +33,7 @@ def labelled_plan_of(seed: int, *, claims: int = 0, without: Collection[str] = (
         plan,
         events=tuple(sorted(events, key=lambda item: item.at)),
         by_label=tuple(sorted(by_label)),
-        settle=max(plan.settle, _TWO_LISTS),
+        settle=max(plan.settle, _A_LIST),
     )
 
 
