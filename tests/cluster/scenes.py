@@ -154,6 +154,15 @@ class Installation:
         until(bound, f"{count} claims {prefix}* to be bound", seconds=seconds)
         return self.claims(prefix)
 
+    def await_volumes(self, prefix: str, count: int, *, seconds: float = 60.0) -> None:
+        """Their PersistentVolumes are there, whether or not the volume controller has bound them."""
+
+        def made() -> bool:
+            volumes = self.items("persistentvolumes")
+            return len([item for item in volumes if item["spec"].get("claimRef", {}).get("name", "").startswith(prefix)]) == count
+
+        until(made, f"{count} volumes of claims {prefix}* to be made", seconds=seconds)
+
     def delete_claims(self, prefix: str, *, seconds: float = 60.0) -> None:
         """Returns when their volumes are gone too."""
         found = self.claims(prefix)
