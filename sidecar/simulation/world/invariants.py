@@ -304,6 +304,8 @@ def bounded_while_down(window: Window, found: Found) -> None:
     for what, count in asked.items():
         # A capacity figure is written again after every creation or deletion, at most once a second.
         limit = backing_off if what.split()[1] in (str(CLAIMS), str(VOLUMES)) else once_a_second
+        if what == f"list and watch {VOLUMES}":  # by two watches, which are opened together
+            limit += window.starts
         if count > limit:
             found(PRESSING, f"{window.node} asked {count} times in {seconds:.0f} s without a server: {what}")
 
