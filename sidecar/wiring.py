@@ -253,9 +253,10 @@ class Sidecar:
 
     def _by_shards(self) -> bool:
         """Whether nodes may share open claims out: not if one claim can be made by few nodes only, which may be others."""
+        if self._config.watch_scope != LABELLED:
+            return False
         sources = {CLONE_VOLUME, CREATE_DELETE_SNAPSHOT} & self._doors.driver.info.controller
-        by_label = self._config.watch_scope == LABELLED
-        return by_label and not sources and not any(class_.allowed for class_ in self.caches.classes.values())
+        return not sources and not any(class_.allowed for class_ in self.caches.classes.values())
 
     def _make_capacity(self) -> CapacityPart:
         config, kube = self._config, self._doors.capacity_kube

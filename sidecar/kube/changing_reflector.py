@@ -15,10 +15,10 @@ from typing import Final, Generic, TypeVar
 from sidecar.frozen import frozen
 from sidecar.kube.api import Change, KubeApi, Resource, find
 from sidecar.kube.errors import ApiError
-from sidecar.kube.reflector import Reflector
+from sidecar.kube.reflector import Reflector, put
 from sidecar.kube.reflector_state import SYNCED, Listing, ReflectorState
 from sidecar.kube.selected import Selected
-from sidecar.kube.sightings import ASKED_EVERY, is_not_after
+from sidecar.kube.sightings import is_not_after, next_question
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
 
@@ -26,7 +26,6 @@ log = logging.getLogger("sidecar.kube")
 
 R = TypeVar("R")
 
-_SPREAD: Final = 0.2
 # After a question that got no answer, and between two about what is not new.
 _AGAIN: Final = 5.0
 _BETWEEN: Final = 1.0
@@ -289,7 +288,7 @@ class ChangingReflector(Generic[R]):
         if record is not None and held is not None and self._is_older(record, held):
             record = held
         if key in self._strays or (record is not None and key not in self._shown_by):
-            self._strays[key] = self._clock() + ASKED_EVERY * (1.0 - _SPREAD + 2.0 * _SPREAD * self._rng())
+            self._strays[key] = next_question(self._clock(), self._rng)
             self._strayed.set()
         if record is None and key not in self._shown_by:
             self._strays.pop(key, None)
@@ -298,10 +297,4 @@ class ChangingReflector(Generic[R]):
             self._put(key, record)
 
     def _put(self, key: str, record: R | None) -> None:
-        change = Change(key, self.store.get(key), record)
-        if not self.store.apply(change):
-            return
-        try:
-            self._on_change(change)
-        except Exception:
-            log.exception("Handling a change failed", extra={"fields": {"resource": str(self.resource), "key": key}})
+        put(self.store, Change(key, self.store.get(key), record), resource=self.resource, on_change=self._on_change)

@@ -335,13 +335,7 @@ class Reflector(Generic[R]):
         return key
 
     def _apply(self, key: str, new: R | None) -> None:
-        change = Change(key, self.store.get(key), new)
-        if not self.store.apply(change):
-            return
-        try:
-            self._on_change(change)
-        except Exception:
-            log.exception("Handling a change failed", extra={"fields": {"resource": str(self.resource), "key": key}})
+        put(self.store, Change(key, self.store.get(key), new), resource=self.resource, on_change=self._on_change)
 
     def _report_unreadable(self, key: str, error: Exception) -> None:
         if key in self._unreadable or len(self._unreadable) >= _MOST_REPORTED:
@@ -423,6 +417,16 @@ class Reflector(Generic[R]):
     async def _pause(self, seconds: float) -> None:
         if seconds > 0:
             await self._sleep(seconds)
+
+
+def put(store: Store[R], change: Change[R], *, resource: Resource, on_change: Callable[[Change[R]], None]) -> None:
+    """Changes the store, and tells of it if that has changed anything. Who is told may fail, and others are told all the same."""
+    if not store.apply(change):
+        return
+    try:
+        on_change(change)
+    except Exception:
+        log.exception("Handling a change failed", extra={"fields": {"resource": str(resource), "key": change.key}})
 
 
 def _is_refusal(error: ApiError) -> bool:

@@ -118,7 +118,12 @@ class Sightings:
         return any(all(each.holds(labels) for each in selector) for selector in self._selectors)
 
     def _next_time(self) -> float:
-        return self._clock() + SOONEST + 2.0 * _SPREAD * ASKED_EVERY * self._rng()
+        return next_question(self._clock(), self._rng)
+
+
+def next_question(now: float, rng: Callable[[], float]) -> float:
+    """When a stray that was asked for is to be asked for again."""
+    return now + SOONEST + 2.0 * _SPREAD * ASKED_EVERY * rng()
 
 
 def is_not_after(version: str, other: str) -> bool:
