@@ -107,7 +107,13 @@ Found = Callable[[str, str], None]
 
 
 def one_volume_per_claim(after: Aftermath, found: Found) -> None:
-    held = [volume for node in after.nodes for volume in node.driver.volumes() if volume.id not in after.excused]
+    """A suspect does not count: the claim has gone elsewhere, people are told of what may be left here, and only they may delete it."""
+    held = [
+        volume
+        for node in after.nodes
+        for volume in node.driver.volumes()
+        if volume.id not in after.excused and not _is_told(node, volume.name)
+    ]
     for name, count in Counter(volume.name for volume in held).items():
         if count > 1:
             found(TWO_VOLUMES, f"{count} volumes are named {name}")
@@ -228,14 +234,19 @@ async def nothing_held_back(world: "World") -> None:
 
 
 def no_leak(after: Aftermath, retained: Collection[str], found: Found) -> None:
-    """Every volume of a driver has its PersistentVolume, or people are told of it: by the journal, or if that has enough, by the event."""
+    """Every volume of a driver has its PersistentVolume, or people are told of it."""
     stored = {volume["spec"]["csi"]["volumeHandle"] for volume in after.volumes}
     for node in after.nodes:
-        suspected = {begun.request.name for begun in node.folder.begun.values() if begun.suspect}
         for volume in node.driver.volumes():
-            told = volume.name in suspected or any(volume.name in text and NOT_LISTED in text for text in node.leaks_told)
-            if volume.id not in stored and volume.id not in retained and volume.id not in after.excused and not told:
+            accounted_for = volume.id in stored or volume.id in retained or volume.id in after.excused
+            if not accounted_for and not _is_told(node, volume.name):
                 found(LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume")
+
+
+def _is_told(node: Node, volume_name: str) -> bool:
+    """Whether people can read that the node may have that volume for nobody: in the journal, or if that has enough, in the event."""
+    in_journal = any(begun.suspect and begun.request.name == volume_name for begun in node.folder.begun.values())
+    return in_journal or any(volume_name in text and NOT_LISTED in text for text in node.leaks_told)
 
 
 def nothing_kept(node: Node, found: Found) -> None:
