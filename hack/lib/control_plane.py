@@ -485,16 +485,23 @@ class ControlPlane:
         file.write_text(json.dumps(config, indent=1))
 
 
+_given_out: set[int] = set()
+"""Programs listen on a port some time after they were given it: of a hundred that start together, two would often get the same."""
+
+
 def free_ports(count: int) -> list[int]:
     """Below those for outgoing connections: one of those may be taken before it is listened on."""
     found: list[int] = []
-    for port in random.sample(range(10000, 30000), 100 + count):
+    for port in random.sample(range(10000, 30000), 1000 + count):
+        if port in _given_out:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             found.append(port)
         if len(found) == count:
+            _given_out.update(found)
             return found
-    raise OSError(f"of a hundred ports between 10000 and 30000 fewer than {count} are free")
+    raise OSError(f"of a thousand ports between 10000 and 30000 fewer than {count} are free")
 
 
 # Looked up here because loading a library between fork and exec is not safe.
