@@ -309,7 +309,7 @@ class Provisioner:
             try:
                 view = await self._learnt(uid, view, decision)
             except Unavailable as error:
-                return self._reports.later(uid) if view.claim is None else self._reports.unreachable(uid, view.claim, error)
+                return self._reports.waits(uid) if view.claim is None else self._reports.unreachable(uid, view.claim, error)
             measured, decision = isinstance(decision, Measure), decide(view)
             if measured and isinstance(decision, Wait) and not view.standing.closed:
                 self._metrics.insufficient_capacity()

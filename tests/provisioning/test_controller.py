@@ -194,7 +194,7 @@ def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_
     assert bench.claim() == 101.0
     assert bench.table.unsaved() == 1 and bench.room.concerns(UID)
     bench.forget_claim()
-    assert bench.claim() == 102.0
+    assert bench.claim() == 101.0, "the outage was no failure"
     assert bench.claim() is None
     assert bench.driver.count("create") == 1 and bench.driver.count("delete") == 0
     assert bench.table.unsaved() == 0
@@ -324,6 +324,23 @@ def test_N18_a_bid_that_is_forbidden_is_told_and_backed_off() -> None:
     bench.now = 110.0
     assert bench.claim() == 111.0
     assert "update persistentvolumeclaims" in bench.told.events[-1][3]
+
+
+def test_a_bid_that_a_server_forbids_which_was_away_before_is_made_again_soon() -> None:
+    """A server that has just started knows nobody's rights for a moment."""
+    kube = ScriptedKube(failures={"replace": [Unavailable("connection refused")] * 9 + [Forbidden("not yet")]})
+    bench = immediate(kube=kube)
+    bench.now = bench.claim() or 0.0
+    for _ in range(9):
+        until = bench.claim()
+        assert until is not None and until <= bench.now + 15.0
+        bench.now = until
+    forbidden = bench.now
+    assert bench.claim() == forbidden + 1.0
+    assert bench.told.reasons() == ["ProvisioningFailed"]
+    bench.now += 1.0
+    bench.claim()
+    assert len(kube.wrote("replace")) == 11
 
 
 def test_a_bid_for_a_claim_that_is_gone_ends_quietly() -> None:

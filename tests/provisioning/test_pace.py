@@ -183,3 +183,23 @@ def test_a_look_before_its_turn_waits() -> None:
     assert isinstance(waits, Wait) and waits.until == 115.0 and "failed 3 times" in waits.why
     assert isinstance(decide(view(now=115.0, pace=pace)), Create)
     assert isinstance(decide(view(now=500.0, pace=replace(pace, spent=1e9))), Create)
+
+
+def test_waiting_for_the_api_server_is_no_failure_and_ends_soon() -> None:
+    attempts, now = PacedAttempts(), 100.0
+    pauses = []
+    for _ in range(7):
+        until = attempts.waits("a", now, RETRY)
+        pauses.append(until - now)
+        now = until
+    assert pauses == [1.0, 2.0, 4.0, 8.0, APART, APART, APART]
+    assert attempts.count("a") == 0
+    assert attempts.failed("a", now, RETRY) == now + 1.0, "what a server that has just started refuses is tried again soon"
+    assert attempts.waits("a", now + 1.0, RETRY) == now + 2.0
+
+
+def test_waiting_for_the_api_server_does_not_shorten_the_pause_after_a_failure() -> None:
+    attempts = failing()
+    due = attempts.pace("a", 100.0).due
+    assert attempts.waits("a", 101.0, RETRY) == due
+    assert attempts.count("a") == 9

@@ -11,7 +11,6 @@ from sidecar.ownership import rules as ownership
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.decisions import ClaimDecision, Conclusion
 from sidecar.provisioning.pace import PacedAttempts
-from sidecar.provisioning.progress import UNSTORED
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,11 @@ class ClaimReports:
     def unreachable(self, uid: str, claim: Claim, error: ApiError) -> float:
         """Writes no event: the API server could not take that either, and by the time it can the event would be out of date."""
         log.warning("A claim waits for the API server", extra={"fields": {"claim": claim.full_name, "uid": uid, "err": str(error)}})
-        return min(self.later(uid), self._clock() + UNSTORED)
+        return self.waits(uid)
+
+    def waits(self, uid: str) -> float:
+        """For the API server."""
+        return self.attempts.waits(uid, self._clock(), self._retry)
 
     def later(self, uid: str) -> float:
         """With back-off, which grows until the claim has its volume, and outlives a while elsewhere."""

@@ -52,7 +52,7 @@ class Storer:
             log.warning(
                 "A volume waits for the API server", extra={"fields": {"claim": claim.full_name, "volume": name, "err": str(error)}}
             )
-            return min(self._reports.later(uid), self._clock() + UNSTORED)
+            return self._reports.waits(uid)
         except ApiError as error:
             if isinstance(error, Forbidden | Invalid | BadRequest):
                 self._table.advance(uid, refused(self._table.progress(uid)))
