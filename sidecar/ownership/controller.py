@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sidecar.engine.backoff import jittered
+from sidecar.engine.backoff import Backoff, jittered
 from sidecar.kube.api import CAPACITIES, CSI_NODES, records
-from sidecar.kube.errors import ApiError, Forbidden
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from sidecar.model import names
 from sidecar.model.names import open_claims
 from sidecar.model.objects import CapacityRecord, Class, Json
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 # brings nothing new doubles the pause before the next one, so that a doubt that no list can settle does not load the API server.
 _USUAL: Final = 600.0
 _SOONEST: Final = 60.0
+# After a list that failed, most often on a server that is busy because a whole DaemonSet starts: without contenders claims are raced for.
+_AGAIN: Final = Backoff(start=2.0, cap=_USUAL)
 # The first list waits for a random part of this time, so that the nodes do not all list at once when a whole DaemonSet starts.
 _START_SPREAD: Final = 5.0
 
@@ -68,6 +70,8 @@ class Contenders:
         self._doubted = asyncio.Event()
         self._listed_at = -math.inf
         self._patience = _SOONEST
+        self._failures = 0
+        """Lists in a row that failed, or told only a part."""
         self._told = ""
 
     def roster(self, class_name: str, uid: str = "") -> Roster | None:
@@ -101,8 +105,14 @@ class Contenders:
         """Lists until it is cancelled."""
         await asyncio.sleep(_START_SPREAD * self._rng())
         while True:
-            await self._learn()
-            await self._pause()
+            failed = await self._learn()
+            if failed is None or isinstance(failed, Forbidden):
+                self._failures = 0
+                await self._pause()
+            else:
+                least = failed.retry_after if isinstance(failed, TooManyRequests) else 0.0
+                await asyncio.sleep(jittered(max(least, _AGAIN.delay(self._failures)), self._rng, spread=1.0))
+                self._failures += 1
 
     async def _pause(self) -> None:
         """Waits for the usual pause, or for a shorter one when the order is doubted."""
@@ -115,15 +125,16 @@ class Contenders:
                 self._patience = _SOONEST
         self._doubted.clear()
 
-    async def _learn(self) -> None:
+    async def _learn(self) -> ApiError | None:
+        """Returns why not all of it could be learned."""
         self._listed_at = self._clock()
         try:
             running = records(self._kube, CSI_NODES, lambda obj: obj["metadata"]["name"] if _runs(obj, self._driver) else None, cached=True)
             nodes = frozenset([name async for name in running])
-            free = await self._published() if nodes else {}
         except ApiError as error:
             self._tell(error)
-            return
+            return error
+        free, failed = await self._published() if nodes else ({}, None)
         same = (nodes, free) == (self._nodes, self._free)
         self._patience = min(2.0 * self._patience, _USUAL) if same else _SOONEST
         if nodes != self._nodes:
@@ -134,6 +145,7 @@ class Contenders:
             self._on_nodes()
         if first and nodes:
             self._on_known()
+        return failed
 
     def _tell(self, error: ApiError) -> None:
         """Logs each kind of error once, not at every list."""
@@ -147,12 +159,12 @@ class Contenders:
             log.warning("The contenders cannot be listed", extra={"fields": {"err": str(error), "so": what}})
         self._told = kind
 
-    async def _published(self) -> dict[str, dict[str, int]]:
-        """The free space that other nodes publish. It is empty if this driver publishes no capacity or it cannot be listed: then all nodes
-        have equal shares, and the race goes on."""
+    async def _published(self) -> tuple[dict[str, dict[str, int]], ApiError | None]:
+        """The free space that other nodes publish. It is empty if this driver publishes no capacity or it may not be listed: then all nodes
+        have equal shares, and the race goes on. If it cannot be listed now, it is what it was, and the reason is there too."""
         free: dict[str, dict[str, int]] = {}
         if not self._namespace:
-            return free
+            return free, None
         try:
             ours = f"{names.CAPACITY_DRIVER_LABEL}={self._driver}"
             scope = {"namespace": self._namespace, "label_selector": ours}
@@ -161,8 +173,8 @@ class Contenders:
                     free.setdefault(record.class_name, {})[record.labels.get(names.CAPACITY_MANAGER_LABEL, "")] = record.capacity
         except ApiError as error:
             log.debug("Free space of other nodes is not known", extra={"fields": {"err": str(error)}})
-            return {}
-        return free
+            return ({}, None) if isinstance(error, Forbidden | NotFound) else (self._free, error)
+        return free, None
 
     def _free_of(self, class_name: str) -> dict[str, int]:
         """Free bytes by node. Capacity of Immediate classes is mostly not published; then a class with equal parameters stands in."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sidecar.kube.api import CSI_NODES, Page, Resource
-from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.shards import heard_shards
 from sidecar.simulation.clock import run_virtual
@@ -210,6 +210,47 @@ def test_an_outage_keeps_what_is_known() -> None:
         then(room)
         running.cancel()
         failing.cancel()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("kind", ["csinodes", "csistoragecapacities"])
+def test_what_a_busy_server_refuses_is_listed_again_soon_and_less_soon_while_it_fails(kind: str) -> None:
+    kube = lists(3)
+    kube.capacities = [capacity("n0", "1Gi")]
+    kube.failures[kind] = TooManyRequests("busy", retry_after=1.0)
+
+    async def main() -> None:
+        room = contenders(kube, namespace="ns", rng=0.0)
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(3600.0)
+        pauses = [round(after - before) for before, after in zip(kube.times(), kube.times()[1:], strict=False)]
+        assert pauses[:4] == [2, 4, 8, 16] and pauses[-1] == 600
+        del kube.failures[kind]
+        await asyncio.sleep(601.0)
+        roster = room.roster("fake-class")
+        assert roster is not None and {item.node: item.free for item in roster.contenders} == {"n0": 2**30, "n1": None, "n2": None}
+        count = len(kube.times())
+        await asyncio.sleep(599.0)
+        assert len(kube.times()) <= count + 1
+        running.cancel()
+
+    run_virtual(main())
+
+
+def test_free_space_that_cannot_be_listed_for_a_while_is_what_it_was() -> None:
+    kube = lists(3)
+    kube.capacities = [capacity("n0", "1Gi")]
+
+    async def main() -> None:
+        room = contenders(kube, namespace="ns")
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(100.0)
+        kube.failures["csistoragecapacities"] = Unavailable("away")
+        await asyncio.sleep(2000.0)
+        roster = room.roster("fake-class")
+        assert roster is not None and {item.node: item.free for item in roster.contenders} == {"n0": 2**30, "n1": None, "n2": None}
+        running.cancel()
 
     run_virtual(main())
 
