@@ -1,5 +1,7 @@
 """Decides what the driver's answer to CreateVolume means."""
 
+from typing import Final
+
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Done, MaybeRunning, NeverSent, NoSpaceHere, Outcome, Refused
 from sidecar.model.objects import IMMEDIATE
@@ -10,6 +12,11 @@ from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.provisioning.requests.volume import Unusable
 from sidecar.provisioning.view import ClaimView
+
+_OCCUPIED: Final = (
+    "the driver has a volume of that name which was made with other arguments, as when the class of the claim was made anew meanwhile;"
+    " delete the claim and create it again: it gets a volume of another name"
+)
 
 
 def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progress, Conclusion]:
@@ -33,8 +40,8 @@ def conclude(view: ClaimView, attempt: Create, outcome: Outcome) -> tuple[Progre
             return NOT_BEGUN, Reschedule(claim, view.giving_back(), why)
         case Refused(why, not_found=True) if _may_be_elsewhere(view, attempt):
             return NOT_BEGUN, Reschedule(claim, view.giving_back(), f"{why}; the source may be on another node")
-        case Refused(why, infeasible):
-            return NOT_BEGUN, Retry(claim, why, infeasible=infeasible)
+        case Refused(why, infeasible, occupied=occupied):
+            return NOT_BEGUN, Retry(claim, f"{why}; {_OCCUPIED}" if occupied else why, infeasible=infeasible)
 
 
 def _may_be_elsewhere(view: ClaimView, attempt: Create) -> bool:

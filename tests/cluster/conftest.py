@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from hack.lib.control_plane import REPOSITORY
 from tests.cluster.aging import Aging, grow_old
 from tests.cluster.draining import Drained
-from tests.cluster.scenes import IMAGES, Installation, image_archives
+from tests.cluster.scenes import IMAGES, SIDECAR, Installation, image_archives
 from tests.e2e.conftest import from_hack
 
 kubelets: ModuleType = from_hack("kubelets.cluster")
@@ -118,6 +119,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         for node in running.nodes:
             lines = (node.place.disk / "var/log/kubelet.log").read_text(errors="replace").splitlines()
             report.sections.append((f"kubelet of {node.name}", "\n".join(line[:400] for line in lines[-40:])))
+            with contextlib.suppress(Exception):  # the cluster may be in pieces, and what failed is to be told all the same
+                said = Installation(running).logs(node.name, SIDECAR, "--tail=60").splitlines()
+                report.sections.append((f"sidecar on {node.name}", "\n".join(line[:400] for line in said)))
 
 
 @pytest.fixture(scope="session")

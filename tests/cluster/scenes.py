@@ -157,11 +157,18 @@ class Installation:
     def await_volumes(self, prefix: str, count: int, *, seconds: float = 60.0) -> None:
         """Their PersistentVolumes are there, whether or not the volume controller has bound them."""
 
-        def made() -> bool:
-            volumes = self.items("persistentvolumes")
-            return len([item for item in volumes if item["spec"].get("claimRef", {}).get("name", "").startswith(prefix)]) == count
+        def missing() -> list[str]:
+            have = {item["spec"].get("claimRef", {}).get("name", "") for item in self.items("persistentvolumes")}
+            return [name for name in self.claims(prefix) if name not in have]
 
-        until(made, f"{count} volumes of claims {prefix}* to be made", seconds=seconds)
+        def made() -> bool:
+            return len(self.claims(prefix)) == count and not missing()
+
+        try:
+            until(made, f"{count} volumes of claims {prefix}* to be made", seconds=seconds)
+        except TimeoutError as late:
+            notes = {name: sorted(self.claims(prefix)[name]["metadata"].get("annotations", {})) for name in missing()}
+            raise TimeoutError(f"{late}; without one, with their annotations: {notes}") from None
 
     def delete_claims(self, prefix: str, *, seconds: float = 60.0) -> None:
         """Returns when their volumes are gone too."""

@@ -189,6 +189,12 @@ def test_infeasible_arguments_wait_for_the_longest_interval() -> None:
     assert "infeasible" in bench.told.events[-1][3]
 
 
+def test_where_the_driver_has_another_volume_of_that_name_the_event_says_what_to_do() -> None:
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.ALREADY_EXISTS)]))
+    bench.claim()
+    assert "AlreadyExists" in bench.told.events[-1][3] and "delete the claim and create it again" in bench.told.events[-1][3]
+
+
 def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_driver_again() -> None:
     bench = late(kube=ScriptedKube(failures={"create": [Unavailable("down"), Forbidden("no")]}))
     assert bench.claim() == 101.0
