@@ -63,6 +63,12 @@ def _tells_that_it_is_infeasible(pair: Pair, gap: Gap) -> bool:
     return gap.path == f"{_REFUSED}/message/0" and str(gap.peer).endswith(words) and str(gap.ours).endswith(f": {words}")
 
 
+def _says_what_to_do_about_another_volume(pair: Pair, gap: Gap) -> bool:
+    """The driver's own words are the whole of the peer's, and the beginning of ours."""
+    words = "rpc error: code = AlreadyExists desc = "
+    return gap.path == f"{_REFUSED}/message/0" and words in str(gap.peer) and str(gap.ours).startswith(f"{gap.peer}; ")
+
+
 def _leaves_to_populator(pair: Pair, gap: Gap) -> bool:
     ref = pair.case.spec.get("dataSourceRef", {})
     return ref.get("kind") == "Sheet" and gap.path.startswith(f"{_BEGUN}/") and not _called(pair) and not _both_refuse(pair)
@@ -215,6 +221,11 @@ TABLE: Sequence[Intended] = (
         "words before an infeasible answer",
         "one sentence around the driver's own, which is the same",
         _tells_that_it_is_infeasible,
+    ),
+    Intended(
+        "words where the driver has another volume of the claim's name",
+        "ours say after the driver's own what it may come from, and what to do",
+        _says_what_to_do_about_another_volume,
     ),
     Intended(
         "event about a populator",
