@@ -7,6 +7,7 @@ is a value per claim, never a stack frame: a worker that is done with a look hol
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, assert_never
 
 from sidecar.csi.api import CapacityAnswer
@@ -118,7 +119,8 @@ class Provisioner:
         self._reports = ClaimReports(tools)
         self.claim_attempts = self._reports.attempts
         self.creations = CreationLog(table=table, journal=journal or NoJournal(), losses=tools.losses)
-        deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver, clock=tools.clock)
+        held = partial(caches.volumes.by_index, "handle")
+        deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver, clock=tools.clock, held=held)
         shared = Shared(
             tools=tools,
             here=here,

@@ -4,16 +4,16 @@ It asks the API server for what the rule needs, and returns the rule's word if t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
 from sidecar.csi.api import Driver
-from sidecar.deletion.rules import Delete, DeletionView, Fact, Found, Keep, Need, may_delete
+from sidecar.deletion.rules import Delete, DeletionView, Fact, Found, Keep, Need, Released, may_delete
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
-from sidecar.local.volume_location import lies_elsewhere, was_made_here
+from sidecar.local.volume_location import heard_volumes, lies_elsewhere, was_made_here
 from sidecar.model.objects import Claim, Json, Volume
 from sidecar.provisioning.needs import text
 from sidecar.provisioning.progress import mark
@@ -27,12 +27,23 @@ Secrets = Callable[[], Awaitable[Mapping[str, str]]]
 class Deletion:
     """`judge` and `delete` raise ApiError when a fact cannot be had, `delete` also DriverError. Then nothing is known to be deleted."""
 
-    def __init__(self, *, here: Callable[[], Here], kube: KubeApi, driver: Driver, clock: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        here: Callable[[], Here],
+        kube: KubeApi,
+        driver: Driver,
+        clock: Callable[[], float] = lambda: 0.0,
+        held: Callable[[str], Iterable[Volume]] = lambda handle: (),
+    ) -> None:
+        """`held` are the volumes with a handle that the cache shows, whatever their labels are."""
         self._here = here
         self._kube = kube
         self._driver = driver
         self._clock = clock
+        self._held = held
         self._users = HandleUsers(here=here, kube=kube)
+        self._users_heard = HandleUsers(here=here, kube=kube, selectors=_heard_first_without_label)
         self._ended: dict[bytes, float] = {}
         """When the latest deletions ended."""
 
@@ -47,7 +58,7 @@ class Deletion:
                     found = await find(self._kube, CLAIMS, claim[1], namespace=claim[0])
                     view = replace(view, claim=Claim.of(found) if found else None)
                 case Fact.USERS:
-                    view = replace(view, users=await self._users.of(view.handle))
+                    view = replace(view, users=await self._users_of(view))
                 case _:
                     assert_never(verdict.fact)
         return verdict
@@ -68,6 +79,16 @@ class Deletion:
         ended = self._ended.get(mark(handle))
         return ended is not None and ended > at
 
+    async def _users_of(self, view: DeletionView) -> tuple[Found, ...]:
+        """Of a released volume the rule leaves aside what lies on another node. To leave that out of the list too makes a deletion cost the
+        same in a cluster of any size."""
+        if not isinstance(view.reason, Released) or view.any_node or not self._here().with_topology:
+            return await self._users.of(view.handle)
+        found = await self._users_heard.of(view.handle)
+        known = {item.volume.name for item in found}
+        others = [await self._volume(held.name) for held in self._held(view.handle) if held.name not in known]
+        return found + tuple(other for other in others if other is not None and other.volume.handle == view.handle)
+
     async def _volume(self, name: str) -> Found | None:
         found = await find(self._kube, VOLUMES, name)
         return _found(self._here(), Volume.of(found)) if found else None
@@ -76,14 +97,16 @@ class Deletion:
 class HandleUsers:
     """Which PersistentVolumes of this driver have a handle, as the API server has them.
 
-    It can only be asked for all of them, and a node may delete hundreds of volumes at once. So one list answers everybody who asked
-    before it began. Who asks later waits for the next one: the list may have passed the volume in question by then. A list that fails
-    fails them all, for an API server that cannot answer one list must not be sent hundreds.
+    It can be asked for all of them, or for those with a label, but not for those with a handle, and a node may delete hundreds of volumes
+    at once. So one list answers everybody who asked before it began. Who asks later waits for the next one: the list may have passed the
+    volume in question by then. A list that fails fails them all, for an API server that cannot answer one list must not be sent hundreds.
     """
 
-    def __init__(self, *, here: Callable[[], Here], kube: KubeApi) -> None:
+    def __init__(self, *, here: Callable[[], Here], kube: KubeApi, selectors: Callable[[Here], Sequence[str]] = lambda here: ("",)) -> None:
+        """By `selectors` are listed, one after another, those among which a user is looked for."""
         self._here = here
         self._kube = kube
+        self._selectors = selectors
         self._turn = asyncio.Lock()
         self._questions = 0
         self._open: dict[int, str] = {}
@@ -116,12 +139,23 @@ class HandleUsers:
         here = self._here()
         found: dict[str, list[Found]] = {handle: [] for handle in handles}
         try:
-            wanted = records(self._kube, VOLUMES, lambda obj: Volume.of(obj) if _handle_of(obj, here.driver.name) in found else None)
-            async for volume in wanted:
-                found[volume.handle].append(_found(here, volume))
+            for selector in self._selectors(here):
+                wanted = records(
+                    self._kube,
+                    VOLUMES,
+                    lambda obj: Volume.of(obj) if _handle_of(obj, here.driver.name) in found else None,
+                    label_selector=selector,
+                )
+                async for volume in wanted:
+                    found[volume.handle].append(_found(here, volume))
         except ApiError as error:
             return error
         return found
+
+
+def _heard_first_without_label(here: Here) -> tuple[str, ...]:
+    """In this order, because a label is put on: what has none in the first list and one in the second would be in neither otherwise."""
+    return heard_volumes(here)[::-1]
 
 
 def _handle_of(obj: Json, driver: str) -> str:

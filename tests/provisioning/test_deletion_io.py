@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.deletion.rules import DeletionView, Undone
+from sidecar.deletion.rules import Delete, DeletionView, Keep, Need, Released, Undone
 from sidecar.kube.api import Page, Resource
 from sidecar.kube.errors import ApiError, Gone, Unavailable
+from sidecar.model import names
+from sidecar.model.objects import Volume
 from sidecar.provisioning.deletion_io import Deletion, HandleUsers
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube
@@ -134,6 +136,66 @@ def test_secrets_are_read_only_for_what_is_deleted(used: bool) -> None:
     deletion = Deletion(here=samples.here, kube=kube, driver=driver)  # type: ignore[arg-type]
     kept = asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=secrets))
     assert (kept is not None, read, driver.count("delete")) == ((True, [], 0) if used else (False, [1], 1))
+
+
+class LabelledKube(ScriptedKube):
+    """Lists by label, and notes by which."""
+
+    def __init__(self, *volumes: Json) -> None:
+        super().__init__()
+        self.asked_for: list[str] = []
+        self.objects |= {("persistentvolumes", item["metadata"]["name"]): item for item in volumes}
+
+    async def list_page(self, resource: Resource, *, label_selector: str = "", **_: Any) -> Page:
+        self.asked_for.append(label_selector)
+        return Page([obj for obj in self.objects.values() if _fits(label_selector, obj)], "1", "")
+
+
+def _fits(selector: str, obj: Json) -> bool:
+    value = obj["metadata"].get("labels", {}).get(names.VOLUME_NODE)
+    return not selector or (value is None if selector.startswith("!") else value in ("foo", names.SEVERAL_NODES))
+
+
+def labelled(volume: Json, value: str) -> Json:
+    return volume | {"metadata": volume["metadata"] | {"labels": {names.VOLUME_NODE: value}}}
+
+
+def judged(kube: LabelledKube, *held: Json, topology: bool = True) -> Delete | Keep | Need:
+    """Whether the volume of a PersistentVolume `mine` may be deleted."""
+    mine = labelled(pv("mine", "h"), "foo")
+    kube.objects["persistentvolumes", "mine"] = mine
+    view = DeletionView(reason=Released(Volume.of(mine)), handle="h")
+    deletion = Deletion(
+        here=lambda: samples.here(samples.info(topology=topology)),
+        kube=kube,  # type: ignore[arg-type]
+        driver=ScriptedDriver(),
+        held=lambda handle: [Volume.of(item) for item in held],
+    )
+    return asyncio.run(deletion.judge(view, name="mine", claim=("ns", "a")))
+
+
+def test_for_a_released_volume_nothing_is_listed_that_lies_on_other_nodes() -> None:
+    kube = LabelledKube(labelled(pv("far", "h", node="bar"), "bar"))
+    assert isinstance(judged(kube), Delete)
+    assert kube.asked_for == [f"!{names.VOLUME_NODE}", f"{names.VOLUME_NODE} in (foo,{names.SEVERAL_NODES})"]
+
+
+@pytest.mark.parametrize("label", ["", "foo", names.SEVERAL_NODES])
+def test_what_has_the_handle_of_a_released_volume_keeps_it(label: str) -> None:
+    other = pv("other", "h")
+    assert isinstance(judged(LabelledKube(labelled(other, label) if label else other)), Keep)
+
+
+def test_so_does_what_the_cache_shows_and_somebody_has_given_another_nodes_label() -> None:
+    stray = labelled(pv("stray", "h"), "bar")
+    assert isinstance(judged(LabelledKube(stray), stray), Keep)
+    assert isinstance(judged(LabelledKube(), stray), Delete), "it is gone"
+
+
+def test_without_topology_all_volumes_are_listed() -> None:
+    kube = LabelledKube()
+    judged(kube, topology=False)
+    assert kube.asked_for == [""]
 
 
 def test_without_a_handle_nothing_is_deleted() -> None:
