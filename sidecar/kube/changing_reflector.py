@@ -38,6 +38,7 @@ class _Part(Store[R]):
         super().__init__()
         self._whole = whole
         self.is_open = True
+        self.is_listing: Callable[[], bool] = lambda: True
 
     def apply(self, change: Change[R]) -> frozenset[str]:
         return self._whole.told(self, change)
@@ -99,7 +100,8 @@ class ChangingReflector(Generic[R]):
         """The selectors whose lists are complete, once they are; the first one is that of what concerns us."""
         self._synced = asyncio.Event()
         self._told_state: ReflectorState | None = None
-        self._shown_by: dict[str, _Part[R]] = {}
+        self._shown_by: dict[str, tuple[_Part[R], str]] = {}
+        """Which part has shown an object last, and in which version."""
         self._strays: dict[str, float] = {}
         """What is held and no watch shows any more: when each is to be asked for."""
         self._strayed = asyncio.Event()
@@ -163,6 +165,7 @@ class ChangingReflector(Generic[R]):
     def _begin(self, selector: str, group: asyncio.TaskGroup) -> _Running[R]:
         part = _Part(self)
         reflector = self._make(selector, part, lambda _: self._tell_state())
+        part.is_listing = lambda: not reflector.resource_version
         return _Running(part, reflector, group.create_task(reflector.run(), name=f"reflector {self.resource} {selector[:60]}"))
 
     async def _have_synced(self, wanted: tuple[str, ...]) -> bool:
@@ -185,7 +188,7 @@ class ChangingReflector(Generic[R]):
             ended.task.cancel()
         self._synced.set()
         version = self.resource_version
-        for key in [key for key, part in self._shown_by.items() if not part.is_open]:
+        for key in [key for key, (part, _) in self._shown_by.items() if not part.is_open]:
             self._leave(key, version)
         self._tell_state()
 
@@ -207,22 +210,33 @@ class ChangingReflector(Generic[R]):
     # --- what its parts tell ----------------------------------------------------------------------------------------
 
     def shown_by(self, part: _Part[R]) -> list[str]:
-        return [key for key, last in self._shown_by.items() if last is part]
+        return [key for key, (last, _) in self._shown_by.items() if last is part]
 
     def told(self, part: _Part[R], change: Change[R]) -> frozenset[str]:
         """Returns the keys whose record has changed, as `Store.apply`."""
         key, new = change.key, change.new
         if new is None:
-            last = self._shown_by.get(key)
+            last, _ = self._shown_by.get(key, (None, ""))
             if (last is not None and last is not part) or not self._is_gone(key):
                 return frozenset()
         else:
             held = self.store.get(key)
-            if held is not None and self._is_older(new, held):
+            if held is not None and self._is_older(new, held) and not self._went_back(part, key, new):
+                if part.is_listing():
+                    self._ask_soon(key)
                 return frozenset()
-            self._shown_by[key] = part
+            self._shown_by[key] = part, self._selected.version_of(new)
             self._strays.pop(key, None)
         return self.store.apply(change)
+
+    def _went_back(self, part: _Part[R], key: str, new: R) -> bool:
+        """One watch, with its lists, shows an object in an older version than before only if the server was restored from a backup.
+
+        Of two watches one may merely be behind. But a list is not, so if it shows something older than what is held, that is asked for.
+        """
+        last, version = self._shown_by.get(key, (None, ""))
+        new_version = self._selected.version_of(new)
+        return last is part and new_version != version and is_not_after(new_version, version)
 
     def _is_older(self, new: R, held: R) -> bool:
         version_of = self._selected.version_of
@@ -231,7 +245,7 @@ class ChangingReflector(Generic[R]):
     def _is_gone(self, key: str) -> bool:
         """Whether to believe that. Whatever the answer is, no watch shows it now."""
         self._shown_by.pop(key, None)
-        if key in self.store and self._selected.is_under_way(key):
+        if key in self.store and (self._selected.is_under_way(key) or key in self._strays):
             self._ask_soon(key)
             return False
         self._strays.pop(key, None)
@@ -280,14 +294,17 @@ class ChangingReflector(Generic[R]):
             del self._strays[key]
             self._put(key, None)
         else:
-            self._found(key, found)
+            self._found(key, found, before=record)
 
-    def _found(self, key: str, obj: Json) -> None:
-        """By a question, and no watch need ever show it."""
+    def _found(self, key: str, obj: Json, *, before: R | None = None) -> None:
+        """By a question, and no watch need ever show it. `before`: what was held when it was asked."""
         record, held = self._project(obj), self.store.get(key)
-        if record is not None and held is not None and self._is_older(record, held):
-            record = held
-        if key in self._strays or (record is not None and key not in self._shown_by):
+        is_older = record is not None and held is not None and self._is_older(record, held)
+        if is_older and held is not before:
+            record, is_older = held, False
+        if record is not None and key in self._shown_by and not is_older:
+            self._strays.pop(key, None)
+        elif key in self._strays or (record is not None and key not in self._shown_by):
             self._strays[key] = next_question(self._clock(), self._rng)
             self._strayed.set()
         if record is None and key not in self._shown_by:

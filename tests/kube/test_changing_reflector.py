@@ -2,10 +2,11 @@
 is under way is taken for gone because its label has changed."""
 
 import asyncio
+import copy
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
@@ -111,11 +112,14 @@ class Scene:
         await self.people.patch(VOLUMES, name, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
 
 
-def play(story: Callable[[Scene], Awaitable[None]], *selectors: str) -> Scene:
+S = TypeVar("S", bound=Scene)
+
+
+def play(story: Callable[[S], Awaitable[None]], *selectors: str, scene_of: type[S] = Scene) -> S:  # type: ignore[assignment]
     scenes = []
 
     async def main() -> None:
-        scene = Scene(*selectors)
+        scene = scene_of(*selectors)
         scenes.append(scene)
         for name, label in (("in-a", "a"), ("in-b", "b"), ("in-c", "c"), ("plain", None)):
             await scene.make(name, label)
@@ -454,3 +458,69 @@ def test_what_is_busy_stays_through_a_change():
         assert scene.held == {"in-b"}
 
     assert play(story, A).losses("in-a") == 1
+
+
+# --- a server that was put back ---------------------------------------------------------------------------------------------------
+
+
+class Restored(Scene):
+    """Edited, backed up, edited again, and put back. One watch notices it soon, the other one half a minute later."""
+
+    async def back_up(self) -> None:
+        self.backup = a_cluster()
+        self.backup.store._histories = copy.deepcopy(self.cluster.store._histories)
+        self.backup.store.revision = self.cluster.store.revision
+
+    async def put_back(self, *, first: str) -> None:
+        await asyncio.sleep(10.0)
+        self.people.cluster = self.api.cluster = self.backup
+        for selector in (A, NONE):
+            self.api.cut(selector, Gone("compacted") if selector == first else Unavailable("restarting"))
+        await asyncio.sleep(120.0)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("first", [A, NONE])
+def test_after_a_restore_what_is_held_is_what_the_backup_had(first: str, busy: bool):
+    """Its versions are lower than those that were seen before, and no old ones."""
+
+    async def story(scene: Restored) -> None:
+        scene.busy |= {"in-a"} if busy else set()
+        for number in range(10):
+            await scene.edit("in-a", str(number))
+        await scene.back_up()
+        for number in range(10):
+            await scene.edit("in-a", f"lost {number}")
+            await scene.edit("plain", f"lost {number}")
+        await scene.make("lost", "a")
+        await scene.put_back(first=first)
+        assert scene.held == {"in-a", "plain"}
+        assert (scene.note("in-a"), scene.note("plain")) == ("9", "")
+        await scene.edit("in-a", "after")
+        await asyncio.sleep(2.0)
+        assert scene.note("in-a") == "after"
+
+    play(story, A, NONE, scene_of=Restored)
+
+
+@pytest.mark.parametrize("first", [A, NONE])
+@pytest.mark.parametrize(("was", "becomes"), [(None, "a"), ("a", None)])
+def test_after_a_restore_what_was_in_another_selector_is_held_as_it_was(was: str | None, becomes: str | None, first: str):
+    async def story(scene: Restored) -> None:
+        await scene.make("moves", was)
+        await scene.back_up()
+        await scene.label("moves", becomes, "lost")
+        await scene.label("moves", becomes, "lost again")
+        await scene.put_back(first=first)
+        assert scene.note("moves") == ""
+        await scene.edit("moves", "after")
+        await asyncio.sleep(2.0)
+        assert scene.note("moves") == "after"
+        asked = scene.api.count("get")
+        await asyncio.sleep(300.0)
+        assert scene.api.count("get") == asked, "a watch shows it again"
+        await scene.delete("moves")
+        await asyncio.sleep(2.0)
+        assert "moves" not in scene.held
+
+    play(story, A, NONE, scene_of=Restored)
