@@ -2,13 +2,14 @@
 
 Every claim that is seen is compared with the rule of its label. What no watch of ours would show is listed now and then: claims that wait
 for nobody, every ten minutes; all claims, every half hour. After a wrong label all claims are heard, as with `--watch-scope=all`, until the
-policy has proven itself.
+policy has proven itself. A claim without a label may be there when this process begins, and be older than the policy: then all claims are
+listed once, and what they show decides.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from sidecar.engine.health import OK, Stopped
 from sidecar.frozen import frozen
@@ -16,7 +17,7 @@ from sidecar.kube.api import CLAIMS, Take, records
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
-from sidecar.local.claim_labels import EVERYTHING, WAITING, Trust, heard_claims, is_right, label_of, why_wrong
+from sidecar.local.claim_labels import EVERYTHING, WAITING, Flaw, Trust, heard_claims, is_right, label_of, why_wrong, written
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, is_source_that_leaves, selected_node
 from sidecar.model.timestamps import to_text
@@ -45,11 +46,34 @@ _OPEN_FOR: Final = 2.0
 
 @frozen
 class _Found:
-    """A claim in a list."""
+    """A claim of which something was wrong."""
 
-    wrong: str
+    flaw: Flaw
     ref: ObjectRef
-    may_be_ours: bool
+
+    def latest(self, other: "_Found | None") -> "_Found":
+        """One that counts if either does."""
+        if other is None:
+            return self
+        ref = self.ref if self.flaw.written.version >= other.flaw.written.version else other.ref
+        return _Found(self.flaw.latest(other.flaw), ref)
+
+
+class _Flaws:
+    """Of the claims of a list: the latest that has no label, and the latest that has a wrong one. A list comes in no order of time."""
+
+    def __init__(self) -> None:
+        self.missing: _Found | None = None
+        self.wrong: _Found | None = None
+
+    def note(self, found: _Found) -> None:
+        if found.flaw.is_missing:
+            self.missing = found.latest(self.missing)
+        else:
+            self.wrong = found.latest(self.wrong)
+
+    def which_counts(self, trust: Trust) -> _Found | None:
+        return next((found for found in (self.wrong, self.missing) if found is not None and trust.counts(found.flaw)), None)
 
 
 class ClaimHearing:
@@ -84,8 +108,12 @@ class ClaimHearing:
         self._left: frozenset[str] = frozenset()
         """Shards with claims that those who hear of them have not taken."""
         self._trust = Trust()
+        self._at_first: _Flaws | None = _Flaws()
+        """Of the first lists; None when they are complete, and every claim that is seen is judged at once."""
         self._wrong: ObjectRef | None = None
         self._wrong_since = ""
+        self._has_seen_old = False
+        """There are wrong labels that do not count. The claims that have them are heard of by lists alone."""
         self._is_wide = False
         self._stirred = asyncio.Event()
         self._claims: ChangingReflector[Claim] | None = None
@@ -98,12 +126,24 @@ class ClaimHearing:
 
     def seen(self, obj: Json) -> None:
         """Called for each claim that is parsed, before anything is decided about it."""
+        found = self._found(obj)
+        if found is None:
+            return
+        if self._at_first is not None:
+            self._at_first.note(found)
+        elif self._trust.counts(found.flaw):
+            self._flawed(found)
+
+    def _found(self, obj: Json) -> _Found | None:
+        """What is wrong with it. That nothing is wrong with it is noted, whose claim it may be."""
         if is_right(obj):
-            if self._trust.is_away and str(obj["metadata"].get("creationTimestamp") or "") > self._wrong_since:
-                self._trust = self._trust.seen_right()
+            was_proven, one = self._trust.proven, written(obj)
+            self._trust = self._trust.seen_right(one, made_since=one.created > self._wrong_since)
+            if self._trust.proven and not was_proven:
                 self._stirred.set()
-        elif why := self._why_wrong(obj):
-            self._flawed(why, _ref(obj))
+            return None
+        why = why_wrong(obj, driver=self._driver, is_ours=self._is_ours)
+        return _Found(Flaw.of(why, obj), _ref(obj)) if why else None
 
     def shards_changed(self) -> None:
         if self._claims is not None and not self._is_wide:
@@ -123,15 +163,35 @@ class ClaimHearing:
                 group.create_task(self._look_for_what_is_left(claims))
 
     async def _trust_labels(self, claims: ChangingReflector[Claim]) -> None:
+        has_waited = await self._judge_what_was_there(claims)
         while True:
             await self._hear_by_label(claims)
-            await self._widen(claims)
+            if not has_waited:
+                await asyncio.sleep(self._within() * self._rng())
+            has_waited = False
+            self._widen(claims)
             await self._hear_all()
             self._narrow(claims)
 
+    async def _judge_what_was_there(self, claims: ChangingReflector[Claim]) -> bool:
+        """What has no label is heard anyway, so before all is heard for it there is time to see whether it is merely old. Returns whether
+        it is not, and this node has waited for its turn already."""
+        found, self._at_first = self._at_first or _Flaws(), None
+        worst = found.which_counts(self._trust)
+        if worst is not None and worst.flaw.is_missing:
+            await asyncio.sleep(self._within() * self._rng())
+            await self._tried(self._look_at_others(claims))
+            worst = found.which_counts(self._trust)
+            if worst is not None:
+                self._flawed(worst)
+            return self._trust.is_away
+        if worst is not None:
+            self._flawed(worst)
+        return False
+
     async def _hear_by_label(self, claims: ChangingReflector[Claim]) -> None:
         """Until a label is wrong."""
-        waiting_at, all_at = self._clock(), self._clock() + _ALL_EVERY * self._rng()
+        waiting_at, all_at = self._clock(), self._clock() + self._rng() * (_AGAIN if self._has_seen_old else _ALL_EVERY)
         while True:
             await self._until(min(waiting_at, all_at))
             if self._trust.is_away:
@@ -144,7 +204,7 @@ class ClaimHearing:
                 all_at = self._clock() + self._every(_ALL_EVERY if done else _AGAIN)
 
     async def _hear_all(self) -> None:
-        """Until the policy works again and no label is wrong."""
+        """Until the policy works again and no label is wrong that counts."""
         while self._trust.is_away:
             await self._until(self._trust.look_at())
             due = self._trust.look_at()
@@ -165,23 +225,22 @@ class ClaimHearing:
 
     # --- wider and narrower -----------------------------------------------------------------------------------------
 
-    def _why_wrong(self, obj: Json) -> str:
-        return why_wrong(obj, driver=self._driver, is_ours=self._is_ours)
-
-    def _flawed(self, why: str, ref: ObjectRef) -> None:
+    def _flawed(self, found: _Found) -> None:
         if not self._trust.is_away:
-            self._wrong = ref
-        self._trust = self._trust.flawed(why, self._clock())
+            self._wrong = found.ref
+        self._trust = self._trust.flawed(found.flaw.why, self._clock())
         self._wrong_since = to_text(self._wall())
         self._stirred.set()
 
-    async def _widen(self, claims: ChangingReflector[Claim]) -> None:
+    def _within(self) -> float:
+        """Seconds over which the nodes spread a list of all claims that they all need at once."""
         contenders = self._contenders()
-        within = _WIDENS_WITHIN if contenders is None else min(max(3.0, contenders * _SECONDS_A_NODE), _LONGEST)
-        await asyncio.sleep(within * self._rng())
+        return _WIDENS_WITHIN if contenders is None else min(max(3.0, contenders * _SECONDS_A_NODE), _LONGEST)
+
+    def _widen(self, claims: ChangingReflector[Claim]) -> None:
         self._is_wide = True
         claims.select(self.selectors())
-        self._tell(contenders)
+        self._tell(self._contenders())
 
     def _tell(self, contenders: int | None) -> None:
         why = f"the labels of claims cannot be trusted, so this node hears of all claims: {self._trust.why}"
@@ -265,32 +324,46 @@ class ClaimHearing:
 
     async def _look_at_waiting(self, claims: ChangingReflector[Claim]) -> None:
         """What waits for nobody although it should be heard by somebody."""
-        await self._take(claims, records(self._kube, CLAIMS, self._if_wrong, label_selector=WAITING))
+        await self._look_through(claims, label_selector=WAITING)
 
     async def _look_at_others(self, claims: ChangingReflector[Claim]) -> None:
         """Claims of all: one from which others were cloned may be kept by our finalizer although its node is gone."""
-        await self._take(claims, records(self._kube, CLAIMS, self._if_wanted, cached=True))
+        await self._look_through(claims, cached=True)
 
-    async def _take(self, claims: ChangingReflector[Claim], listed: AsyncIterator[_Found]) -> None:
+    async def _look_through(self, claims: ChangingReflector[Claim], **how: Any) -> None:
         """Wrong labels are many where there is one. Each node looks at what may be its own."""
-        found = [item async for item in listed]
-        for item in [item for item in found if item.may_be_ours][:_MOST_FOUND]:
-            await claims.look(item.ref.namespace, item.ref.name)
-        for item in found:
-            if item.wrong:
-                self._flawed(item.wrong, item.ref)
-                return
+        flaws = _Flaws()
+        ours: list[ObjectRef] = []
+
+        def note(obj: Json) -> ObjectRef | None:
+            found = self._found(obj)
+            if found is not None:
+                flaws.note(found)
+            hidden = found is not None and not found.flaw.is_missing and selected_node(obj) in ("", self._node)
+            return _ref(obj) if hidden or is_source_that_leaves(obj) else None
+
+        async for ref in records(self._kube, CLAIMS, note, **how):
+            if len(ours) < _MOST_FOUND:
+                ours.append(ref)
+        for ref in ours:
+            await claims.look(ref.namespace, ref.name)
+        if (worst := flaws.which_counts(self._trust)) is not None:
+            self._flawed(worst)
 
     async def _look_at_all(self) -> None:
-        wrong = [item async for item in records(self._kube, CLAIMS, self._if_wrong, cached=True)]
-        self._trust = self._trust.looked(wrong[0].wrong if wrong else "", self._clock())
+        flaws = _Flaws()
 
-    def _if_wrong(self, obj: Json) -> _Found | None:
-        why = self._why_wrong(obj)
-        return _Found(why, _ref(obj), may_be_ours=selected_node(obj) in ("", self._node)) if why else None
+        def note(obj: Json) -> None:
+            if (found := self._found(obj)) is not None:
+                flaws.note(found)
 
-    def _if_wanted(self, obj: Json) -> _Found | None:
-        return self._if_wrong(obj) or (_Found("", _ref(obj), may_be_ours=True) if is_source_that_leaves(obj) else None)
+        async for _ in records(self._kube, CLAIMS, note, cached=True):
+            pass
+        worst = flaws.which_counts(self._trust)
+        self._has_seen_old = flaws.wrong is not None
+        if worst is not None:
+            self._wrong_since = to_text(self._wall())
+        self._trust = self._trust.looked(worst.flaw.why if worst is not None else "", self._clock())
 
 
 def _ref(obj: Json) -> ObjectRef:

@@ -1,9 +1,12 @@
 """Which claims a node hears of where an admission policy labels them (deploy/components/scoped-watches), and whether that policy works.
 
 A claim whose label is not what `names.claim_label` says was written while the policy was away, so there may be others that nobody hears
-of. Then all claims are heard, until a claim that was made since has the right label and a list of all shows no wrong one.
+of. Then all claims are heard, until a claim that was made since has the right label and a list of all shows no later wrong one.
+
+What is older says nothing of the policy, and may stay for ever: a claim that nobody may write gets no label. It is worked on all the same.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -19,6 +22,8 @@ WAITING: Final = f"{names.CLAIM_LABEL}={names.WAITING_CLAIM}"
 # Seconds without a wrong label before all claims are looked through. Each look that finds one doubles it.
 _QUIET: Final = 300.0
 _LONGEST_QUIET: Final = 1800.0
+# What is wrong again within this time is wrong often, as where the policy is bound for some namespaces only.
+_SOON: Final = 3600.0
 
 
 def heard_claims(node: str, shards: Iterable[str]) -> tuple[str, ...]:
@@ -49,6 +54,50 @@ def is_right(obj: Json) -> bool:
     return has == right or (has == names.open_claims("") and right == names.open_claims(obj["metadata"]["uid"]))
 
 
+@frozen
+class Written:
+    """When a claim was last written and when it was made, in the API server's own words. Of several claims: the latest of each."""
+
+    version: int = 0
+    created: str = ""
+
+    def is_after(self, other: "Written") -> bool:
+        """In one of the two: versions go back with a backup that is restored, and who is written last need not be the youngest."""
+        return self.version > other.version or self.created > other.created
+
+    def latest(self, other: "Written") -> "Written":
+        return Written(max(self.version, other.version), max(self.created, other.created))
+
+
+def written(obj: Json) -> Written:
+    """The version of what is being deleted does not count: to mark it for that is a write that no policy sees."""
+    meta = obj["metadata"]
+    version = str(meta.get("resourceVersion") or "")
+    counts = version.isdecimal() and "deletionTimestamp" not in meta
+    return Written(int(version) if counts else 0, str(meta.get("creationTimestamp") or ""))
+
+
+@frozen
+class Flaw:
+    """A wrong label."""
+
+    why: str
+    is_missing: bool
+    """It is not there at all, so every node hears of the claim."""
+    written: Written
+
+    @staticmethod
+    def of(why: str, obj: Json) -> "Flaw":
+        return Flaw(why, names.CLAIM_LABEL not in (obj["metadata"].get("labels") or {}), written(obj))
+
+    def latest(self, other: "Flaw | None") -> "Flaw":
+        """One that counts if either does."""
+        if other is None:
+            return self
+        later = self if self.written.version >= other.written.version else other
+        return replace(later, written=self.written.latest(other.written))
+
+
 def why_wrong(obj: Json, *, driver: str, is_ours: Callable[[str], bool]) -> str:
     """What is wrong with the label of a claim of this driver; empty: nothing, or the claim is no business of ours.
 
@@ -68,22 +117,41 @@ class Trust:
     """What is known of the policy."""
 
     why: str = ""
-    """The last wrong label that was seen. Empty: the policy is believed to work."""
+    """The last wrong label that counted. Empty: the policy is believed to work."""
     flawed_at: float = 0.0
     proven: bool = False
     """A claim that was made since then has the right label."""
     looks: int = 0
-    """How many looks through all claims have found a wrong one since the policy was last believed to work."""
+    """How often in a row all hear all for longer, because something wrong was found or came soon."""
+    believed_at: float = -math.inf
+    right: Written = Written()
+    """The latest of all claims that have the right label."""
+    proof: Written = Written()
+    """The claims that have proven the policy after something was wrong."""
 
     @property
     def is_away(self) -> bool:
         return bool(self.why)
 
-    def flawed(self, why: str, now: float) -> "Trust":
-        return replace(self, why=why, flawed_at=now, proven=False)
+    def counts(self, flaw: Flaw) -> bool:
+        """Whether it is later than what shows that the policy worked.
 
-    def seen_right(self) -> "Trust":
-        return replace(self, proven=True) if self.is_away and not self.proven else self
+        A missing label hides no claim, so for it any claim with the right label will do, although a write while the policy is away may
+        leave a label right. Otherwise it is a claim that was made, and labelled, since the policy was away.
+        """
+        return flaw.written.is_after(self.right if flaw.is_missing else self.proof)
+
+    def flawed(self, why: str, now: float) -> "Trust":
+        looks = self.looks
+        if not self.is_away:
+            looks = looks + 1 if now < self.believed_at + _SOON else 0
+        return replace(self, why=why, flawed_at=now, proven=False, looks=looks)
+
+    def seen_right(self, one: Written, *, made_since: bool) -> "Trust":
+        """`made_since` the last wrong label."""
+        proves = made_since and self.is_away and not self.proven
+        proof = self.proof.latest(one) if proves else self.proof
+        return replace(self, right=self.right.latest(one), proven=self.proven or proves, proof=proof)
 
     def look_at(self) -> float | None:
         """When to look through all claims; None: not before something shows that the policy works again."""
@@ -92,5 +160,7 @@ class Trust:
         return self.flawed_at + min(_QUIET * 2.0 ** min(self.looks, 10), _LONGEST_QUIET)
 
     def looked(self, why: str, now: float) -> "Trust":
-        """All claims have been looked through. What was found may be older than the policy, so what has proven it still does."""
-        return replace(self, why=why, flawed_at=now, looks=self.looks + 1) if why else Trust()
+        """All claims have been looked through. `why` is of a wrong label that counts: then it takes another claim to prove the policy."""
+        if why:
+            return replace(self.flawed(why, now), looks=self.looks + 1)
+        return replace(self, why="", proven=False, believed_at=now)

@@ -33,7 +33,13 @@ class Scene:
     """A cluster with its policy, and a node that keeps unbound claims that are open or its own."""
 
     def __init__(
-        self, *, node: str = NODE, shards: tuple[str, ...] = names.SHARDS, contenders: int | None = None, bids: bool = True
+        self,
+        *,
+        node: str = NODE,
+        shards: tuple[str, ...] = names.SHARDS,
+        contenders: int | None = None,
+        bids: bool = True,
+        watch_for: float = 300.0,
     ) -> None:
         clock = asyncio.get_running_loop().time
         self.clock = clock
@@ -42,7 +48,7 @@ class Scene:
         self.lists: list[float] = []
         self.failing: ApiError | None = None
         self.events: list[tuple[str, str]] = []
-        api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked))
+        api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked, watch_for=lambda: watch_for))
         self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock(), rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
         self.shards = shards
@@ -95,8 +101,15 @@ class Scene:
 
     @property
     def by_label(self) -> bool:
-        page = self.tools.metrics.render()[0].decode()
-        return "csi_node_sidecar_claims_by_label 1.0" in page
+        return self._metric("claims_by_label") == 1.0
+
+    @property
+    def times_away(self) -> float:
+        return self._metric("claim_policy_away_total")
+
+    def _metric(self, name: str) -> float:
+        lines = self.tools.metrics.render()[0].decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"csi_node_sidecar_{name} "))
 
     async def policy(self, *, on: bool) -> None:
         for resource, body in zip((POLICIES, BINDINGS), written(), strict=True):
@@ -121,12 +134,23 @@ class Scene:
         await self.note(name, provisioner=samples.DRIVER)
 
 
-def play(story: Callable[[Scene], Awaitable[None]], *, policy: bool = True, **options: Any) -> None:
+async def _nothing(scene: Scene) -> None:
+    """All claims are younger than the node's process, but one."""
+
+
+def play(
+    story: Callable[[Scene], Awaitable[None]],
+    *,
+    policy: bool = True,
+    prepare: Callable[[Scene], Awaitable[None]] = _nothing,
+    **options: Any,
+) -> None:
     async def main() -> None:
         scene = Scene(**options)
         if policy:
             await scene.policy(on=True)
         await scene.late("before", NODE)
+        await prepare(scene)
         running = asyncio.gather(scene.claims.run(), scene.hearing.run(scene.claims))
         try:
             await asyncio.sleep(20.0)
@@ -294,18 +318,99 @@ def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_b
     play(story)
 
 
-def test_while_an_older_claim_has_no_label_all_are_heard():
+def test_a_claim_that_never_gets_a_label_keeps_nobody_at_all_claims_and_is_worked_on():
+    """As one that nobody may write. It is older than the policy, and says nothing of it."""
+
+    async def story(scene: Scene) -> None:
+        assert not scene.by_label
+        await scene.policy(on=True)
+        await asyncio.sleep(3600.0)
+        assert not scene.by_label, "nothing has shown that the policy works"
+        await scene.make("proof")
+        await asyncio.sleep(400.0)
+        assert scene.by_label
+        await asyncio.sleep(7200.0)
+        assert scene.by_label
+        assert scene.held == {"before"}
+        assert len(scene.events) == 1
+
+    play(story, policy=False)
+
+
+def old_and_new(*, policy: bool) -> Callable[[Scene], Awaitable[None]]:
+    async def prepare(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("old", NODE)
+        if policy:
+            await scene.policy(on=True)
+            await asyncio.sleep(2.0)
+            await scene.late("new", "n2")
+
+    return prepare
+
+
+def test_a_node_that_starts_lists_all_claims_once_for_one_without_a_label_that_is_old():
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(300.0)
+        assert scene.by_label and scene.held == {"before", "old"}
+        assert scene.times_away == 0 and scene.events == []
+
+    play(story, prepare=old_and_new(policy=True))
+
+
+def test_a_node_that_starts_while_the_policy_is_away_hears_all_claims_soon():
+    async def story(scene: Scene) -> None:
+        assert not scene.by_label
+        assert scene.events == [(names.CLAIM_LABEL_WRONG, "old")]
+
+    play(story, prepare=old_and_new(policy=False))
+
+
+def test_that_an_old_claim_without_a_label_is_deleted_says_nothing_of_the_policy():
+    async def story(scene: Scene) -> None:
+        await scene.make("young")
+        await scene.people.delete(CLAIMS, "old", namespace="default")
+        await asyncio.sleep(4000.0)
+        left = await scene.people.get(CLAIMS, "old", namespace="default")
+        assert left["metadata"]["deletionTimestamp"], "its finalizer keeps it"
+        assert scene.times_away == 0
+
+    play(story, prepare=old_and_new(policy=True))
+
+
+def test_a_wrong_label_that_nobody_can_put_right_keeps_nobody_at_all_claims_and_its_claim_is_worked_on():
+    async def story(scene: Scene) -> None:
+        await scene.late("moved", "n2")
+        await scene.policy(on=False)
+        await scene.note("moved", node=NODE)
+        await scene.late("shows-it", "n2")
+        await asyncio.sleep(60.0)
+        assert not scene.by_label
+        await scene.policy(on=True)
+        await scene.make("proof")
+        await asyncio.sleep(400.0)
+        assert scene.by_label
+        await asyncio.sleep(60.0)
+        assert scene.held == {"before", "moved"}
+        await asyncio.sleep(7200.0)
+        assert scene.by_label and scene.held == {"before", "moved"}
+
+    play(story)
+
+
+def test_a_list_that_is_made_again_does_not_show_anew_that_the_policy_was_away():
     async def story(scene: Scene) -> None:
         await scene.policy(on=True)
         await scene.make("proof")
-        await asyncio.sleep(7200.0)
-        assert not scene.by_label
-        assert len(scene.lists) < 15
-        await scene.people.patch(CLAIMS, "before", {}, content_type=MERGE_PATCH, namespace="default")
-        await asyncio.sleep(1801.0)
+        lists = len(scene.lists)
+        for _ in range(15):
+            await asyncio.sleep(30.0)
+            await scene.late(f"other-{scene.clock()}", "n2")
+            scene.cluster.compact()
+        assert len(scene.lists) > lists + 5
         assert scene.by_label
 
-    play(story, policy=False)
+    play(story, policy=False, watch_for=15.0)
 
 
 def test_a_policy_that_comes_and_goes_leaves_no_claim_unheard():

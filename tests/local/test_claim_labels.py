@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.local.claim_labels import EVERYTHING, Trust, heard_claims, is_right, why_wrong
+from sidecar.local.claim_labels import EVERYTHING, Flaw, Trust, Written, heard_claims, is_right, why_wrong, written
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.model.selectors import parse_selector
@@ -101,37 +101,128 @@ def test_the_beta_annotation_names_the_class_too():
     assert wrong(obj)
 
 
+def at(version: int, created: str = "") -> Written:
+    return Written(version, created)
+
+
+def missing(version: int, created: str = "") -> Flaw:
+    return Flaw("none", is_missing=True, written=at(version, created))
+
+
+def lie(version: int, created: str = "") -> Flaw:
+    return Flaw("wrong", is_missing=False, written=at(version, created))
+
+
+AWAY = Trust().flawed("x", 5.0)
+
+
+def proven(trust: Trust = AWAY, version: int = 100, created: str = "t5") -> Trust:
+    return trust.seen_right(at(version, created), made_since=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_after"),
+    [
+        (at(2, "t2"), at(1, "t1"), True),
+        (at(1, "t1"), at(2, "t2"), False),
+        (at(1, "t1"), at(1, "t1"), False),
+        (at(1, "t2"), at(2, "t1"), True),
+        (at(2, "t1"), at(1, "t2"), True),
+    ],
+)
+def test_what_is_later_in_version_or_in_birth_is_after(one: Written, other: Written, is_after: bool):
+    assert one.is_after(other) is is_after
+
+
+@pytest.mark.parametrize("flaws", [[missing(5, "t1"), missing(3, "t2")], [missing(3, "t2"), missing(5, "t1")]])
+def test_of_several_the_latest_counts_if_any_does(flaws: list[Flaw]):
+    latest = flaws[1].latest(flaws[0].latest(None))
+    assert latest.written == at(5, "t2")
+
+
+def test_that_a_claim_is_being_deleted_is_a_write_that_no_policy_sees():
+    meta = {"resourceVersion": "7", "creationTimestamp": "t1"}
+    assert written({"metadata": meta}) == at(7, "t1")
+    assert written({"metadata": meta | {"deletionTimestamp": "t2"}}) == at(0, "t1")
+
+
+@pytest.mark.parametrize(("label", "is_missing"), [(None, True), ("", False), ("waiting", False)])
+def test_only_what_has_no_label_at_all_is_heard_by_all(label: str | None, is_missing: bool):
+    assert Flaw.of("x", claim(label)).is_missing is is_missing
+
+
 def test_a_policy_is_believed_until_something_is_wrong():
     assert not Trust().is_away
-    assert Trust().seen_right() == Trust()
-    assert Trust().flawed("x", 5.0).is_away
+    assert not proven(Trust()).proven
+    assert AWAY.is_away
+
+
+def test_at_first_everything_counts():
+    assert Trust().counts(missing(1)) and Trust().counts(lie(1))
+
+
+def test_a_missing_label_says_nothing_if_any_later_claim_has_the_right_one():
+    trust = Trust().seen_right(at(10, "t3"), made_since=False)
+    assert not trust.counts(missing(9, "t3"))
+    assert trust.counts(missing(11, "t3")) and trust.counts(missing(9, "t4"))
+
+
+def test_a_wrong_label_says_nothing_only_if_a_claim_was_labelled_since():
+    """A write that changes nothing leaves a label right while the policy is away."""
+    merely_written = AWAY.seen_right(at(100, "t1"), made_since=False)
+    assert merely_written.counts(lie(9))
+    assert not proven(merely_written).counts(lie(9))
+    assert proven().counts(lie(101))
+
+
+def test_what_is_old_stays_old_when_the_policy_is_believed_again():
+    trust = proven().looked("", 400.0)
+    assert not trust.is_away
+    assert not trust.counts(lie(9)) and not trust.counts(missing(9))
 
 
 def test_without_proof_all_is_heard_for_ever():
-    assert Trust().flawed("x", 5.0).look_at() is None
+    assert AWAY.look_at() is None
+    assert AWAY.seen_right(at(100), made_since=False).look_at() is None
 
 
 def test_after_proof_and_quiet_all_claims_are_looked_through():
-    assert Trust().flawed("x", 5.0).seen_right().look_at() == 305.0
+    assert proven().look_at() == 305.0
 
 
 def test_what_is_wrong_after_the_proof_needs_another_one():
-    trust = Trust().flawed("x", 5.0).seen_right().flawed("y", 50.0)
+    trust = proven().flawed("y", 50.0)
     assert trust.look_at() is None
-    assert trust.seen_right().look_at() == 350.0
+    assert proven(trust, 200).look_at() == 350.0
 
 
 def test_a_look_that_finds_nothing_wrong_ends_it():
-    assert Trust().flawed("x", 5.0).seen_right().looked("", 400.0) == Trust()
+    assert not proven().looked("", 400.0).is_away
 
 
 def test_looks_that_find_something_become_rarer_and_never_end():
-    trust, at, pauses = Trust().flawed("x", 0.0).seen_right(), 0.0, []
-    for _ in range(8):
+    trust, at_, pauses = proven(), 5.0, []
+    for number in range(8):
         due = trust.look_at()
         assert due is not None
-        pauses.append(due - at)
-        at = due
-        trust = trust.looked("old", at)
+        pauses.append(due - at_)
+        at_ = due
+        trust = trust.looked("later", at_)
+        assert trust.look_at() is None, "what was found is later than the proof"
+        trust = proven(trust, 200 + number)
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (300.0, 1800.0)
+
+
+def test_what_is_wrong_again_and_again_has_all_heard_for_longer_each_time():
+    trust, now, pauses = Trust(), 0.0, []
+    for number in range(8):
+        trust = proven(trust.flawed("again", now), number)
+        due = trust.look_at()
+        assert due is not None
+        pauses.append(due - now)
+        trust, now = trust.looked("", due), due + 60.0
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (300.0, 1800.0)
+    much_later = proven(trust.flawed("once", now + 7200.0), 99)
+    assert much_later.look_at() == now + 7500.0
