@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from sidecar.engine.health import OK, Stopped
 from sidecar.frozen import frozen
-from sidecar.kube.api import CLAIMS, Take, records
+from sidecar.kube.api import CLAIMS, records
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
-from sidecar.local.claim_labels import EVERYTHING, WAITING, Flaw, Trust, heard_claims, is_right, label_of, why_wrong, written
+from sidecar.local.claim_labels import EVERYTHING, WAITING, Flaw, Trust, heard_claims, is_right, why_wrong, written
+from sidecar.local.left_claims_io import LeftClaims, look_for_ever
 from sidecar.model import names
-from sidecar.model.objects import Claim, Json, claim_provisioner, is_source_that_leaves, selected_node
+from sidecar.model.objects import Claim, Json, is_source_that_leaves, selected_node
 from sidecar.model.timestamps import to_text
 from sidecar.ownership.roster import draw
 from sidecar.tools import Tools
@@ -39,9 +40,6 @@ _LONGEST: Final = 45.0
 # What a list has found, so much at a time. All are heard soon after, if there are more.
 _MOST_FOUND: Final = 100
 _MOST_TELLERS: Final = 8
-_LEFT_EVERY: Final = 10.0
-_LEFT_AT_LEAST_EVERY: Final = 300.0
-_OPEN_FOR: Final = 2.0
 
 
 @frozen
@@ -105,8 +103,7 @@ class ClaimHearing:
         self._shards = shards
         self._contenders = contenders
         self._bids = bids
-        self._left: frozenset[str] = frozenset()
-        """Shards with claims that those who hear of them have not taken."""
+        self._left = LeftClaims(tools, driver=driver, contenders=contenders)
         self._trust = Trust()
         self._at_first: _Flaws | None = _Flaws()
         """Of the first lists; None when they are complete, and every claim that is seen is judged at once."""
@@ -122,7 +119,7 @@ class ClaimHearing:
         tools.metrics.watch_claims_by_label(lambda: not self._is_wide)
 
     def selectors(self) -> tuple[str, ...]:
-        return (EVERYTHING,) if self._is_wide else heard_claims(self._node, sorted({*self._shards(), *self._left}))
+        return (EVERYTHING,) if self._is_wide else heard_claims(self._node, sorted({*self._shards(), *self._left.heard}))
 
     def seen(self, obj: Json) -> None:
         """Called for each claim that is parsed, before anything is decided about it."""
@@ -149,6 +146,11 @@ class ClaimHearing:
         if self._claims is not None and not self._is_wide:
             self._claims.select(self.selectors())
 
+    def _others(self) -> list[str]:
+        """The shards of which this node hears only if something is left in them."""
+        heard = set(names.SHARDS if self._is_wide else self._shards())
+        return [shard for shard in names.SHARDS if shard not in heard]
+
     async def run(self, claims: ChangingReflector[Claim]) -> None:
         """Until cancelled."""
         self._claims = claims
@@ -160,7 +162,7 @@ class ClaimHearing:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._trust_labels(claims))
             if self._bids:
-                group.create_task(self._look_for_what_is_left(claims))
+                group.create_task(look_for_ever(self._left, others=self._others, changed=self.shards_changed))
 
     async def _trust_labels(self, claims: ChangingReflector[Claim]) -> None:
         has_waited = await self._judge_what_was_there(claims)
@@ -260,57 +262,6 @@ class ClaimHearing:
         claims.select(self.selectors())
         log.info("Claims are watched by their label again: the policy works")
         self._scope.report(OK())
-
-    # --- open claims that nobody takes ------------------------------------------------------------------------------
-
-    async def _look_for_what_is_left(self, claims: ChangingReflector[Claim]) -> None:
-        """Whoever hears of a shard may be full, slow or dead. Of all nodes one looks about every second, and less often where nothing
-        new was found: some claims can be taken by nobody."""
-        vain = 0
-        while True:
-            pause = max(_LEFT_EVERY, float(self._contenders() or 1)) * 2.0 ** min(vain, 10)
-            await asyncio.sleep(min(pause, _LEFT_AT_LEAST_EVERY) * (0.5 + self._rng()))
-            self.shards_changed()
-            heard = set(self._shards())
-            others = [shard for shard in names.SHARDS if shard not in heard]
-            if self._is_wide or not others:
-                self._left = frozenset()
-                continue
-            before = self._left
-            try:
-                self._left = await self._left_in(others)
-            except ApiError as error:
-                log.debug("Open claims could not be listed", extra={"fields": {"err": str(error)}})
-                continue
-            vain = 0 if self._left - before else vain + 1
-            self.shards_changed()
-
-    async def _left_in(self, shards: list[str]) -> frozenset[str]:
-        """By two lists, for clocks may differ: what is open in both is late. So few as a page has are enough to know the shards of many."""
-        before = await self._open_in(shards)
-        if not before:
-            return frozenset()
-        await asyncio.sleep(_OPEN_FOR * (1.0 + self._rng()))
-        after = await self._open_in(shards)
-        return frozenset(shard for uid, shard in before.items() if uid in after)
-
-    async def _open_in(self, shards: list[str]) -> dict[str, str]:
-        """By uid, the shard of this driver's claims."""
-        found: dict[str, str] = {}
-
-        def take(obj: Json) -> bool:
-            if claim_provisioner(obj) == self._driver:
-                found[obj["metadata"]["uid"]] = label_of(obj)
-            return True
-
-        def begin() -> Take:
-            found.clear()
-            return take
-
-        page = await self._kube.list_page(CLAIMS, label_selector=f"{names.CLAIM_LABEL} in ({','.join(shards)})", begin=begin)
-        for obj in page.items:
-            take(obj)
-        return found
 
     # --- lists ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.local import claim_hearing_io
 from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.claim_labels import heard_claims
+from sidecar.local.left_claims_io import LeftClaims
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.shards import heard_shards
 from sidecar.simulation.world.invariants import LOST
@@ -153,10 +154,10 @@ def test_what_nobody_alive_hears_of_is_found_by_others(monkeypatch: Patch):
     report = play(HAUNTED, before=with_ghosts)
     assert report.ok, report
 
-    async def look(self: ClaimHearing, claims: object) -> None:
+    async def look(self: LeftClaims, others: object) -> None:
         """It finds nothing."""
 
-    monkeypatch.setattr(ClaimHearing, "_look_for_what_is_left", look)
+    monkeypatch.setattr(LeftClaims, "look", look)
     assert LOST in play(HAUNTED, before=with_ghosts).kinds
 
 

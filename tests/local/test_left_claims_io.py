@@ -1,0 +1,187 @@
+"""What those who hear of a shard leave in it is found by others, whatever else is open in the cluster, and at a cost that has an end."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import cast
+
+import pytest
+
+from sidecar.kube.api import KubeApi, Page, Resource, Take
+from sidecar.kube.errors import Unavailable
+from sidecar.local.left_claims_io import LeftClaims
+from sidecar.model import names
+from sidecar.model.objects import Json
+from sidecar.simulation.clock import run_virtual
+from tests.harness import samples
+from tests.harness.doors import tools
+
+OTHERS = list(names.SHARDS)
+A_PAGE = 500
+
+
+class Scene:
+    """Claims as a list has them, page by page."""
+
+    def __init__(self, *, contenders: int | None = None) -> None:
+        clock = asyncio.get_running_loop().time
+        self.claims: dict[str, Json] = {}
+        self.lists = 0
+        self.failing = False
+        its = tools(cast(KubeApi, self), clock=clock, wall=clock, rng=random.Random(1).random)
+        self.left = LeftClaims(its, driver=samples.DRIVER, contenders=lambda: contenders)
+
+    async def list_page(self, resource: Resource, *, label_selector: str, continue_token: str, begin: Callable[[], Take]) -> Page:
+        self.lists += 1
+        if self.failing:
+            raise Unavailable("away")
+        asked = set(label_selector.removeprefix(f"{names.CLAIM_LABEL} in (").removesuffix(")").split(","))
+        found = [claim for _, claim in sorted(self.claims.items()) if claim["metadata"]["labels"][names.CLAIM_LABEL] in asked]
+        at, take = int(continue_token or 0), begin()
+        for claim in found[at : at + A_PAGE]:
+            take(claim)
+        return Page([], "7", str(at + A_PAGE) if len(found) > at + A_PAGE else "")
+
+    def make(self, name: str, shard: str, *, driver: str = samples.DRIVER) -> None:
+        notes = {names.STORAGE_PROVISIONER: driver}
+        self.claims[name] = {"metadata": {"name": name, "uid": name, "labels": {names.CLAIM_LABEL: shard}, "annotations": notes}}
+
+    def make_many(self, count: int, shards: Iterable[str], *, driver: str = samples.DRIVER) -> None:
+        """Listed before all others."""
+        chosen = list(shards)
+        for number in range(count):
+            self.make(f"a-{number:05}", chosen[number % len(chosen)], driver=driver)
+
+    async def heard_within(self, looks: int) -> set[str]:
+        heard: set[str] = set()
+        for _ in range(looks):
+            await self.left.look(OTHERS)
+            heard |= self.left.heard
+        return heard
+
+
+def play(story: Callable[[Scene], Awaitable[None]], *, contenders: int | None = None) -> None:
+    async def main() -> None:
+        await story(Scene(contenders=contenders))
+
+    run_virtual(main())
+
+
+def test_a_shard_is_heard_while_something_is_left_in_it():
+    async def story(scene: Scene) -> None:
+        assert await scene.heard_within(1) == set()
+        scene.make("left", "open.07")
+        assert await scene.heard_within(1) == {"open.07"}
+        del scene.claims["left"]
+        assert await scene.heard_within(1) == set()
+
+    play(story)
+
+
+def test_what_has_just_been_opened_is_not_left():
+    async def story(scene: Scene) -> None:
+        scene.make("late", "open.07")
+        looking = asyncio.ensure_future(scene.left.look(OTHERS))
+        await asyncio.sleep(1.0)
+        scene.make("new", "open.08")
+        await looking
+        assert scene.left.heard == {"open.07"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("driver", [samples.DRIVER, "another-driver"])
+@pytest.mark.parametrize("shards", [names.SHARDS, ["open.00"]], ids=["in all shards", "in one shard"])
+def test_claims_that_nobody_takes_hide_no_others(shards: list[str], driver: str):
+    """More than a page of them, which come first in every list: as of a tenant, or of a driver that is gone."""
+
+    async def story(scene: Scene) -> None:
+        scene.make_many(3 * A_PAGE, shards, driver=driver)
+        scene.make("z-left", "open.07")
+        assert "open.07" in await scene.heard_within(60)
+
+    play(story)
+
+
+def test_a_shard_in_which_nothing_is_left_is_given_up_soon_whatever_else_is_open():
+    async def story(scene: Scene) -> None:
+        scene.make_many(3 * A_PAGE, names.SHARDS, driver="another-driver")
+        scene.make("z-left", "open.07")
+        while scene.left.heard != {"open.07"}:
+            await scene.left.look(OTHERS)
+        del scene.claims["z-left"]
+        for _ in range(3):
+            await scene.left.look(OTHERS)
+        assert scene.left.heard == set()
+
+    play(story)
+
+
+def test_more_than_a_page_in_one_shard_hides_nothing_in_it():
+    async def story(scene: Scene) -> None:
+        scene.make_many(3 * A_PAGE, ["open.07"], driver="another-driver")
+        scene.make("z-left", "open.07")
+        for _ in range(9):
+            await scene.left.look(["open.07", "open.08"])
+        assert scene.left.heard == {"open.07"}
+
+    play(story)
+
+
+def test_a_node_hears_of_few_shards_that_are_not_its_own_and_of_each_in_its_turn():
+    async def story(scene: Scene) -> None:
+        scene.make_many(A_PAGE - 100, names.SHARDS)
+        heard: set[str] = set()
+        for _ in range(100):
+            await scene.left.look(OTHERS)
+            assert len(scene.left.heard) <= len(names.SHARDS) / 8
+            heard |= scene.left.heard
+        assert heard == set(names.SHARDS)
+
+    play(story)
+
+
+def test_what_can_be_taken_by_nobody_is_looked_for_ever_more_seldom():
+    async def story(scene: Scene) -> None:
+        scene.make_many(A_PAGE - 100, names.SHARDS)
+        pauses = []
+        for _ in range(10):
+            pauses.append(scene.left.pause())
+            await scene.left.look(OTHERS)
+        assert pauses[0] <= 30.0
+        assert all(150.0 <= pause <= 450.0 for pause in pauses[7:])
+        scene.make("new", "open.07")
+        await scene.left.look(OTHERS)
+        assert scene.left.pause() >= 150.0, "its shard was left before"
+
+    play(story)
+
+
+def test_of_all_nodes_one_looks_about_every_second():
+    async def story(scene: Scene) -> None:
+        assert 50.0 <= scene.left.pause() <= 150.0
+
+    play(story, contenders=100)
+
+
+def test_a_look_costs_a_few_lists_whatever_is_open():
+    async def story(scene: Scene) -> None:
+        scene.make_many(11 * A_PAGE, ["open.00"])
+        for _ in range(12):
+            scene.lists = 0
+            await scene.left.look(["open.00", "open.01"])
+            assert scene.lists <= 24
+
+    play(story)
+
+
+def test_a_list_that_fails_changes_nothing():
+    async def story(scene: Scene) -> None:
+        scene.make("left", "open.07")
+        await scene.left.look(OTHERS)
+        scene.failing = True
+        with pytest.raises(Unavailable):
+            await scene.left.look(OTHERS)
+        assert scene.left.heard == {"open.07"}
+
+    play(story)
