@@ -1,8 +1,8 @@
 """A reflector whose label selectors can be changed while it runs: one `Reflector` for each selector, all of them with one store.
 
-A change leaves no gap: what the new selectors select is listed, and the old watches go on until it is. An object is taken away by the
-watch that has shown it last, and no other. What leaves all selectors is believed to be gone, for a server tells both alike; except of an
-object with which something is under way here: that is asked for by name, at once and from then on now and then.
+A change leaves no gap: what the new selectors select is listed, and the old watches go on until it is. An object is there as long as one
+of the watches shows it; several may, while selectors change. What leaves all selectors is believed to be gone, for a server tells both
+alike; except of an object with which something is under way here: that is asked for by name, at once and from then on now and then.
 """
 
 import asyncio
@@ -39,12 +39,14 @@ class _Part(Store[R]):
         self._whole = whole
         self.is_open = True
         self.is_listing: Callable[[], bool] = lambda: True
+        self.shows: dict[str, str] = {}
+        """The keys of what it has shown and has not taken away, each with the version that it has shown last."""
 
     def apply(self, change: Change[R]) -> frozenset[str]:
         return self._whole.told(self, change)
 
     def missing(self, seen: object) -> list[str]:
-        return [key for key in self._whole.shown_by(self) if key not in seen]  # type: ignore[operator]
+        return [key for key in self.shows if key not in seen]  # type: ignore[operator]
 
     def get(self, key: str) -> R | None:
         return self._whole.store.get(key)
@@ -100,8 +102,6 @@ class ChangingReflector(Generic[R]):
         """The selectors whose lists are complete, once they are; the first one is that of what concerns us."""
         self._synced = asyncio.Event()
         self._told_state: ReflectorState | None = None
-        self._shown_by: dict[str, tuple[_Part[R], str]] = {}
-        """Which part has shown an object last, and in which version."""
         self._strays: dict[str, float] = {}
         """What is held and no watch shows any more: when each is to be asked for."""
         self._strayed = asyncio.Event()
@@ -182,21 +182,21 @@ class ChangingReflector(Generic[R]):
 
     def _arrive(self, wanted: tuple[str, ...]) -> None:
         self._current = wanted
-        for selector in [selector for selector in self._open if selector not in wanted]:
-            ended = self._open.pop(selector)
-            ended.part.is_open = False
-            ended.task.cancel()
+        ended = [self._open.pop(selector) for selector in list(self._open) if selector not in wanted]
+        for one in ended:
+            one.part.is_open = False
+            one.task.cancel()
         self._synced.set()
         version = self.resource_version
-        for key in [key for key, (part, _) in self._shown_by.items() if not part.is_open]:
-            self._leave(key, version)
+        for key in {key: None for one in ended for key in one.part.shows}:
+            if not self._is_shown(key):
+                self._leave(key, version)
         self._tell_state()
 
     def _leave(self, key: str, version: str) -> None:
         """A watch that has ended has shown it, and no list of the others has. What was shown after those lists may be theirs yet."""
         record = self.store.get(key)
         if record is not None and not is_not_after(self._selected.version_of(record), version):
-            del self._shown_by[key]
             self._ask_soon(key)
         elif self._is_gone(key):
             self._put(key, None)
@@ -209,42 +209,42 @@ class ChangingReflector(Generic[R]):
 
     # --- what its parts tell ----------------------------------------------------------------------------------------
 
-    def shown_by(self, part: _Part[R]) -> list[str]:
-        return [key for key, (last, _) in self._shown_by.items() if last is part]
-
     def told(self, part: _Part[R], change: Change[R]) -> frozenset[str]:
         """Returns the keys whose record has changed, as `Store.apply`."""
         key, new = change.key, change.new
+        if not part.is_open:
+            return frozenset()
         if new is None:
-            last, _ = self._shown_by.get(key, (None, ""))
-            if (last is not None and last is not part) or not self._is_gone(key):
+            part.shows.pop(key, None)
+            if self._is_shown(key) or not self._is_gone(key):
                 return frozenset()
         else:
+            before, part.shows[key] = part.shows.get(key, ""), self._selected.version_of(new)
+            self._strays.pop(key, None)
             held = self.store.get(key)
-            if held is not None and self._is_older(new, held) and not self._went_back(part, key, new):
+            if held is not None and self._is_older(new, held) and not self._went_back(before, new):
                 if part.is_listing():
                     self._ask_soon(key)
                 return frozenset()
-            self._shown_by[key] = part, self._selected.version_of(new)
-            self._strays.pop(key, None)
         return self.store.apply(change)
 
-    def _went_back(self, part: _Part[R], key: str, new: R) -> bool:
+    def _went_back(self, before: str, new: R) -> bool:
         """One watch, with its lists, shows an object in an older version than before only if the server was restored from a backup.
 
         Of two watches one may merely be behind. But a list is not, so if it shows something older than what is held, that is asked for.
         """
-        last, version = self._shown_by.get(key, (None, ""))
-        new_version = self._selected.version_of(new)
-        return last is part and new_version != version and is_not_after(new_version, version)
+        version = self._selected.version_of(new)
+        return bool(before) and version != before and is_not_after(version, before)
+
+    def _is_shown(self, key: str) -> bool:
+        return any(key in running.part.shows for running in self._open.values())
 
     def _is_older(self, new: R, held: R) -> bool:
         version_of = self._selected.version_of
         return version_of(new) != version_of(held) and is_not_after(version_of(new), version_of(held))
 
     def _is_gone(self, key: str) -> bool:
-        """Whether to believe that. Whatever the answer is, no watch shows it now."""
-        self._shown_by.pop(key, None)
+        """Whether to believe that, now that no watch shows it."""
         if key in self.store and (self._selected.is_under_way(key) or key in self._strays):
             self._ask_soon(key)
             return False
@@ -302,12 +302,13 @@ class ChangingReflector(Generic[R]):
         is_older = record is not None and held is not None and self._is_older(record, held)
         if is_older and held is not before:
             record, is_older = held, False
-        if record is not None and key in self._shown_by and not is_older:
+        is_shown = self._is_shown(key)
+        if record is not None and is_shown and not is_older:
             self._strays.pop(key, None)
-        elif key in self._strays or (record is not None and key not in self._shown_by):
+        elif key in self._strays or (record is not None and not is_shown):
             self._strays[key] = next_question(self._clock(), self._rng)
             self._strayed.set()
-        if record is None and key not in self._shown_by:
+        if record is None and not is_shown:
             self._strays.pop(key, None)
             self._put(key, None)
         elif record is not None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from sidecar.kube.api import Page, Resource, WatchEvent
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.inprocess import Call
@@ -33,6 +33,8 @@ class Api(InProcessApi):
         self.refused: dict[str, ApiError] = {}
         self.failing: ApiError | None = None
         self.list_failing: ApiError | None = None
+        self.unlisted: set[str] = set()
+        """Selectors by which no list comes."""
         self.list_slow = self.list_late = 0.0
         self.slow = 0.0
         self.late = 0.0
@@ -57,8 +59,10 @@ class Api(InProcessApi):
         finally:
             await asyncio.sleep(self.late)
 
-    async def list_page(self, resource: Resource, **more: Any) -> Page:
-        page = await super().list_page(resource, **more)
+    async def list_page(self, resource: Resource, *, label_selector: str = "", **more: Any) -> Page:
+        if label_selector in self.unlisted:
+            raise Unavailable("away")
+        page = await super().list_page(resource, label_selector=label_selector, **more)
         await asyncio.sleep(self.list_late)
         return page
 

@@ -446,6 +446,60 @@ def test_a_change_that_is_taken_back_leaves_everything_as_it_was():
     assert play(story, A).losses("in-a") == 0
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_change_that_is_taken_back_when_half_of_its_lists_have_come(ahead: bool):
+    """What the new watch has shown is shown by the old one too, which was never listed again."""
+
+    async def story(scene: Scene) -> None:
+        scene.api.unlisted = {ALL}
+        scene.reflector.select((AB, ALL))
+        await asyncio.sleep(3.0)
+        if ahead:
+            scene.api.hold(A)
+            await scene.edit("in-a", "edited")
+            await asyncio.sleep(1.0)
+        scene.reflector.select((A,))
+        await asyncio.sleep(1.0)
+        assert scene.held == {"in-a"}
+        if ahead:
+            scene.api.let_go(A)
+        await scene.delete("in-a")
+        await asyncio.sleep(1.0)
+        assert scene.held == set()
+
+    assert play(story, A).losses("in-a") == 1
+
+
+def test_a_watch_that_stays_goes_on_showing_what_another_one_has_shown_too():
+    async def story(scene: Scene) -> None:
+        scene.reflector.select((ALL, NONE))
+        await asyncio.sleep(3.0)
+        scene.reflector.select((A, NONE))
+        await asyncio.sleep(3.0)
+        assert scene.held == {"in-a", "plain"}
+        await scene.delete("plain")
+        await asyncio.sleep(1.0)
+        assert scene.held == {"in-a"}
+
+    assert play(story, A, NONE).losses("plain") == 1
+
+
+def test_what_two_watches_show_is_gone_when_neither_does():
+    async def story(scene: Scene) -> None:
+        scene.api.hold(ALL)
+        await scene.label("in-a", "c", "moved")
+        await asyncio.sleep(1.0)
+        assert scene.held >= {"in-a", "in-c"}, "the watch of everything shows it still, as it was"
+        scene.api.let_go(ALL)
+        await asyncio.sleep(1.0)
+        assert scene.note("in-a") == "moved"
+        await scene.delete("in-a")
+        await asyncio.sleep(1.0)
+        assert "in-a" not in scene.held
+
+    assert play(story, A, ALL).losses("in-a") == 1
+
+
 def test_what_is_busy_stays_through_a_change():
     async def story(scene: Scene) -> None:
         scene.busy.add("in-a")
