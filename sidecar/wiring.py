@@ -35,7 +35,7 @@ from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
-from sidecar.ownership.shards import heard_shards
+from sidecar.ownership.shards import LISTENERS, heard_shards
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.tools import Tools
 from sidecar.watching import Watching
@@ -110,8 +110,12 @@ class Sidecar:
     Made when the driver has said who it is. `run` works until cancelled; `drain` waits for calls in flight.
     """
 
-    def __init__(self, config: Config, doors: Doors, instruments: Instruments, *, recorder: EventRecorder) -> None:
+    def __init__(
+        self, config: Config, doors: Doors, instruments: Instruments, *, recorder: EventRecorder, listeners: int = LISTENERS
+    ) -> None:
+        """`listeners`: how many nodes hear of each open claim, where claims are shared out."""
         self._config = config
+        self._listeners = listeners
         self._doors = doors
         self._recorder = recorder
         losses = Losses(settings.retry(config))
@@ -233,6 +237,7 @@ class Sidecar:
             on_known=lambda: self.provisioning.order_known(),  # noqa: PLW0108 - made later
             on_nodes=lambda: self.hearing.shards_changed() if self.hearing else None,
             by_shards=self._by_shards,
+            listeners=self._listeners,
         )
 
     def _make_hearing(self) -> ClaimHearing:
@@ -249,7 +254,9 @@ class Sidecar:
     def _shards(self) -> tuple[str, ...]:
         if not self._config.node_deployment_immediate_binding:
             return ()
-        return heard_shards(self._config.node_name, self._contenders.nodes) if self._contenders and self._by_shards() else SHARDS
+        if self._contenders is None or not self._by_shards():
+            return SHARDS
+        return heard_shards(self._config.node_name, self._contenders.nodes, listeners=self._listeners)
 
     def _by_shards(self) -> bool:
         """Whether nodes may share open claims out: not if one claim can be made by few nodes only, which may be others."""

@@ -17,9 +17,9 @@ from sidecar.simulation.drains.drain_world import play
 from sidecar.simulation.drains.plan import GATED
 from sidecar.simulation.world import labelled_world
 from sidecar.simulation.world.doors import NodeKube
+from sidecar.simulation.world.label_events import IN_FORCE
 from sidecar.simulation.world.node import DRIVER
 from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.plan_labels import IN_FORCE
 from tests.deploy.manifests import DEPLOY
 
 PROGRAM = DEPLOY.parent / "sidecar"

@@ -1,34 +1,34 @@
-"""Nodes that watch claims by label, by seed: the policy is late, missing, edited or removed, labels lie, and no claim is lost.
+"""Nodes that watch claims by label, by seed: the policy is late, missing, edited or removed, labels lie, machines come and go while few
+nodes hear of each claim, programs and scopes are rolled to and fro, and no claim is lost.
 
 `hack/fire --worlds labelled` plays any number of them. By day 24 seeds are played, with CSI_NODE_SIDECAR_SEEDS=all, as at night, 500.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from sidecar import wiring
 from sidecar.kube.api import CSI_NODES
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.local import claim_hearing_io
 from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.claim_labels import heard_claims
 from sidecar.local.left_claims_io import LeftClaims
-from sidecar.ownership.controller import Contenders
-from sidecar.ownership.shards import heard_shards
+from sidecar.model.names import SHARDS
 from sidecar.simulation.world.invariants import LOST
+from sidecar.simulation.world.label_events import GONE, IN_FORCE
 from sidecar.simulation.world.labelled_world import plan_of, play
 from sidecar.simulation.world.node import csi_node
 from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.plan_labels import GONE, IN_FORCE
+from sidecar.simulation.world.plan_roster import TROUBLES
 from sidecar.simulation.world.world import World
 from tests.harness.seeds import ALL_SEEDS
 
 QUICK = 8
 ALL = 500 if ALL_SEEDS else 24
 CHUNK = 4
+MOST = 60
 NODES = ("n0", "n1")
 
 Patch = pytest.MonkeyPatch
@@ -52,7 +52,7 @@ def test_the_other_seeds(first: int):
 
 def test_a_claim_that_another_node_s_label_hides_is_found() -> None:
     """208: it was given back and taken by another node while the policy was away, and the node of its label ran upstream's program."""
-    report = play(plan_of(208))
+    report = play(plan_of(208, without=TROUBLES))
     assert report.ok, report
 
 
@@ -100,6 +100,18 @@ def _no_watch_of_what_has_no_label(patch: Patch) -> None:
     patch.setattr(claim_hearing_io, "heard_claims", lambda node, shards: heard_claims(node, shards)[:1])
 
 
+def _no_list_at_all(patch: Patch) -> None:
+    _no_list_of_what_waits(patch)
+    patch.setattr(ClaimHearing, "_look_at_others", ClaimHearing._look_at_waiting)
+
+
+def _nobody_looks_for_what_is_left(patch: Patch) -> None:
+    async def look(self: LeftClaims, others: object) -> None:
+        """It finds nothing."""
+
+    patch.setattr(LeftClaims, "look", look)
+
+
 def _labels_are_believed(patch: Patch) -> None:
     patch.setattr(claim_hearing_io, "why_wrong", lambda obj, **_: "")
 
@@ -115,18 +127,10 @@ def _gap_at_a_change(patch: Patch) -> None:
     patch.setattr(ChangingReflector, "told", told)
 
 
-@pytest.fixture
-def shared_out(monkeypatch: Patch) -> None:
-    """Each shard is heard by one node, although there are few nodes."""
-    monkeypatch.setattr(wiring, "heard_shards", partial(heard_shards, listeners=1))
-    monkeypatch.setitem(Contenders.__init__.__kwdefaults__, "listeners", 1)
-    monkeypatch.setattr(wiring.Sidecar, "_by_shards", lambda self: self._config.watch_scope == "labelled")
-
-
 def ranked(plan: Plan) -> Plan:
-    """All nodes know the contenders and watch by label."""
+    """All nodes know the contenders and watch by label; each shard is heard by one of them, although there are few."""
     events = tuple(item for item in plan.events if item.what not in ("placement", "scope"))
-    return replace(plan, events=events, by_label=plan.nodes, placements=tuple((node, "ranked") for node in plan.nodes))
+    return replace(plan, events=events, by_label=plan.nodes, placements=tuple((node, "ranked") for node in plan.nodes), listeners=1)
 
 
 def with_ghosts(world: World) -> None:
@@ -142,22 +146,16 @@ def with_ghosts(world: World) -> None:
 HAUNTED = ranked(a_world(*(claim(30.0 + number, f"open-{number}", "immediate") for number in range(8)), settle=400.0))
 
 
-@pytest.mark.usefixtures("shared_out")
 @pytest.mark.parametrize("seed", range(4))
 def test_open_claims_are_shared_out(seed: int):
     report = play(ranked(plan_of(seed)))
     assert report.ok, report
 
 
-@pytest.mark.usefixtures("shared_out")
 def test_what_nobody_alive_hears_of_is_found_by_others(monkeypatch: Patch):
     report = play(HAUNTED, before=with_ghosts)
     assert report.ok, report
-
-    async def look(self: LeftClaims, others: object) -> None:
-        """It finds nothing."""
-
-    monkeypatch.setattr(LeftClaims, "look", look)
+    _nobody_looks_for_what_is_left(monkeypatch)
     assert LOST in play(HAUNTED, before=with_ghosts).kinds
 
 
@@ -174,3 +172,39 @@ def test_what_is_broken_loses_claims(breaks: Callable[[Patch], None], plan: Plan
     monkeypatch.setattr(claim_hearing_io, "_ALL_EVERY", 1e6)  # the list of all claims would find them later
     breaks(monkeypatch)
     assert LOST in play(plan).kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("breaks", "found_before", "without"),
+    [
+        pytest.param(_no_list_at_all, 208, tuple(TROUBLES), id="claims are never listed"),
+        pytest.param(_no_watch_of_what_has_no_label, 1, (), id="what has no label is not watched"),
+        pytest.param(_gap_at_a_change, 1, (), id="a gap where selectors change"),
+        pytest.param(_nobody_looks_for_what_is_left, 19, (), id="what nobody alive hears of is left"),
+    ],
+)
+def test_a_world_finds_it(breaks: Callable[[Patch], None], found_before: int, without: tuple[str, ...], monkeypatch: Patch):
+    """A seed that no longer finds it costs time and nothing else."""
+    with monkeypatch.context() as patch:
+        patch.setattr(claim_hearing_io, "_ALL_EVERY", 1e6)  # the list of all claims would find them later
+        breaks(patch)
+        plans = (plan_of(seed, without=without) for seed in (found_before, *range(MOST)))
+        found = next((plan for plan in plans if LOST in play(plan).kinds), None)
+    assert found is not None
+    assert play(found).ok
+
+
+def test_shards_are_moved_while_claims_are_open(monkeypatch: Patch):
+    """Worlds of few nodes are drawn so that nodes hear of some shards and not of others, and of others soon after."""
+    heard: set[tuple[str, ...]] = set()
+    real = ChangingReflector.select
+
+    def select(self, selectors):  # type: ignore[no-untyped-def]
+        heard.add(selectors)
+        real(self, selectors)
+
+    monkeypatch.setattr(ChangingReflector, "select", select)
+    plan = next(plan for plan in map(plan_of, range(MOST)) if "roster churn" in plan.troubles)
+    assert play(plan).ok
+    assert len({selectors for selectors in heard if 0 < selectors[0].count("open.") < len(SHARDS)}) > 3

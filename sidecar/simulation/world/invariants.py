@@ -61,6 +61,12 @@ class Aftermath:
     """Handles of volumes that upstream has left behind."""
     excused_objects: frozenset[str] = frozenset()
     """Names of PersistentVolumes of which upstream has made a claim a second one."""
+    departed: tuple[Node, ...] = ()
+    """What was theirs is for people to see to. A write that was on its way may store a volume when its machine is gone."""
+
+    def was_theirs(self, volume: Json) -> bool:
+        """Whether that PersistentVolume leads to a node that is not there any more."""
+        return any(leads_to(volume, node.name) for node in self.departed)
 
 
 async def judge(world: "World") -> None:
@@ -76,6 +82,7 @@ async def judge(world: "World") -> None:
         list(world.nodes.values()),
         upstream_excuses.left_behind(world),
         upstream_excuses.made_second(world, ours),
+        tuple(world.departed.values()),
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
         invariant(after, world.found)
@@ -96,7 +103,8 @@ async def judge(world: "World") -> None:
     await bounds.bounded(world, {item["metadata"]["name"] for item in classes})
     claim_rates.judge(world.request_log.rates, world.found)
     for window in world.request_log.windows:
-        if not upstream_excuses.in_a_window(world.nodes[window.node], window):
+        node = world.nodes.get(window.node) or world.departed[window.node]
+        if not upstream_excuses.in_a_window(node, window):
             bounded_while_down(window, world.found)
     resting = [node.name for node in after.nodes if node.runs is Program.OURS]
     asked = Counter({key: count for key, count in (world.request_log.resting or Counter()).items() if key[0] in resting})
@@ -146,20 +154,27 @@ async def nothing_told(world: "World") -> None:
 
 
 def nothing_hollow(after: Aftermath, found: Found) -> None:
-    made = {volume.id: node.name for node in after.nodes for volume in node.driver.volumes()}
+    made: dict[str, list[str]] = {}
+    for node in (*after.nodes, *after.departed):  # one that was renamed is both
+        for volume in node.driver.volumes():
+            made.setdefault(volume.id, []).append(node.name)
     for item in after.volumes:
         handle, name = item["spec"]["csi"]["volumeHandle"], item["metadata"]["name"]
-        if handle not in made:
+        if handle not in made and not after.was_theirs(item):
             found(HOLLOW, f"PersistentVolume {name} has nothing behind it")
-        elif made[handle] not in str(item["spec"].get("nodeAffinity")):
-            found(HOLLOW, f"PersistentVolume {name} does not lead to {made[handle]}, where its volume is")
+        elif handle in made and not any(leads_to(item, node) for node in made[handle]):
+            found(HOLLOW, f"PersistentVolume {name} does not lead to {made[handle][0]}, where its volume is")
+
+
+def leads_to(volume: Json, node: str) -> bool:
+    return f"'{node}'" in str(volume["spec"].get("nodeAffinity"))
 
 
 def nothing_left_over(after: Aftermath, found: Found) -> None:
     wanted = {claim["metadata"]["uid"] for claim in after.claims}
     for item in after.volumes:
         name, phase = item["metadata"]["name"], (item.get("status") or {}).get("phase")
-        if (item["spec"].get("claimRef") or {}).get("uid") not in wanted:
+        if (item["spec"].get("claimRef") or {}).get("uid") not in wanted and not after.was_theirs(item):
             found(LEFT_OVER, f"PersistentVolume {name} is {phase}, and its claim is gone")
 
 
@@ -169,14 +184,17 @@ def nothing_stuck(after: Aftermath, found: Found) -> None:
     free = [volume for volume in after.volumes if (volume["spec"].get("claimRef") or {}).get("uid") not in there]
     for kind, items in (("claim", after.claims), ("PersistentVolume", free)):
         for item in items:
-            if item["metadata"].get("deletionTimestamp"):
+            if item["metadata"].get("deletionTimestamp") and not after.was_theirs(item):
                 found(STUCK, f"{kind} {item['metadata']['name']} does not go")
 
 
 def all_bound(after: Aftermath, found: Found) -> None:
     """A claim may stay unbound only if it needs more space than any node has left."""
     free = max(node.driver.free(POOL) for node in after.nodes)
+    departed = {node.name for node in after.departed}
     for claim in after.claims:
+        if (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE) in departed:
+            continue
         needed = parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
         impossible = claim["metadata"]["name"].startswith(IMPOSSIBLE)
         if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free and not impossible:

@@ -7,8 +7,8 @@ from sidecar.kube.api import CLAIMS, MERGE_PATCH, Resource
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names
 from sidecar.simulation.cluster.kinds.claim_policy import BINDINGS, POLICIES, written
+from sidecar.simulation.world.label_events import BY_LABEL
 from sidecar.simulation.world.node import NAMESPACE
-from sidecar.simulation.world.plan_labels import BY_LABEL
 
 if TYPE_CHECKING:
     from sidecar.simulation.world.plan import PlannedEvent

@@ -102,6 +102,7 @@ class Node:
     def __init__(self, world: Around, name: str, *, driver: LocalDriver | None = None) -> None:
         """`driver`: disks that were there before, under another name of this node."""
         self.name = name
+        self.former_names: tuple[str, ...] = ()
         self.starts: list[Start] = []
         self.ends: list[End] = []
         self.deaths: list[Death] = []
@@ -149,6 +150,10 @@ class Node:
         """The last call for that volume's creation, as the driver saw it."""
         calls = [call for call in self.reception.record.calls if (call.method, call.name) == ("CreateVolume", name)]
         return calls[-1] if calls else None
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        return (self.name, *self.former_names)
 
     @property
     def alive(self) -> bool:
@@ -379,7 +384,8 @@ class Node:
         driver = self._door(life)
         recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
         recorder.leaks = self.leaks_told
-        return Sidecar(config, Doors(kube, kube, driver, NodeJournal(self.folder, life)), tools, recorder=recorder)
+        doors = Doors(kube, kube, driver, NodeJournal(self.folder, life))
+        return Sidecar(config, doors, tools, recorder=recorder, listeners=self._world.plan.listeners)
 
 
 class _Overheard(EventRecorder):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sidecar.csi.outcome import Code
 from sidecar.frozen import frozen
+from sidecar.ownership.shards import LISTENERS
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.world.network import Latency, Weather
 from sidecar.simulation.world.plan_hostile import (
@@ -85,6 +86,8 @@ class Plan:
     """When nodes begin that are not there from the start."""
     by_label: tuple[str, ...] = ()
     """Nodes that begin with watches of claims by label."""
+    listeners: int = LISTENERS
+    """How many nodes hear of each open claim, where claims are shared out. Few, so that a few nodes share them."""
     settle: float = SETTLE
     """Time to come to rest after the last event."""
     rest: float = 300.0

@@ -10,7 +10,7 @@ from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.driver.local_driver import POOL_PARAMETER
-from sidecar.simulation.world import hostile_actions, label_actions, plan_labels
+from sidecar.simulation.world import hostile_actions, label_actions, label_events, roster_actions
 from sidecar.simulation.world.manners import CANARY, SECRET
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 from sidecar.simulation.world.plan import IMMEDIATE_CLASS, PlannedEvent
@@ -241,12 +241,18 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None]]]] = {
     "forged line": hostile_actions.forged_line,
     "volume deleted": hostile_actions.volume_deleted,
     "volume relabelled": hostile_actions.volume_relabelled,
-    plan_labels.IN_FORCE: label_actions.in_force,
-    plan_labels.GONE: label_actions.gone,
-    plan_labels.UNBOUND: label_actions.unbound,
-    plan_labels.EDITED: label_actions.edited,
-    plan_labels.RELABELLED: label_actions.relabelled,
-    plan_labels.SCOPE: label_actions.scope,
+    label_events.IN_FORCE: label_actions.in_force,
+    label_events.GONE: label_actions.gone,
+    label_events.UNBOUND: label_actions.unbound,
+    label_events.EDITED: label_actions.edited,
+    label_events.RELABELLED: label_actions.relabelled,
+    label_events.SCOPE: label_actions.scope,
+    label_events.JOINS: roster_actions.joins,
+    label_events.LEAVES: roster_actions.leaves,
+    label_events.RENAMED: roster_actions.renamed,
+    label_events.UNREGISTERED: roster_actions.unregistered,
+    label_events.REGISTERED: roster_actions.registered,
+    label_events.ROLLED: roster_actions.rolled,
     "retained": hostile_actions.retained,
     "gets up": hostile_actions.gets_up,
 }

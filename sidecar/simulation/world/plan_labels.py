@@ -5,34 +5,36 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from sidecar.simulation.world.label_events import EDITED, GONE, IN_FORCE, RELABELLED, SCOPE, UNBOUND
 from sidecar.simulation.world.plan import TROUBLED, Plan, PlannedEvent, plan_of
+from sidecar.simulation.world.plan_roster import TROUBLES, LabelledDraft
 
-BY_LABEL: Final = ("--watch-scope=labelled",)
-"""The flags of a node."""
-
-IN_FORCE: Final = "policy in force"
-GONE: Final = "policy gone"
-UNBOUND: Final = "policy unbound"
-EDITED: Final = "policy edited"
 _TROUBLES: Final = (GONE, UNBOUND, EDITED)
-RELABELLED: Final = "claim relabelled"
-SCOPE: Final = "scope"
 
 # All claims are listed every half hour, give or take a fifth, and what a list finds takes a moment.
 _A_LIST: Final = 2400.0
 
 
 def labelled_plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
-    """The plan of a seed, with labels. Its other troubles are those of `plan_of`."""
+    """The plan of a seed, with labels. Its other troubles are those of `plan_of`, and each of its own has its own dice, too."""
     plan, dice = plan_of(seed, claims=claims, without=without), random.Random(f"labels {seed}")
     events = [*plan.events, *_policy(dice), *_lies(dice, plan)]
     by_label = set(plan.nodes) if dice.random() < 0.7 else {node for node in plan.nodes if dice.random() < 0.5}
     if dice.random() < 0.3:
         events += [PlannedEvent(dice.uniform(1.0, TROUBLED), SCOPE, node, detail=dice.choice(("all", "labelled"))) for node in plan.nodes]
+    draft = LabelledDraft(plan.nodes, events, dict(plan.placements), list(plan.upstream), by_label)
+    die = random.Random(f"label troubles {seed}")
+    troubles = [kind for kind in TROUBLES if die.random() < 0.4 and kind not in without]
+    for kind in troubles:
+        TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
     return replace(
         plan,
-        events=tuple(sorted(events, key=lambda item: item.at)),
-        by_label=tuple(sorted(by_label)),
+        events=tuple(sorted(draft.events, key=lambda item: item.at)),
+        troubles=(*plan.troubles, *troubles),
+        placements=tuple(draft.placements.items()),
+        upstream=tuple(draft.upstream),
+        by_label=tuple(sorted(draft.by_label)),
+        listeners=draft.listeners,
         settle=max(plan.settle, _A_LIST),
     )
 

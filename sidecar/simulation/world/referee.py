@@ -1,6 +1,6 @@
 """Watches a world while it runs, and reports what must not be the case even for a moment."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, Resource, WatchEvent
@@ -14,6 +14,7 @@ TWO_OWNERS: Final = "two owners"
 TWO_VOLUMES: Final = "two volumes"
 HOLLOW: Final = "hollow"
 TAKEN_AWAY: Final = "taken away"
+NOT_ITS_OWN: Final = "acted on another's claim"
 _MAY_GO: Final = ("Released", "Failed")
 
 Found = Callable[[str, str], None]
@@ -24,7 +25,8 @@ class Referee:
 
     def __init__(self, api: KubeApi, drivers: dict[str, LocalDriver], found: Found) -> None:
         self._api = api
-        self._drivers = drivers
+        self.drivers = drivers
+        """By node."""
         self._found = found
         self._owners: dict[str, str] = {}
         self._owned: set[tuple[str, str]] = set()
@@ -45,13 +47,20 @@ class Referee:
         driver may make it only then: that it goes again is judged at rest."""
         holders = [
             (node, volume)
-            for node, driver in self._drivers.items()
+            for node, driver in self.drivers.items()
             for volume in driver.volumes()
             if volume.name == name and volume.id not in self._late
         ]
         self._made.update(volume.id for _, volume in holders)
         if sum(not self._has_lost(node, name) for node, _ in holders) > 1:
             self._found(TWO_VOLUMES, f"{name} exists on {' and '.join(node for node, _ in holders)}")
+
+    def acts(self, names_of_node: Collection[str], volume: str) -> None:
+        """A driver has made that volume, or had it, because its node asked for it: the claim is that node's, or was. Of forged lines of
+        journals there may be no claim at all."""
+        owners = {owner for uid, owner in self._owned if names.is_volume_name(volume, uid)}
+        if owners and not owners & {*names_of_node}:
+            self._found(NOT_ITS_OWN, f"{' or '.join(names_of_node)} asked for {volume}, of which the owners were {sorted(owners)}")
 
     def _has_lost(self, node: str, name: str) -> bool:
         """Whether the claim of that volume was that node's, and is not any more."""

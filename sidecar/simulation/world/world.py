@@ -13,25 +13,25 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sidecar.frozen import frozen
 from sidecar.kube.api import CLASSES as CLASS_RESOURCE
 from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
-from sidecar.kube.errors import AlreadyExists
+from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, SECRETS
 from sidecar.simulation.stand_ins import Binder, Scheduler, StandInBase
 from sidecar.simulation.world import foreign_objects, invariants, plan
+from sidecar.simulation.world.label_events import BY_LABEL
 from sidecar.simulation.world.life import Killed
 from sidecar.simulation.world.network import Network, Weather
 from sidecar.simulation.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
 from sidecar.simulation.world.plan_actions import carry_out, class_, secret
-from sidecar.simulation.world.plan_labels import BY_LABEL
 from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
 from sidecar.simulation.world.referee import Referee
 from sidecar.simulation.world.request_log import RequestLog
@@ -119,6 +119,9 @@ class World:
             self.nodes[name].program = Program.UPSTREAM
         for name, at in plan.joins:
             self.nodes[name].joins_at = at
+        self.departed: dict[str, Node] = {}
+        """Nodes that are not there any more."""
+        self._lives: dict[str, asyncio.Task[None]] = {}
         self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
         self.wanderings = Wanderings(self.clock)
         self.referee.on_taken = self.wanderings.taken
@@ -129,11 +132,12 @@ class World:
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
             await self._furnish()
-            tasks = [group.create_task(each) for each in (*self._bystanders(), *(node.run() for node in self.nodes.values()))]
+            tasks = [group.create_task(each) for each in self._bystanders()]
+            self._lives |= {name: group.create_task(node.run()) for name, node in self.nodes.items()}
             await self._play_events()
             await self._come_to_rest()
             await invariants.judge(self)
-            for task in (*tasks, *self._spawned.values()):
+            for task in (*tasks, *self._lives.values(), *self._spawned.values()):
                 task.cancel()
         self.report.transcript = str(self.transcript)
         return self.report
@@ -148,6 +152,7 @@ class World:
     def acted(self, node: str, method: str, name: str) -> None:
         if method == "CreateVolume":
             self.referee.created(name)
+            self.referee.acts(self.nodes[node].all_names if node in self.nodes else self.departed[node].all_names, name)
         if method == "DeleteVolume":
             self.referee.deleted(name)
 
@@ -169,6 +174,26 @@ class World:
         self.network.bring_up(node)
         self.request_log.came_up(node)
 
+    async def admit(self, node: Node) -> None:
+        """A machine that was not there before, or not under this name."""
+        await self._register(node.name)
+        self.nodes[node.name] = node
+        self.referee.drivers[node.name] = node.driver
+        self._lives[node.name] = asyncio.create_task(node.run())
+
+    async def dismiss(self, name: str, *, stays_listed: bool = False) -> Node:
+        """A machine that ends at once and for good, under this name. Its Node and its CSINode go too, unless nobody sees to that."""
+        life = self._lives.pop(name)
+        life.cancel()
+        await asyncio.gather(life, return_exceptions=True)
+        self.departed[name] = node = self.nodes.pop(name)
+        self.bring_up(name)  # whatever cut it off
+        del self.referee.drivers[name]
+        for resource in () if stays_listed else (NODES, CSI_NODES):
+            with suppress(NotFound):
+                await self.api.delete(resource, name)
+        return node
+
     # --- from start to judgement --------------------------------------------------------------------------------
 
     async def _furnish(self) -> None:
@@ -180,11 +205,14 @@ class World:
         for name in plan.CLASSES:
             await self.api.create(CLASS_RESOURCE, class_(name))
         for name in self.nodes:
-            labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
-            await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
-            await self.api.create(CSI_NODES, csi_node(name))
+            await self._register(name)
         await self.api.create(SECRETS, secret(), namespace=NAMESPACE)
         await foreign_objects.settle(self.api)
+
+    async def _register(self, name: str) -> None:
+        labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
+        await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
+        await self.api.create(CSI_NODES, csi_node(name))
 
     def _bystanders(self) -> list[Coroutine[Any, Any, None]]:
         """The rest of the control plane, and the referee."""
