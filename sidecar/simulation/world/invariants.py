@@ -61,6 +61,8 @@ class Aftermath:
     """Handles of volumes that upstream has left behind."""
     excused_objects: frozenset[str] = frozenset()
     """Names of PersistentVolumes of which upstream has made a claim a second one."""
+    misled: frozenset[str] = frozenset()
+    """Nodes on which upstream publishes what it should not."""
     departed: tuple[Node, ...] = ()
     """What was theirs is for people to see to. A write that was on its way may store a volume when its machine is gone."""
 
@@ -82,6 +84,7 @@ async def judge(world: "World") -> None:
         list(world.nodes.values()),
         upstream_excuses.left_behind(world),
         upstream_excuses.made_second(world, ours),
+        upstream_excuses.misled(world),
         tuple(world.departed.values()),
     )
     for invariant in (one_volume_per_claim, nothing_hollow, nothing_left_over, nothing_stuck, all_bound, capacity_right, ours_by_our_word):
@@ -208,7 +211,7 @@ def capacity_right(after: Aftermath, found: Found) -> None:
         ours = [item for item in after.capacities if foreign_objects.published_by(node.name, item)]
         published = sorted((item["storageClassName"], *_figures(item)) for item in ours)
         wanted = sorted((class_["metadata"]["name"], *_wanted(node, class_)) for class_ in late)
-        if published != wanted:
+        if published != wanted and node.name not in after.misled:
             found(CAPACITY, f"{node.name} publishes {published} and should publish {wanted}")
         if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} for item in ours):
             found(CAPACITY, f"{node.name} publishes for somewhere else")

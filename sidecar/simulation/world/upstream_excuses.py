@@ -54,6 +54,13 @@ def made_second(world: "World", volumes: list[Json]) -> frozenset[str]:
     return frozenset(seconds)
 
 
+def misled(world: "World") -> frozenset[str]:
+    """Names of nodes. Of a capacity object that somebody has made again under its name while its watch was broken, upstream deletes the
+    second one and writes to the first one for ever."""
+    again = {item.whom for item in world.plan.events if item.what == "meddle" and item.detail == "recreate"}
+    return frozenset(node.name for node in world.nodes.values() if node.name in again and node.runs is Program.UPSTREAM)
+
+
 def in_a_window(node: Node, window: Window) -> bool:
     """Upstream asks an API server that is away as often as it likes."""
     return node.ran_upstream(window.begun, float("inf") if window.ended is None else window.ended)
