@@ -16,7 +16,6 @@ from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
-from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT
 from sidecar.csi.careful_io import CarefulDriver
 from sidecar.csi.losses import Losses
 from sidecar.doors import Doors, Instruments, Opened
@@ -35,7 +34,7 @@ from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
-from sidecar.ownership.shards import LISTENERS, heard_shards
+from sidecar.ownership.shards import LISTENERS, heard_shards, may_be_shared_out
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.tools import Tools
 from sidecar.watching import Watching
@@ -259,11 +258,9 @@ class Sidecar:
         return heard_shards(self._config.node_name, self._contenders.nodes, listeners=self._listeners)
 
     def _by_shards(self) -> bool:
-        """Whether nodes may share open claims out: not if one claim can be made by few nodes only, which may be others."""
         if self._config.watch_scope != LABELLED:
             return False
-        sources = {CLONE_VOLUME, CREATE_DELETE_SNAPSHOT} & self._doors.driver.info.controller
-        return not sources and not any(class_.allowed for class_ in self.caches.classes.values())
+        return may_be_shared_out(self._doors.driver.info.controller, self.caches.classes.values())
 
     def _make_capacity(self) -> CapacityPart:
         config, kube = self._config, self._doors.capacity_kube

@@ -17,7 +17,7 @@ from sidecar.kube.api import CLAIMS, records
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
-from sidecar.local.claim_labels import EVERYTHING, WAITING, Flaw, Trust, heard_claims, is_right, why_wrong, written
+from sidecar.local.claim_labels import EVERYTHING, REMEDY, WAITING, Flaw, Trust, heard_claims, is_right, not_trusted, why_wrong, written
 from sidecar.local.left_claims_io import LeftClaims, look_for_ever
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, is_source_that_leaves, selected_node
@@ -245,17 +245,16 @@ class ClaimHearing:
         self._tell(self._contenders())
 
     def _tell(self, contenders: int | None) -> None:
-        why = f"the labels of claims cannot be trusted, so this node hears of all claims: {self._trust.why}"
-        remedy = "see that deploy/components/scoped-watches is installed; `csi-node-sidecar label` labels claims that are older"
-        log.warning("All claims are watched, for a label is wrong", extra={"fields": {"why": self._trust.why, "remedy": remedy}})
+        told = f"{not_trusted(self._trust.why)}; {REMEDY}"
+        log.warning("All claims are watched, for a label is wrong", extra={"fields": {"why": self._trust.why, "remedy": REMEDY}})
         self._metrics.claim_policy_away()
-        self._scope.report(Stopped(f"{why}; {remedy}"))
+        self._scope.report(Stopped(told))
         ref = self._wrong
         # Of a thousand nodes a few are enough to tell it.
         if ref is None or self._dry_run or draw(f"wrong {ref.uid}", self._node) * (contenders or 1) > _MOST_TELLERS:
             return
         once = names.shared_event(ref.name, ref.uid, "label")
-        self._recorder.record(ref, names.WARNING, names.CLAIM_LABEL_WRONG, f"{why}; {remedy}", once=once)
+        self._recorder.record(ref, names.WARNING, names.CLAIM_LABEL_WRONG, told, once=once)
 
     def _narrow(self, claims: ChangingReflector[Claim]) -> None:
         self._is_wide, self._wrong = False, None

@@ -16,6 +16,7 @@ from sidecar.model import names
 from sidecar.model.objects import Json, claim_provisioner, selected_node
 
 EVERYTHING: Final = ""
+REMEDY: Final = "see that deploy/components/scoped-watches is installed; `csi-node-sidecar label` labels claims that are older"
 UNLABELLED: Final = f"!{names.CLAIM_LABEL}"
 WAITING: Final = f"{names.CLAIM_LABEL}={names.WAITING_CLAIM}"
 
@@ -110,6 +111,11 @@ def why_wrong(obj: Json, *, driver: str, is_ours: Callable[[str], bool]) -> str:
     if provisioner != driver and (provisioner or not is_ours(class_name)):
         return ""
     return f"claim {meta.get('namespace')}/{meta['name']} has {label_of(obj) or 'no label'} where {right_label(obj)} should be"
+
+
+def not_trusted(why: str) -> str:
+    """What follows from a wrong label, as log, event and health say it."""
+    return f"the labels of claims cannot be trusted, so this node hears of all claims: {why}"
 
 
 @frozen

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sidecar.engine.backoff import Backoff, jittered
-from sidecar.kube.api import CAPACITIES, CSI_NODES, records
+from sidecar.kube.api import CAPACITIES, CSI_NODES, KubeApi, records
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from sidecar.model import names
 from sidecar.model.names import open_claims
 from sidecar.model.objects import CapacityRecord, Class, Json
+from sidecar.ownership.published_space import free_of
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.shards import LISTENERS, is_shared_out, listeners_of
 from sidecar.tools import Tools
@@ -88,7 +89,7 @@ class Contenders:
         return is_shared_out(len(self._nodes), listeners=self._listeners) and self._by_shards()
 
     def _chosen(self, class_name: str, shard: str) -> Roster:
-        free = self._free_of(class_name)
+        free = free_of(class_name, self._nodes, self._free, self._classes())
         if not shard:
             return Roster.of(self._nodes, free)
         return Roster.of(listeners_of(shard, self._nodes, listeners=self._listeners), free, chosen_from=len(self._nodes))
@@ -129,8 +130,7 @@ class Contenders:
         """Returns why not all of it could be learned."""
         self._listed_at = self._clock()
         try:
-            running = records(self._kube, CSI_NODES, lambda obj: obj["metadata"]["name"] if _runs(obj, self._driver) else None, cached=True)
-            nodes = frozenset([name async for name in running])
+            nodes = await nodes_with(self._kube, self._driver)
         except ApiError as error:
             self._tell(error)
             return error
@@ -147,6 +147,14 @@ class Contenders:
             self._on_known()
         return failed
 
+    async def _published(self) -> tuple[dict[str, dict[str, int]], ApiError | None]:
+        """What other nodes publish. If that cannot be listed, it is what it was, and the reason is there too."""
+        try:
+            return await published_space(self._kube, self._driver, self._namespace), None
+        except ApiError as error:
+            log.debug("The free space of other nodes cannot be listed", extra={"fields": {"err": str(error)}})
+            return self._free, error
+
     def _tell(self, error: ApiError) -> None:
         """Logs each kind of error once, not at every list."""
         # Without the right to list, the list would only grow older; after an outage it is read again, so it is kept until then.
@@ -159,34 +167,28 @@ class Contenders:
             log.warning("The contenders cannot be listed", extra={"fields": {"err": str(error), "so": what}})
         self._told = kind
 
-    async def _published(self) -> tuple[dict[str, dict[str, int]], ApiError | None]:
-        """The free space that other nodes publish. It is empty if this driver publishes no capacity or it may not be listed: then all nodes
-        have equal shares, and the race goes on. If it cannot be listed now, it is what it was, and the reason is there too."""
-        free: dict[str, dict[str, int]] = {}
-        if not self._namespace:
-            return free, None
-        try:
-            ours = f"{names.CAPACITY_DRIVER_LABEL}={self._driver}"
-            scope = {"namespace": self._namespace, "label_selector": ours}
-            async for record in records(self._kube, CAPACITIES, CapacityRecord.of, cached=True, **scope):
-                if record.capacity is not None:
-                    free.setdefault(record.class_name, {})[record.labels.get(names.CAPACITY_MANAGER_LABEL, "")] = record.capacity
-        except ApiError as error:
-            log.debug("Free space of other nodes is not known", extra={"fields": {"err": str(error)}})
-            return ({}, None) if isinstance(error, Forbidden | NotFound) else (self._free, error)
-        return free, None
 
-    def _free_of(self, class_name: str) -> dict[str, int]:
-        """Free bytes by node. Capacity of Immediate classes is mostly not published; then a class with equal parameters stands in."""
-        published = self._free.get(class_name) or self._free.get(self._twin(class_name)) or {}
-        by_manager = {names.capacity_manager(node): node for node in self._nodes}
-        return {by_manager[manager]: free for manager, free in published.items() if manager in by_manager}
+async def nodes_with(kube: KubeApi, driver: str) -> frozenset[str]:
+    """The nodes on which that driver is registered. Raises ApiError."""
+    running = records(kube, CSI_NODES, lambda obj: obj["metadata"]["name"] if _runs(obj, driver) else None, cached=True)
+    return frozenset([name async for name in running])
 
-    def _twin(self, class_name: str) -> str:
-        classes = self._classes()
-        mine = classes.get(class_name)
-        twins = (name for name, class_ in classes.items() if mine is not None and class_.parameters == mine.parameters)
-        return next((name for name in sorted(twins) if name in self._free), "")
+
+async def published_space(kube: KubeApi, driver: str, namespace: str) -> dict[str, dict[str, int]]:
+    """The free space that other nodes publish. It is empty if this driver publishes no capacity or it may not be listed: then all nodes
+    have equal shares, and the race goes on. Raises ApiError if it cannot be listed now."""
+    free: dict[str, dict[str, int]] = {}
+    if not namespace:
+        return free
+    try:
+        scope = {"namespace": namespace, "label_selector": f"{names.CAPACITY_DRIVER_LABEL}={driver}"}
+        async for record in records(kube, CAPACITIES, CapacityRecord.of, cached=True, **scope):
+            if record.capacity is not None:
+                free.setdefault(record.class_name, {})[record.labels.get(names.CAPACITY_MANAGER_LABEL, "")] = record.capacity
+    except (Forbidden, NotFound) as error:
+        log.debug("Free space of other nodes is not known", extra={"fields": {"err": str(error)}})
+        return {}
+    return free
 
 
 def _runs(csi_node: Json, driver: str) -> bool:

@@ -4,16 +4,23 @@ Each shard is heard by the few nodes that are first in its own order, by rendezv
 leaves moves the shards that it has and no others. Lists that differ a little leave no shard to nobody.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
+from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT
 from sidecar.model.names import SHARDS
+from sidecar.model.objects import Class
 from sidecar.ownership.roster import draw
 
 LISTENERS: Final = 8
 """So many nodes hear of each open claim. In a smaller cluster all do."""
 # A node that would hear of nearly all shards hears of all: what it would be spared is not worth a subscription that changes.
 _NEARLY_ALL: Final = 0.75
+
+
+def may_be_shared_out(capabilities: Collection[str], classes: Iterable[Class]) -> bool:
+    """Of a driver and its classes. Not where one claim can be made by few nodes only, which may be others than those that hear of it."""
+    return not {CLONE_VOLUME, CREATE_DELETE_SNAPSHOT} & {*capabilities} and not any(class_.allowed for class_ in classes)
 
 
 def is_shared_out(nodes: int, *, listeners: int = LISTENERS) -> bool:
