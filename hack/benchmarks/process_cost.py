@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,3 +31,8 @@ def cost_of(pid: int) -> Cost:
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_so_far(pid: int) -> float:
+    """The same of all its threads to the nanosecond, where the kernel counts in hundredths of a second."""
+    return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) makes it

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from hack.benchmarks import drain, late
+from hack.benchmarks import drain, late, start
 from hack.benchmarks.capacity import command as capacity
 from hack.benchmarks.hostile import command as hostile
 from hack.benchmarks.memory import command as memory
@@ -14,7 +14,16 @@ from hack.benchmarks.race import command as race
 from hack.benchmarks.scale import command as scale
 from hack.parities import command as parity
 
-BENCHMARKS = {"memory": memory, "capacity": capacity, "race": race, "late": late, "scale": scale, "drain": drain, "hostile": hostile}
+BENCHMARKS = {
+    "memory": memory,
+    "start": start,
+    "capacity": capacity,
+    "race": race,
+    "late": late,
+    "scale": scale,
+    "drain": drain,
+    "hostile": hostile,
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
         "memory --objects 0",
         "memory --runs 0",
         "memory --settle -1",
+        "start --turns 0",
+        "start --objects 0",
         "capacity --rate 0",
         "capacity --seconds nan",
         "race --nodes 3,0",

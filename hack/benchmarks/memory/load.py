@@ -86,7 +86,8 @@ def volume(number: int, driver: str, topology_key: str) -> Json:
         "volumeMode": "Filesystem",
     }
     finalizers = ["kubernetes.io/pv-protection", names.VOLUME_FINALIZER]
-    meta = {"name": volume_name(number), "labels": _labels(number), "annotations": marks, "finalizers": finalizers}
+    labels = {**_labels(number), **({names.VOLUME_NODE: names.node_value(_node_of(number))} if ours else {})}
+    meta = {"name": volume_name(number), "labels": labels, "annotations": marks, "finalizers": finalizers}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}
 
 

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hack.benchmarks.policy import install_policy
 from hack.benchmarks.process_cost import cpu_seconds
 from hack.benchmarks.race import drivers
 from hack.benchmarks.race.drivers import DRIVER, TOPOLOGY_KEY, calls_of, node_name, socket_of
 from hack.benchmarks.race.judge import Served, served
 from hack.benchmarks.stage import PEER, SERVICE_ACCOUNT
-from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError, until
-from hack.lib.programs import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, claim, connects, storage_class
-from sidecar.model import names
+from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError
+from hack.lib.programs import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, connects, storage_class
 
 MAIN, FILL, LATER = "main", "fill", "later"
 """Classes, and the pools they take their space from; the third binds late, and shares the first one's pool."""
@@ -131,7 +131,7 @@ def a_scene(setting: Setting, program: Program, nodes: int, work: Path) -> Itera
         servers = _servers()
         role = _populate(plane, nodes, managed=setting.kwok)
         if program.labelled:
-            _install_policy(plane)
+            install_policy(plane, class_name=LATER)
         driver = _drivers(setting, nodes, work)
         hosts = [node_name(1)] if program.central else [node_name(number) for number in range(1, nodes + 1)]
         instances = [_instance(setting, program, node=node, role=role, work=work) for node in hosts]
@@ -166,16 +166,6 @@ def _populate(plane: ControlPlane, nodes: int, *, managed: bool) -> Path:
     for name, binding, pool in ((MAIN, IMMEDIATE, MAIN), (FILL, IMMEDIATE, FILL), (LATER, LATE, MAIN)):
         plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(name, DRIVER, binding, pool=pool))
     return plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
-
-
-def _install_policy(plane: ControlPlane) -> None:
-    plane.apply((REPOSITORY / "deploy" / "components" / "scoped-watches" / "policy.yaml").read_text())
-    claims = "/api/v1/namespaces/default/persistentvolumeclaims?dryRun=All"
-
-    def is_in_force() -> bool:
-        return names.CLAIM_LABEL in plane.request("POST", claims, claim("trial", LATER))["metadata"].get("labels", {})
-
-    until(is_in_force, "claims are labelled", seconds=_PATIENT)
 
 
 def _drivers(setting: Setting, nodes: int, work: Path) -> Process:
