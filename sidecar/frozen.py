@@ -1,7 +1,8 @@
 """Makes frozen classes with slots, as `@dataclass(frozen=True, slots=True)` does, in a fifth of the time.
 
 A start makes more than two hundred of them, and dataclasses compile six functions for each: that was a third of what a start costs on
-every node of the cluster. Here only `__init__` is compiled. It fills the slots past `__setattr__`, which halves the time to make an object.
+every node of the cluster. Here only `__init__` is compiled, and only when the first object is made: of most classes a start makes none. It
+fills the slots past `__setattr__`, which halves the time to make an object.
 """
 
 from collections.abc import Callable
@@ -26,12 +27,20 @@ def frozen(class_: type[C] | None = None, /, *, kw_only: bool = False) -> type[C
 def _made(class_: type[Any], *, kw_only: bool) -> Any:
     class_.__doc__ = class_.__doc__ or class_.__name__  # or else dataclasses would write out its signature for that
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(class_)
-    made.__init__ = _init(made)
+    made.__init__ = _compiled_at_first_use(made)
     made.__repr__ = _repr
     made.__eq__, made.__hash__ = _comparison([each.name for each in fields(made) if each.compare])
     made.__setattr__ = made.__delattr__ = _refuse
     made.__setstate__ = _restore
     return made
+
+
+def _compiled_at_first_use(class_: Any) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **by_name: Any) -> None:  # noqa: N807
+        class_.__init__ = init = _init(class_)
+        init(self, *args, **by_name)
+
+    return __init__
 
 
 def _init(class_: type[Any]) -> Callable[..., None]:

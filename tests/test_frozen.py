@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pytest
 
 import sidecar
+from sidecar import frozen as frozen_module
 from sidecar.frozen import frozen
 
 T = TypeVar("T")
@@ -88,10 +89,10 @@ def test_it_is_made_and_shown_and_compared_as_dataclasses_do(
     class_: Callable[[], type], options: dict[str, bool], calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> None:
     ours, theirs = both(class_, **options)
-    assert inspect.signature(ours).parameters.keys() == inspect.signature(theirs).parameters.keys()
     assert ours.__match_args__ == theirs.__match_args__ and ours.__slots__ == theirs.__slots__
     assert is_dataclass(ours) and [each.name for each in fields(ours)] == [each.name for each in fields(theirs)]
     mine, others = ([make(*args, **more) for args, more in calls] for make in (ours, theirs))
+    assert inspect.signature(ours).parameters.keys() == inspect.signature(theirs).parameters.keys()
     assert [*map(repr, mine)] == [*map(repr, others)]
     assert [*map(hash, mine)] == [*map(hash, others)]
     assert [[one == other for one in mine] for other in mine] == [[one == other for one in others] for other in others]
@@ -130,6 +131,19 @@ def test_what_takes_dataclasses_takes_these() -> None:
     assert replace(value, size=5) == type(value)("a", 5, "s")
     assert copy.copy(value) == copy.deepcopy(value) == value
     assert value in {type(value)("a", secret="s", seen=9.0)}
+
+
+def test_what_makes_objects_is_compiled_with_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[type] = []
+    compile_init = frozen_module._init
+    monkeypatch.setattr(frozen_module, "_init", lambda class_: compiled.append(class_) or compile_init(class_))
+    ours = frozen(one())
+    assert compiled == []
+    for it in (1, 2):
+        assert ours(it).it == it
+    with pytest.raises(TypeError):
+        frozen(many())()
+    assert [class_.__name__ for class_ in compiled] == ["One", "Many"]
 
 
 @pytest.mark.parametrize("decorator", ["@dataclass(frozen=True, slots=True)", "@dataclass(frozen=True, slots=True, kw_only=True)"])
