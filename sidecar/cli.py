@@ -5,6 +5,7 @@ Chooses the command and turns its errors into exit codes. Commands are imported 
 a wrong flag answer at once, and so that the program on nodes never loads the simulation.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -100,6 +101,7 @@ def _run(words: Sequence[str]) -> int:
             show(help_text(PROGRAM) + "\n" + VERBS, end="")
             return 0
         case Parsed(config, warnings):
+            gc.disable()  # what is imported stays, and to look through it again and again takes time; `process` enables it
             from sidecar import process
             from sidecar.observe import logs
 

@@ -39,11 +39,19 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
     """Returns the exit code."""
     load_rooms(config)
+    _collect_what_is_new()
     life = _Life(config)
     with asyncio.Runner(loop_factory=life.new_loop) as runner:
         code = runner.run(life.run(warnings))
         life.leave_if_a_disk_hangs(code)
         return code
+
+
+def _collect_what_is_new() -> None:
+    """What exists by now lives as long as the process, so the garbage collector need not look at it again."""
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_AFTER)
+    gc.enable()
 
 
 def ignore_signals() -> None:
@@ -182,9 +190,7 @@ class _Life:
             await meet(info.name)
             doors = replace(doors, config=await fitted(doors.config, doors.kube))
             self._sidecar = assemble(doors)
-            # What exists by now lives as long as the process, so the garbage collector need not look at it again.
-            gc.freeze()
-            gc.set_threshold(_COLLECTED_AFTER)
+            _collect_what_is_new()
             self._work_scope.report(OK())
             await self._sidecar.run()
 
