@@ -3,6 +3,5 @@
 How something is shown belongs here; what is shown is measured and decided elsewhere and passed in. No file here calls the driver or the API
 server, and provisioning works without any of them.
 
-`sanitize`, `decisions`, `pages` and `debug` are pure. `metrics` and `scrape` are the only importers of prometheus_client,
-`server` and `listening` have the only socket that listens.
+`sanitize`, `decisions`, `exposition`, `pages` and `debug` are pure. `server` and `listening` have the only socket that listens.
 """

@@ -10,17 +10,15 @@ All methods are called on the event loop's thread.
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
-
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.process_collector import ProcessCollector
+from typing import Final, Protocol, TypeVar
 
 from sidecar.engine.health import Row
 from sidecar.observe import labels
+from sidecar.observe.exposition import CONTENT_TYPE, Family, page
 from sidecar.observe.labels import OURS
-from sidecar.observe.scrape.as_go_writes import AsGoWritesIt
-from sidecar.observe.scrape.counted import Counts, Durations
+from sidecar.observe.scrape.counted import Counts, Durations, Gauges
 from sidecar.observe.scrape.drain import Drain, DrainNumbers
+from sidecar.observe.scrape.process import Process
 from sidecar.observe.scrape.queues import QueueObserver, Queues
 from sidecar.observe.scrape.readiness import Ready
 from sidecar.observe.scrape.stalls import StallObserver, Stalls
@@ -38,26 +36,34 @@ CAPACITY_GAUGES: Final = {
     "obsolete": "CSIStorageCapacity objects of ours that should not be there.",
 }
 
-C = TypeVar("C", Counter, Histogram)
+
+class Collector(Protocol):
+    """Some metrics, as they are at a scrape."""
+
+    def collect(self) -> Iterable[Family]: ...
+
+
+C = TypeVar("C", bound=Collector)
 
 
 class Metrics:
-    """The registry of one process, or of one simulated node: nothing here is global."""
+    """The metrics of one process, or of one simulated node: nothing here is global."""
 
     def __init__(self, version: str, *, wall: Callable[[], float] = time.time) -> None:
-        self._registry = CollectorRegistry()
+        self._collectors: list[Collector] = []
+        """In the order of the page."""
         self._wall = wall
         self._driver = UNKNOWN_DRIVER
         self._queues: dict[str, QueueObserver] = {}
-        self._capacity: dict[str, Gauge] = {}
+        self._capacity: dict[str, Gauges] = {}
         self._drivers = labels.Drivers()
-        self._classes: labels.Classes[Counter | Histogram] = labels.Classes()
+        self._classes: labels.Classes[Counts | Durations] = labels.Classes()
         self._declare_upstream()
-        self._registry.register(Queues(self._queues))
+        self._add(Queues(self._queues))
         self._declare_ours()
         self._declare_kube()
-        ProcessCollector(registry=self._registry)
-        self._gauge("build_info", "Always 1; the version is the label.", "version").labels(version).set(1)
+        self._add(Process())
+        self._gauge("build_info", "Always 1; the version is the label.", "version").set(1, (version,))
         for name in UPSTREAM_QUEUES:
             self.queue(name)
 
@@ -73,24 +79,24 @@ class Metrics:
 
     def provisioned(self, class_: str, source: str, seconds: float) -> None:
         """`source` is the kind of the claim's data source, or empty."""
-        self._of_class(self._provisioned, class_, labels.source(source)).inc()
-        self._of_class(self._provision_seconds, class_, labels.source(source)).observe(seconds)
+        self._provisioned.add(self._of_class(self._provisioned, class_, labels.source(source)))
+        self._provision_seconds.observe(self._of_class(self._provision_seconds, class_, labels.source(source)), seconds)
 
     def provision_failed(self, class_: str, source: str) -> None:
-        self._of_class(self._provision_failed, class_, labels.source(source)).inc()
+        self._provision_failed.add(self._of_class(self._provision_failed, class_, labels.source(source)))
 
     def deleted(self, class_: str, seconds: float) -> None:
-        self._of_class(self._deleted, class_).inc()
-        self._of_class(self._delete_seconds, class_).observe(seconds)
+        self._deleted.add(self._of_class(self._deleted, class_))
+        self._delete_seconds.observe(self._of_class(self._delete_seconds, class_), seconds)
 
     def delete_failed(self, class_: str) -> None:
-        self._of_class(self._delete_failed, class_).inc()
+        self._delete_failed.add(self._of_class(self._delete_failed, class_))
 
     def enable_capacity_metrics(self) -> None:
         """As upstream, these exist only if the capacity feature is on; otherwise they are absent and not 0."""
         if not self._capacity:
             for name, text in CAPACITY_GAUGES.items():
-                self._capacity[name] = Gauge(f"csistoragecapacities_{name}", text, registry=self._registry)
+                self._capacity[name] = self._add(Gauges(f"csistoragecapacities_{name}", text))
 
     def capacities(self, *, goal: int, current: int, obsolete: int, stale: int) -> None:
         """Objects that should exist; those of them that do; ours that should not exist; and those with a figure that the driver has not
@@ -118,26 +124,26 @@ class Metrics:
 
     def race_bid(self) -> None:
         """This node wrote itself into an Immediate claim as its owner, or tried to."""
-        self._race_bids.inc()
+        self._race_bids.add()
 
     def race_lost(self) -> None:
-        self._race_lost.inc()
+        self._race_lost.add()
 
     def insufficient_capacity(self) -> None:
         """A claim was left to other nodes because this one has too little free space for it."""
-        self._insufficient.inc()
+        self._insufficient.add()
 
     def leak_suspected(self) -> None:
         """A volume may be left on the node that this program does not know of."""
-        self._suspected.inc()
+        self._suspected.add()
 
     def driver_fault(self, kind: str, count: int = 1) -> None:
         """The driver has done what no driver may; a claim or a list that meets the same again is counted once."""
-        self._driver_faults.labels(kind).inc(count)
+        self._driver_faults.add((kind,), count)
 
     def journal_damage(self, kind: str, count: int) -> None:
         """Lines or files of the journal that are not as this program writes them."""
-        self._journal_damage.labels(kind).inc(count)
+        self._journal_damage.add((kind,), count)
 
     def driver_connected(self, connected: bool) -> None:
         self._driver_connected.set(connected)
@@ -147,36 +153,36 @@ class Metrics:
         self._classes.exists = exists
 
     def watch_claims_in_progress(self, count: Callable[[], int]) -> None:
-        self._in_progress.set_function(count)
+        self._in_progress.set(count)
 
     def watch_unsaved_volumes(self, count: Callable[[], int]) -> None:
-        self._unsaved.set_function(count)
+        self._unsaved.set(count)
 
     def claim_policy_away(self) -> None:
         """A label of a claim is not what the admission policy would have written, so all claims are watched."""
-        self._policy_away.inc()
+        self._policy_away.add()
 
     def watch_claims_by_label(self, by_label: Callable[[], bool]) -> None:
-        self._claims_by_label.set_function(by_label)
+        self._claims_by_label.set(by_label)
 
     def watch_health(self, rows: Callable[[], Iterable[Row]]) -> None:
         """One series for each scope that gates readiness: their minimum is the answer of /readyz."""
-        self._registry.register(Ready(rows))
+        self._add(Ready(rows))
 
     def watch_drain(self, numbers: Callable[[], DrainNumbers | None]) -> None:
         """`numbers` returns None until the node has been judged once."""
-        self._registry.register(Drain(numbers))
+        self._add(Drain(numbers))
 
     def watch_cache(self, resource: str, count: Callable[[], int]) -> None:
-        self._cache_objects.labels(resource).set_function(count)
+        self._cache_objects.set(count, (resource,))
 
     def reflector_attempt(self, resource: str) -> None:
         """A list or a watch was requested. Attempts beyond relists and the usual ends of watches are failures."""
-        self._reflector_attempts.labels(resource).inc()
+        self._reflector_attempts.add((resource,))
 
     def reflector_relist(self, resource: str) -> None:
         """A complete list arrived."""
-        self._reflector_relists.labels(resource).inc()
+        self._reflector_relists.add((resource,))
         self._reflector_heard[resource] = self._wall()
 
     def reflector_event(self, resource: str) -> None:
@@ -191,52 +197,57 @@ class Metrics:
 
     def large_object(self, resource: str) -> None:
         """The API server sent an object that is much larger than usual."""
-        self._large_objects.labels(resource).inc()
+        self._large_objects.add((resource,))
 
     def api_throttled(self, seconds: float) -> None:
         """A request waited for the client-side limiter."""
         self._api_throttled.add(amount=seconds)
 
-    def _of_class(self, metric: C, class_: str, *more: str) -> C:
+    def _of_class(self, metric: Counts | Durations, class_: str, *more: str) -> tuple[str, ...]:
+        """The labels' values of its series of that class."""
         values = (self._classes.label(class_), *more)
         if self._classes.used(metric, values):
             self._forget_classes()
-        return metric.labels(*values)
+        return values
 
     def _forget_classes(self) -> None:
         for metric, values in self._classes.gone():
-            metric.remove(*values)
+            metric.by.pop(values, None)
 
     # -- the page -----------------------------------------------------------------------------------------------------
 
+    def families(self) -> Iterable[Family]:
+        """What there is to be shown now. A family may have no series."""
+        self._forget_classes()
+        for collector in self._collectors:
+            yield from collector.collect()
+
     def render(self) -> tuple[bytes, str]:
         """The exposition and its content type. As in promhttp, a scrape is counted in the next one's result."""
-        self._forget_classes()
-        self._scrapes_in_flight.inc()
+        self._scrapes_in_flight.set(1)
         try:
-            page = generate_latest(AsGoWritesIt(self._registry))
+            shown = page(self.families())
         except Exception:
-            self._scrapes.labels("500").inc()
+            self._scrapes.add(("500",))
             raise
         finally:
-            self._scrapes_in_flight.dec()
-        self._scrapes.labels("200").inc()
-        return page, CONTENT_TYPE_PLAIN_0_0_4
+            self._scrapes_in_flight.set(0)
+        self._scrapes.add(("200",))
+        return shown, CONTENT_TYPE
 
     # -- declarations -------------------------------------------------------------------------------------------------
 
     def _declare_upstream(self) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=self._registry)
+        def counter(name: str, text: str, *labels: str) -> Counts:
+            return self._add(Counts(name, text, *labels))
 
-        def seconds(name: str, text: str, *labels: str) -> Histogram:
-            return Histogram(name, text, labels, registry=self._registry, buckets=GO_BUCKETS)
+        def seconds(name: str, text: str, *labels: str) -> Durations:
+            return self._add(Durations(name, text, *labels, buckets=GO_BUCKETS))
 
         csi_labels = ("driver_name", "method_name", "grpc_status_code")
-        self._csi_seconds = Durations(
-            "csi_sidecar_operations_seconds", "Duration of CSI calls by their gRPC status.", *csi_labels, buckets=CSI_BUCKETS
+        self._csi_seconds = self._add(
+            Durations("csi_sidecar_operations_seconds", "Duration of CSI calls by their gRPC status.", *csi_labels, buckets=CSI_BUCKETS)
         )
-        self._registry.register(self._csi_seconds)
         claim = "controller_persistentvolumeclaim_provision"
         self._provisioned = counter(f"{claim}_total", "Volumes provisioned.", "class", "source")
         self._provision_failed = counter(f"{claim}_failed_total", "Attempts to provision that failed.", "class", "source")
@@ -247,11 +258,11 @@ class Metrics:
         self._delete_seconds = seconds(f"{volume}_duration_seconds", "Duration of deletion; successes only.", "class")
         self._scrapes = counter("promhttp_metric_handler_requests_total", "Scrapes by HTTP status code.", "code")
         for code in ("200", "500", "503"):
-            self._scrapes.labels(code)
-        self._scrapes_in_flight = Gauge("promhttp_metric_handler_requests_in_flight", "Scrapes being served.", registry=self._registry)
+            self._scrapes.add((code,), 0)
+        self._scrapes_in_flight = self._add(Gauges("promhttp_metric_handler_requests_in_flight", "Scrapes being served."))
 
     def _declare_ours(self) -> None:
-        self._decisions = self._counts("decisions_total", "Decisions taken.", "room", "decision")
+        self._decisions = self._counter("decisions_total", "Decisions taken.", "room", "decision")
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")
@@ -261,7 +272,7 @@ class Metrics:
         self._stale = self._gauge("capacities_stale", "CSIStorageCapacity objects whose figure the driver has not renewed.")
         self._capacities_forbidden = self._gauge("capacities_forbidden", "Classes whose CSIStorageCapacity this program may not write.")
         self.stalls = StallObserver()
-        self._registry.register(Stalls(self.stalls))
+        self._add(Stalls(self.stalls))
         self._driver_connected = self._gauge("driver_connected", "Whether the CSI driver answers.")
         self._in_progress = self._gauge("claims_in_progress", "Claims for which a volume may be in creation.")
         self._unsaved = self._gauge("unsaved_volumes", "Volumes that exist and whose PersistentVolume is not stored yet.")
@@ -274,25 +285,24 @@ class Metrics:
         self._reflector_relists = self._counter("reflector_relists_total", "Complete lists received.", "resource")
         self._reflector_events: dict[str, int] = {}
         self._reflector_heard: dict[str, float] = {}
-        self._registry.register(Watches(self._reflector_events, self._reflector_heard))
+        self._add(Watches(self._reflector_events, self._reflector_heard))
         self._cache_objects = self._gauge("cache_objects", "Objects held in memory.", "resource")
-        self._api_requests = self._counts("api_requests_total", "Requests to the API server.", "verb", "resource", "code")
-        self._api_seconds = Durations(
-            f"{OURS}api_request_duration_seconds", "Duration of requests to the API server.", "verb", "resource", buckets=GO_BUCKETS
+        self._api_requests = self._counter("api_requests_total", "Requests to the API server.", "verb", "resource", "code")
+        of = ("verb", "resource")
+        self._api_seconds = self._add(
+            Durations(f"{OURS}api_request_duration_seconds", "Duration of requests to the API server.", *of, buckets=GO_BUCKETS)
         )
-        self._registry.register(self._api_seconds)
         self._large_objects = self._counter(
             "large_objects_total", "Objects of more than 128 KiB that the API server sent, by resource; the log names them.", "resource"
         )
-        self._api_throttled = self._counts("api_throttle_seconds_total", "Time requests waited for the client-side limiter.")
+        self._api_throttled = self._counter("api_throttle_seconds_total", "Time requests waited for the client-side limiter.")
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"{OURS}{name}", text, labels, registry=self._registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Counts:
+        return self._add(Counts(f"{OURS}{name}", text, *labels))
 
-    def _counts(self, name: str, text: str, *labels: str) -> Counts:
-        counts = Counts(f"{OURS}{name}", text, *labels)
-        self._registry.register(counts)
-        return counts
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauges:
+        return self._add(Gauges(f"{OURS}{name}", text, *labels))
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"{OURS}{name}", text, labels, registry=self._registry)
+    def _add(self, collector: C) -> C:
+        self._collectors.append(collector)
+        return collector

@@ -40,7 +40,7 @@ def test_populators_of_thousands_of_kinds_are_one_series() -> None:
     failed = {line for line in of_classes(metrics) if "_failed_total" in line}
     name = "controller_persistentvolumeclaim_provision_failed_total"
     assert failed == {f'{name}{{class="fast",source="{kind}"}}' for kind in ("", "VolumeSnapshot", "PersistentVolumeClaim", OTHER)}
-    assert len(metrics._provisioned._metrics) == len(metrics._provision_seconds._metrics) == 1
+    assert len(metrics._provisioned.by) == len(metrics._provision_seconds.by) == 1
 
 
 @pytest.mark.parametrize("scraped", [True, False])
@@ -57,7 +57,7 @@ def test_the_series_of_a_class_go_with_it(scraped: bool) -> None:
         metrics.delete_failed(f"class-{number}")
         if scraped and number % 100 == 0:
             metrics.render()
-    assert len(metrics._provisioned._metrics) <= 3 * 2
+    assert len(metrics._provisioned.by) <= 3 * 2
     left = of_classes(metrics)
     assert left and all('class="class-999"' in line for line in left)
     classes.clear()

@@ -193,11 +193,9 @@ def test_bounds_are_written_as_go_writes_them():
     assert 'le="1.0"' not in page
 
 
-def test_created_series_are_left_out_without_touching_the_process():
-    from prometheus_client import metrics as library
-
-    assert "_created" not in everything().render()[0].decode()
-    assert library._use_created
+def test_no_family_is_there_twice():
+    named = [line.split()[2] for line in everything().render()[0].decode().splitlines() if line.startswith("# TYPE")]
+    assert len(named) == len(set(named))
 
 
 def test_a_scrape_counts_itself_in_the_next():

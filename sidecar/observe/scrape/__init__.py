@@ -1,4 +1,4 @@
-"""Metrics whose values are kept elsewhere and read at a scrape, and the page as Go's client writes it.
+"""Metrics whose values are kept as plain numbers, or elsewhere, and are read at a scrape.
 
-`observe.metrics` declares the others, registers these, and is what rooms hold.
+`observe.metrics` declares them all, and is what rooms hold; `observe.exposition` writes the page.
 """

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from sidecar.frozen import frozen
+from sidecar.observe.exposition import Family, gauge
 from sidecar.observe.labels import OURS
 
 
@@ -25,28 +23,28 @@ class DrainNumbers:
     """`off`, `open` or `closed`."""
 
 
-class Drain(Collector):
+class Drain:
     def __init__(self, numbers: Callable[[], DrainNumbers | None]) -> None:
         self._numbers = numbers
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         numbers = self._numbers()
         if numbers is None:
             return
-        ready = GaugeMetricFamily(f"{OURS}node_ready_for", "Whether the node may be emptied: 1, 0, NaN if not known.", labels=["intent"])
+        ready = gauge(f"{OURS}node_ready_for", "Whether the node may be emptied: 1, 0, NaN if not known.", "intent")
         for intent, state in numbers.ready.items():
-            ready.add_metric([intent], math.nan if state is None else float(state))
-        blockers = GaugeMetricFamily(f"{OURS}drain_blockers", "What blocks the node from being retired.", labels=["reason"])
+            ready.add((intent,), math.nan if state is None else float(state))
+        blockers = gauge(f"{OURS}drain_blockers", "What blocks the node from being retired.", "reason")
         for reason, count in numbers.blockers.items():
-            blockers.add_metric([reason], count)
-        gate = GaugeMetricFamily(f"{OURS}drain_gate", "Whether drainers are held back.", labels=["state"])
-        gate.add_metric([numbers.gate], 1.0)
-        left = GaugeMetricFamily(f"{OURS}drain_bytes_remaining", "Bytes of volumes that block the node from being retired.")
-        left.add_metric([], numbers.bytes_remaining)
-        stranded = GaugeMetricFamily(f"{OURS}stranded_pods_predicted", "Pods that could run nowhere while the node is away.")
-        stranded.add_metric([], numbers.stranded_pods)
+            blockers.add((reason,), count)
+        gate = gauge(f"{OURS}drain_gate", "Whether drainers are held back.", "state")
+        gate.add((numbers.gate,), 1.0)
+        left = gauge(f"{OURS}drain_bytes_remaining", "Bytes of volumes that block the node from being retired.")
+        left.add((), numbers.bytes_remaining)
+        stranded = gauge(f"{OURS}stranded_pods_predicted", "Pods that could run nowhere while the node is away.")
+        stranded.add((), numbers.stranded_pods)
         yield from (ready, blockers, gate, left, stranded)
         if numbers.evacuation_seconds is not None:
-            age = GaugeMetricFamily(f"{OURS}evacuation_seconds", "For how long the node has been evacuated.")
-            age.add_metric([], numbers.evacuation_seconds)
+            age = gauge(f"{OURS}evacuation_seconds", "For how long the node has been evacuated.")
+            age.add((), numbers.evacuation_seconds)
             yield age

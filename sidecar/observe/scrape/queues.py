@@ -6,12 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
-
 from sidecar.engine.loop import Ending
 from sidecar.engine.queue import Counts
+from sidecar.observe.exposition import Family, Histogram, counter, gauge
 
 # 10 ns to 10 s, with the rounding errors that client-go's `le` labels have.
 BUCKETS: Final = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
@@ -29,8 +26,7 @@ class QueueNumbers(Protocol):
 class QueueObserver:
     """Observes the loops over one queue for its `workqueue_…` series. Two loops may share a name, and then this observer.
 
-    It is called for every key that is handled, every claim of the cluster among them. The library's counters are slow for that, so it keeps
-    plain numbers.
+    It is called for every key that is handled, every claim of the cluster among them.
     """
 
     def __init__(self) -> None:
@@ -65,41 +61,40 @@ class Timings:
         self._counts[bisect_left(self._bounds, seconds)] += times
         self.seconds += seconds * times
 
-    def buckets(self) -> list[tuple[str, float]]:
+    def buckets(self) -> list[tuple[float, float]]:
         """For each bound, the number of durations up to it."""
-        bounds = map(floatToGoString, (*self._bounds, math.inf))
-        return list(zip(bounds, itertools.accumulate(self._counts), strict=True))
+        return list(zip((*self._bounds, math.inf), itertools.accumulate(self._counts), strict=True))
 
 
-class Queues(Collector):
+class Queues:
     """The numbers of all queues, read at a scrape. A name without a loop has 0, so that its series exist from the start."""
 
     def __init__(self, queues: dict[str, QueueObserver]) -> None:
         self._queues = queues
 
-    def collect(self) -> Iterator[Metric]:
-        adds = CounterMetricFamily("workqueue_adds_total", "Keys added.", labels=["name"])
+    def collect(self) -> Iterator[Family]:
+        adds = counter("workqueue_adds_total", "Keys added.", "name")
         queued = _seconds("queue_duration_seconds", "How long a key was due before it was taken.")
         worked = _seconds("work_duration_seconds", "How long handling a key took.")
         depth = _gauge("depth", "Keys that wait for a worker.")
         unfinished = _gauge("unfinished_work_seconds", "For how long the keys at work have been, summed up.")
         longest = _gauge("longest_running_processor_seconds", "For how long the longest key at work has been.")
-        retries = CounterMetricFamily("workqueue_retries_total", "Failures after which a key was put back.", labels=["name"])
+        retries = counter("workqueue_retries_total", "Failures after which a key was put back.", "name")
         for name, queue in self._queues.items():
             counts = [source.counts() for source in queue.sources]
-            adds.add_metric([name], queue.adds)
-            queued.add_metric([name], queue.queued.buckets(), queue.queued.seconds)
-            worked.add_metric([name], queue.worked.buckets(), queue.worked.seconds)
-            depth.add_metric([name], sum(count.depth for count in counts))
-            unfinished.add_metric([name], sum(count.unfinished_seconds for count in counts))
-            longest.add_metric([name], max((count.longest_seconds for count in counts), default=0.0))
-            retries.add_metric([name], sum(source.retries for source in queue.sources))
+            adds.add((name,), queue.adds)
+            queued.add_histogram((name,), queue.queued.buckets(), queue.queued.seconds)
+            worked.add_histogram((name,), queue.worked.buckets(), queue.worked.seconds)
+            depth.add((name,), sum(count.depth for count in counts))
+            unfinished.add((name,), sum(count.unfinished_seconds for count in counts))
+            longest.add((name,), max((count.longest_seconds for count in counts), default=0.0))
+            retries.add((name,), sum(source.retries for source in queue.sources))
         yield from (adds, queued, worked, depth, unfinished, longest, retries)
 
 
-def _seconds(name: str, text: str) -> HistogramMetricFamily:
-    return HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
+def _seconds(name: str, text: str) -> Histogram:
+    return Histogram(f"workqueue_{name}", text, "name")
 
 
-def _gauge(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"workqueue_{name}", text, labels=["name"])
+def _gauge(name: str, text: str) -> Family:
+    return gauge(f"workqueue_{name}", text, "name")

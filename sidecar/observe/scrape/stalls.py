@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from sidecar.observe.exposition import Family, Histogram, gauge
 from sidecar.observe.labels import OURS
 from sidecar.observe.scrape.queues import Timings
 
@@ -28,21 +26,21 @@ class StallObserver:
         self.longest_own = max(self.longest_own, own)
 
 
-class Stalls(Collector):
+class Stalls:
     def __init__(self, seen: StallObserver) -> None:
         self._seen = seen
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         of = "How long the event loop did not look up, from each of a hundred moments of a second on"
-        whole = HistogramMetricFamily(f"{OURS}loop_stall_seconds", f"{of}.")
-        own = HistogramMetricFamily(f"{OURS}loop_stall_own_seconds", f"{of}, without what it waited for a processor.")
-        longest = GaugeMetricFamily(
+        whole = Histogram(f"{OURS}loop_stall_seconds", f"{of}.")
+        own = Histogram(f"{OURS}loop_stall_own_seconds", f"{of}, without what it waited for a processor.")
+        longest = gauge(
             f"{OURS}loop_longest_stall_seconds",
             "For how long the event loop stood still at most: wall time, and own, without what it waited for a processor.",
-            labels=["part"],
+            "part",
         )
         for family, timings in ((whole, self._seen.whole), (own, self._seen.own)):
-            family.add_metric([], timings.buckets(), timings.seconds)
-        longest.add_metric(["wall"], self._seen.longest_whole)
-        longest.add_metric(["own"], self._seen.longest_own)
+            family.add_histogram((), timings.buckets(), timings.seconds)
+        longest.add(("wall",), self._seen.longest_whole)
+        longest.add(("own",), self._seen.longest_own)
         yield from (whole, own, longest)

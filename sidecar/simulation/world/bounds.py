@@ -62,9 +62,8 @@ def series_are_of_what_exists(node: Node, classes: set[str], found: Found) -> No
     """A series is kept as long as its process lives, so no tenant's word may make one."""
     if node.tools is None:
         return
-    node.tools.metrics.render()  # at a scrape the series of classes that are gone go
     allowed = {**_LABELS, "class": {*classes, "", "other"}}
-    for family in node.tools.metrics._registry.collect():
+    for family in node.tools.metrics.families():
         for sample in family.samples:
             for label, words in allowed.items():
                 if sample.labels.get(label, "") not in words:
