@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from sidecar import __version__
 from sidecar.commands.printing import show
 from sidecar.config.errors import Refused, UsageError
-from sidecar.config.help import help_text
 from sidecar.config.parse import Parsed, ShowHelp, parse
 from sidecar.config.words import closest
 
@@ -98,6 +97,8 @@ def _run(words: Sequence[str]) -> int:
     parsed = parse(words, os.environ)
     match parsed:
         case ShowHelp():
+            from sidecar.config.help import help_text
+
             show(help_text(PROGRAM) + "\n" + VERBS, end="")
             return 0
         case Parsed(config, warnings):

@@ -1,10 +1,9 @@
 """Opens the two doors, to the API server and to the CSI driver, for `run` and for the commands. Opening them sends nothing."""
 
 import logging
-import platform
+import os
 import random
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
@@ -85,7 +84,7 @@ class Opened:
 
     def recorder(self) -> EventRecorder:
         """Names itself in Events as upstream does: driver, pod, and a part that is new at every start."""
-        component = f"{self.connection.driver.info.name}_{self.config.pod_name or platform.node()}_{uuid.uuid4()}"
+        component = f"{self.connection.driver.info.name}_{self.config.pod_name or os.uname().nodename}_{_random_uuid()}"
         return EventRecorder(self.kube, component=component, host=self.config.node_name)
 
     def last_served(self) -> "LastServed":
@@ -113,6 +112,13 @@ class Opened:
     async def close(self) -> None:
         await self.connection.close()
         await self.kube.aclose()
+
+
+def _random_uuid() -> str:
+    """As `uuid.uuid4`, of a module that would be loaded for that alone."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def journal_folder(config: Config) -> Path:

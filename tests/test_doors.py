@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from uuid import RFC_4122, UUID
 
 import pytest
 
-from sidecar.doors import Instruments, Opened, open_doors, what_we_bring
+from sidecar.doors import Instruments, Opened, _random_uuid, open_doors, what_we_bring
 from sidecar.kube.acceptance import PATIENCE
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.errors import ApiError
@@ -66,3 +67,10 @@ def test_credentials_that_are_not_accepted_any_more_make_the_process_unready(cap
 def test_what_is_not_accepted_is_called_by_what_it_is() -> None:
     assert what_we_bring(kubeconfig="", master="") == "this pod's token"
     assert what_we_bring(kubeconfig="/a", master="https://b") == "the credentials of the kubeconfig"
+
+
+def test_the_part_of_a_reporters_name_that_is_new_at_each_start_is_a_random_uuid() -> None:
+    made = {_random_uuid() for _ in range(200)}
+    assert len(made) == 200
+    for text in made:
+        assert str(UUID(text)) == text and (UUID(text).version, UUID(text).variant) == (4, RFC_4122)

@@ -5,7 +5,6 @@ value is looked for as it is, in the forms in which programs write it down, and 
 """
 
 import base64
-import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -46,6 +45,8 @@ def _values(request: Message) -> Iterator[str]:
 
 def _forms(line: str) -> Iterator[str]:
     """How it may be written in a command line, a URL, JSON, HTML, base64 or hexadecimal."""
+    import html  # few requests have secrets, and fewer of those fail
+
     data = line.encode("utf-8", "surrogatepass")
     escaped = json.dumps(line, ensure_ascii=False)[1:-1]
     yield from (line, escaped, json.dumps(line)[1:-1], repr(line)[1:-1], html.escape(line), line.replace("'", "'\\''"))

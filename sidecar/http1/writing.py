@@ -1,6 +1,7 @@
 """Writes requests and answers as bytes."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 _REASONS: Final = {
@@ -13,6 +14,8 @@ _REASONS: Final = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
@@ -32,6 +35,12 @@ def answer_bytes(status: int, headers: Mapping[str, str], body: bytes, *, with_b
     lines = header_lines({**headers, "Content-Length": str(len(body))})
     head = f"HTTP/1.1 {status} {_REASONS[status]}\r\n{lines}\r\n".encode()
     return head + body if with_body else head
+
+
+def date_text(at: float) -> str:
+    """For the header Date. What reads and writes dates of mail would do too, and would be loaded for that alone at each start."""
+    when = datetime.fromtimestamp(at, UTC)
+    return f"{_DAYS[when.weekday()]}, {when:%d} {_MONTHS[when.month - 1]} {when.year:04} {when:%H:%M:%S} GMT"
 
 
 def header_lines(headers: Mapping[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -106,6 +105,8 @@ def retry_after_seconds(header: str | None, *, wall: Callable[[], float]) -> flo
         return float(min(max(0, int(header)), LONGEST_QUIET))
     except ValueError:
         pass
+    from email.utils import parsedate_to_datetime  # a date hardly ever stands there
+
     try:
         return min(max(0.0, parsedate_to_datetime(header).timestamp() - wall()), LONGEST_QUIET)
     except (ValueError, TypeError, OverflowError):

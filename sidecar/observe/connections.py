@@ -5,15 +5,15 @@ whatever it sends or does not send, and to the number of clients. What an answer
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
-from email.utils import formatdate
 from typing import Final, Literal, cast
 
 from sidecar.frozen import frozen
 from sidecar.http1.fields import Malformed
 from sidecar.http1.requests import Request, read_request
-from sidecar.http1.writing import answer_bytes
+from sidecar.http1.writing import answer_bytes, date_text
 from sidecar.observe.pages import UNREADABLE, Answer
 from sidecar.observe.turns import Turns
 
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
 
     def _send(self, answer: Answer, *, last: bool, with_body: bool = True) -> None:
         self._begin("answer")
-        headers = {"Date": formatdate(usegmt=True), "Connection": "close" if last else "keep-alive"}
+        headers = {"Date": date_text(time.time()), "Connection": "close" if last else "keep-alive"}
         self._transport.write(answer_bytes(answer.status, {**answer.headers, **headers}, answer.body, with_body=with_body))
         if last:
             self._answered_last, self._rest = True, b""

@@ -1,16 +1,25 @@
 """What we send, read by our own readers: nothing can be slipped in, and what was written is what is read."""
 
+from email.utils import formatdate
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.http1.answers import AnswerReader
 from sidecar.http1.requests import read_request
-from sidecar.http1.writing import answer_bytes, request_bytes
+from sidecar.http1.writing import answer_bytes, date_text, request_bytes
 
 
 def test_a_request_as_it_is_sent() -> None:
     assert request_bytes("GET", "/a?b=c", {"Host": "h:1", "X": ""}, None) == b"GET /a?b=c HTTP/1.1\r\nHost: h:1\r\nX: \r\n\r\n"
     assert request_bytes("PUT", "/a", {"Host": "h"}, b"\r\n\0") == b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n\r\n\0"
     assert request_bytes("POST", "/a", {}, b"") == b"POST /a HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+
+
+@given(st.floats(min_value=0, max_value=2**35))
+def test_a_date_is_written_as_mail_writes_it(at: float) -> None:
+    assert date_text(at // 1) == formatdate(at // 1, usegmt=True)
 
 
 @pytest.mark.parametrize("breaks", ["\r\n", "\n", "\r", "\0", "\t", "\x7f", "\x85", "\u2028", "\udc80"], ids=ascii)
