@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 from sidecar.frozen import frozen
@@ -49,7 +48,7 @@ class _Ended:
     error: Exception | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class _Departure:
     """A DELETED that is not confirmed. `before`: where its watch continues if it never is."""
 

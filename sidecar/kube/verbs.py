@@ -23,7 +23,7 @@ class _TooLarge(Exception):
     """A page that is not read to its end, because its objects are large."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Size:
     """Of a page as it was sent."""
 

@@ -1,14 +1,13 @@
 """Where a volume can be reached from: segments, as drivers report them, and the terms of node selectors."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.frozen import frozen
 from sidecar.model.label_syntax import flaw_of_label
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Segment:
     """Sorted (key, value) pairs, so that two with the same pairs are equal. An empty one means no topology, and matches nothing."""
 
@@ -23,6 +22,9 @@ class Segment:
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
+
+    def __lt__(self, other: "Segment") -> bool:
+        return self.pairs < other.pairs
 
     def __str__(self) -> str:
         return ",".join(f"{key}={value}" for key, value in self.pairs) or "(none)"

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, groupby, islice
 from types import MappingProxyType
 from typing import Final
@@ -99,11 +99,11 @@ class _Shelf:
             del self.steps[bisect_left(self.steps, step)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """A place in the book's history."""
+    """A place in the book's history. Two may begin at the same one."""
 
-    start: int
+    def __init__(self, start: int) -> None:
+        self.start = start
 
 
 class PromiseBook:

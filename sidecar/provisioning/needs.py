@@ -5,7 +5,6 @@ not break the look at a claim.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -31,13 +30,16 @@ _RESOURCES: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Ref:
     """One object. If the name is empty: all objects of the kind in a namespace, or in all of them, as one list object with `items`."""
 
     kind: str
     name: str
     namespace: str = ""
+
+    def __lt__(self, other: "Ref") -> bool:
+        return (self.kind, self.name, self.namespace) < (other.kind, other.name, other.namespace)
 
     def __str__(self) -> str:
         if not self.name:

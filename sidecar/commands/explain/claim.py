@@ -40,7 +40,7 @@ UNKNOWN: Final = "not known from here"
 _PATIENCE: Final = 5.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Facts:
     """What was found out, in the order in which it is printed."""
 

@@ -20,7 +20,7 @@ from sidecar.model.nodes import Node
 _MOST_STEPS: Final = 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Seen:
     version: str
     since: float

@@ -13,7 +13,7 @@ _MOST: Final = 20_000
 """Names and handles that are remembered, so that memory is bounded; after that no volume counts as new any more."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class NeverUsed:
     """Volumes that this process has made and that no pod has used since. While pods cannot be watched no volume is added."""
 

@@ -10,7 +10,7 @@ JUDGED_SOON: Final = 300.0
 _JUDGED_AT_LEAST: Final = 1800.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Seen:
     """One lease, as this process has seen it."""
 

@@ -83,7 +83,7 @@ class _Attempt:
     taken: Mapping[int, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Destinations:
     """The nodes that come into question for groups of one kind."""
 

@@ -77,13 +77,13 @@ class Posting:
         return {key: self.body[key] for key in ("count", "lastTimestamp", "message")}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Similar:
     last: float
     marks: set[str] = field(default_factory=set)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Told:
     name: str
     first: str

@@ -118,7 +118,7 @@ class NoJournal:
         pass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Batch:
     """The lines that wait for one flush, and the future of the callers that wait for it."""
 

@@ -113,7 +113,7 @@ class OpenLines(Generic[T]):
                 del self._suspects[uid]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Content:
     """What the lines of one file say."""
 

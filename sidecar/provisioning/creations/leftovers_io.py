@@ -46,7 +46,7 @@ class Leftover:
     """For so long nothing of its process was seen that something else may have run here meanwhile."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Found:
     leftovers: list[Leftover] = field(default_factory=list)
     unreadable: dict[Path, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ PAUSE: Final = 300.0
 """Seconds."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class UndoPace:
     """Before each such deletion all PersistentVolumes of the cluster are listed, perhaps thousands, and a driver that makes one volume
     that nobody can use makes the next one like it. A few are deleted at once. Of more, all that wait have their turn in the same few
