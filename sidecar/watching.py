@@ -56,6 +56,7 @@ class Watching:
                 label_selector=selector,
                 field_selector=watch.field_selector,
                 watch_selectors=watch.watch_selectors,
+                begins_selected=watch.begins_selected,
                 optional=watch.optional,
                 # What is skipped by its bytes is what a selector leaves out; and of what it lets through each label is to be looked at.
                 skip=watch.skip if watch.skip is not None and (watch.selected is None or not selector) else reads_all,

@@ -91,6 +91,8 @@ class DrainWatches:
             project=self._volume,
             wakes=self.volume_changed,
             watch_selectors=heard_volumes(self._here),
+            # A verdict that a node may go must know of a volume here whose label somebody has changed.
+            begins_selected=not self._judges,
             required=True,
         )
         return [claims, volumes, Watch(resource=CLASSES, store=self._caches.classes, wakes=self._wake, required=True), *self._own]

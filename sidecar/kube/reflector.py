@@ -47,6 +47,8 @@ _RELIST_SPREAD = 5.0
 # After so many refused watches in a row a list is due: the server may be unable to continue from this resourceVersion.
 _MOST_REFUSALS = 3
 _MOST_REPORTED = 1000
+# Between two lists of all where the first one is selective: what has a label with which no watch shows it is found by these alone.
+_WHOLE_EVERY = 1800.0
 # Objects that are gone are let go of a few at a time: a namespace may have had thousands.
 _AT_ONCE = 50
 
@@ -59,7 +61,8 @@ class Reflector(Generic[R]):
     """Keeps `store` up to date with one resource. `run` is a task; it ends by cancellation.
 
     `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
-    and never for an event that changed nothing. No callback may block. With `watch_selectors` all is listed, and watched by these labels.
+    and never for an event that changed nothing. No callback may block. With `watch_selectors` all is listed, and watched by these labels;
+    if it `begins_selected`, the first list is by these labels too, and all is listed every half hour.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Reflector(Generic[R]):
         label_selector: str = "",
         field_selector: str = "",
         watch_selectors: tuple[str, ...] = (),
+        begins_selected: bool = False,
         optional: bool = False,
         skip: Skip = reads_all,
         page_size: int = 500,
@@ -132,6 +136,9 @@ class Reflector(Generic[R]):
                 sleep=sleep,
                 rng=rng,
             )
+        self._first_lists = watch_selectors if begins_selected else ()
+        self._whole_list_at: float | None = None
+        """When all is to be listed, if all is but now and then."""
         self._pace = TokenBucket(1.0, 1 + self._source.requests)
         self._failures = 0
         self._refusals = 0
@@ -164,6 +171,8 @@ class Reflector(Generic[R]):
     async def _one_round(self) -> float:
         """List if necessary, then watch until the watch ends. Returns the seconds until the next round."""
         try:
+            if self._whole_list_at is not None and self._whole_list_at <= self._clock():
+                self.resource_version = ""
             if not self.resource_version:
                 await self._list()
                 if self._refusals:
@@ -193,17 +202,18 @@ class Reflector(Generic[R]):
         """Apply every page as it arrives. Only a list that arrived completely proves that an object is gone."""
         await self._attempt()
         seen: set[str | None] = set()
-        version, token = await self._take_page("", seen)
-        while token:
-            await asyncio.sleep(0)
-            version, token = await self._take_page(token, seen)
+        selectors = self._first_lists if not self.has_synced else ()
+        versions = [await self._take_list(scope, seen) for scope in self._scopes(selectors)]
         if None not in seen:  # the object without a name may be any of the missing ones
             for number, key in enumerate(self.store.missing(seen), 1):
                 self._apply(key, None)
                 if not number % _AT_ONCE:
                     await asyncio.sleep(0)
-        self.resource_version, self._was_broken = version, False
-        self._source.begin(version)
+        # What leaves one selector for another between two lists is told by the watch that goes on where its own list ends.
+        self.resource_version, self._was_broken = versions[0], False
+        self._source.begin(versions)
+        if self._first_lists:
+            self._whole_list_at = self._clock() + _WHOLE_EVERY * (self._rng() if selectors else 0.8 + 0.4 * self._rng())
         self.lists += 1
         self._on_list()
         if not self.has_synced:
@@ -211,7 +221,18 @@ class Reflector(Generic[R]):
             self._settled.set()
             self._mark_working()  # later only a watch proves that: lists may succeed for ever where watches fail
 
-    async def _take_page(self, token: str, seen: set[str | None]) -> tuple[str, str]:
+    def _scopes(self, selectors: tuple[str, ...]) -> list[dict[str, str]]:
+        return [{**self._scope, "label_selector": selector} for selector in selectors] or [self._scope]
+
+    async def _take_list(self, scope: dict[str, str], seen: set[str | None]) -> str:
+        """Returns the list's version."""
+        version, token = await self._take_page(scope, "", seen)
+        while token:
+            await asyncio.sleep(0)
+            version, token = await self._take_page(scope, token, seen)
+        return version
+
+    async def _take_page(self, scope: dict[str, str], token: str, seen: set[str | None]) -> tuple[str, str]:
         """Returns the list's version and the next token. A page is newer than the store, even if the rest of the list never arrives."""
         kept: set[str | None] = set()
 
@@ -227,9 +248,7 @@ class Reflector(Generic[R]):
                 kept.add(key)
             return True
 
-        page = await self._api.list_page(
-            self.resource, limit=self._page_size, continue_token=token, begin=begin, skip=self._skip, **self._scope
-        )
+        page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token, begin=begin, skip=self._skip, **scope)
         self.last_heard = self._clock()
         for obj in page.items:
             take(obj)

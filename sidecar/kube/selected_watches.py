@@ -121,8 +121,8 @@ class SelectedWatches:
     def shown(self, key: str, obj: Json) -> None:
         self._sightings.shown(sighting_of(key, obj), obj)
 
-    def begin(self, version: str) -> None:
-        self._reached = [version] * self.requests
+    def begin(self, versions: Sequence[str]) -> None:
+        self._reached = list(versions) if len(versions) == self.requests else [*versions] * self.requests
         self._sightings.listed()
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:

@@ -1,6 +1,6 @@
 """From where a reflector has its events: one watch, or, in `selected_watches`, several by label that look like one."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 from sidecar.kube.api import KubeApi, Resource, WatchEvent
@@ -28,8 +28,8 @@ class WatchSource(Protocol):
         """A page of a list has this object, and the store has been told."""
         ...
 
-    def begin(self, version: str) -> None:
-        """A list is complete. The watches continue from its version."""
+    def begin(self, versions: Sequence[str]) -> None:
+        """A list is complete. The watches continue from its version, or each from that of its own list."""
         ...
 
     def events(self) -> AsyncGenerator[WatchEvent, None]:
@@ -58,8 +58,8 @@ class OneWatch:
     def shown(self, key: str, obj: Json) -> None:
         """All that is there will be told of."""
 
-    def begin(self, version: str) -> None:
-        self.furthest = version
+    def begin(self, versions: Sequence[str]) -> None:
+        (self.furthest,) = versions
 
     def events(self) -> AsyncGenerator[WatchEvent, None]:
         return self._api.watch(self._resource, resource_version=self.furthest, skip=self._skip, **self._scope)  # type: ignore[return-value]

@@ -45,6 +45,8 @@ class Watch(Generic[R]):
     field_selector: str = ""
     watch_selectors: tuple[str, ...] = ()
     """Label selectors, by each of which is watched what is listed whole. None: it is watched whole too."""
+    begins_selected: bool = False
+    """The first list is by these selectors too, and all is listed now and then only."""
     selected: Selected[R] | None = None
     """By which label selectors it is listed and watched, where these change under way. It counts for all rooms."""
     required: bool = False
@@ -93,6 +95,7 @@ def _joined(watches: list[Watch[Any]]) -> Watch[Any]:
         wakes=wakes,
         skip=skip if skips else reads_all,
         watch_selectors=_heard_by_all(watches),
+        begins_selected=all(watch.begins_selected for watch in watches),
         selected=next((watch.selected for watch in watches if watch.selected is not None), None),
         required=any(watch.required for watch in watches),
         optional=all(watch.optional for watch in watches),

@@ -137,6 +137,7 @@ class ProvisioningWatches:
             wakes=self._volume_changed,
             skip=skip,
             watch_selectors=heard_volumes(here),
+            begins_selected=bool(self.claim_selectors),
             required=True,
             on_list=self.volumes_listed,
         )

@@ -346,8 +346,9 @@ def _noting(notes: list[int], obj: Json) -> str:
     return f"{obj['metadata']['uid']} {obj['metadata'].get('annotations', {}).get('n', '')}"
 
 
+@pytest.mark.parametrize("begins_selected", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_happens_and_however_late_it_is_told_the_end_is_as_the_server_has_it(seed: int) -> None:
+def test_whatever_happens_and_however_late_it_is_told_the_end_is_as_the_server_has_it(seed: int, begins_selected: bool) -> None:
     """Labels, edits, deletions and new objects of old names, while watches are held, cut and refused, and questions are slow and fail."""
 
     async def story(scene: Scene) -> None:
@@ -387,7 +388,7 @@ def test_whatever_happens_and_however_late_it_is_told_the_end_is_as_the_server_h
         there = {obj["metadata"]["name"]: scene._project(obj) for obj in page.items}
         assert {name: scene.reflector.store.get(name) for name in scene.held} == {name: made for name, made in there.items() if made}
 
-    play(story)
+    play(story, begins_selected=begins_selected)
 
 
 def test_a_burst_of_deletions_does_not_hold_up_what_else_happens() -> None:
