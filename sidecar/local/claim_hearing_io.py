@@ -159,6 +159,7 @@ class ClaimHearing:
             self._is_wide = True
             return
         await claims.wait_synced()
+        log.info("Claims are watched by their label", extra={"fields": {"node": self._node, "shards": len(self._shards())}})
         async with asyncio.TaskGroup() as group:
             group.create_task(self._trust_labels(claims))
             if self._bids:

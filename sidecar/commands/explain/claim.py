@@ -13,8 +13,11 @@ from typing import Final
 
 from sidecar import settings
 from sidecar.commands.explain.answer import TABLE, Answer, structured
+from sidecar.commands.explain.hearing import UNKNOWN, Hearing, hearing_of
+from sidecar.commands.explain.hearing_io import others_of, policy
 from sidecar.commands.explain.question import Question
 from sidecar.config.config import Config
+from sidecar.config.table import LABELLED
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
 from sidecar.csi.outcome import measure
 from sidecar.doors import Instruments, Opened, fitted, former_journal_folder, journal_folder, open_doors
@@ -36,7 +39,6 @@ from sidecar.provisioning.progress import Racing
 from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 
-UNKNOWN: Final = "not known from here"
 _PATIENCE: Final = 5.0
 
 
@@ -96,7 +98,8 @@ async def _driver(doors: Opened) -> AsyncIterator[DriverInfo | None]:
 
 async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | None, facts: Facts) -> None:
     kube, config = doors.kube, doors.config
-    claim = Claim.of(await kube.get(CLAIMS, question.name, namespace=question.namespace), keep_whole=True)
+    obj = await kube.get(CLAIMS, question.name, namespace=question.namespace)
+    claim = Claim.of(obj, keep_whole=True)
     facts.add("claim", f"{claim.full_name}, uid {claim.uid}")
     facts.add("provisioner", claim.provisioner or "none yet: no provisioner has been asked (the annotation is missing)")
     facts.add("selected node", claim.selected_node or "none")
@@ -105,6 +108,11 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     begun = _begun(config, name, claim.uid) if name else []
     if suspects := [record.leftover for record in begun if record.suspect]:
         facts.add("left behind", "; ".join(suspects))
+    hearing = await _hearing(kube, config, obj, info or _named(name), asked=info is not None) if name else None
+    for key, value in hearing.rows().items() if hearing else ():
+        facts.add(key, value)
+    if config.watch_scope == LABELLED:
+        facts.add("policy", await policy(kube))
     if not name or claim.provisioner != name:
         _conclude(facts, "Ignore", _why_not_ours(claim, name))
         return
@@ -115,9 +123,18 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     view = await _view(kube, here, claim=claim, facts=facts, record=_under_way(begun, here, claim))
     decision = await _decide(kube, doors.connection.driver, view=view, facts=facts)
     if isinstance(decision, Wait | Bid) and not claim.volume_name:
-        facts.add("race", "as if this node's delay were over; only the running program knows which delay it has drawn")
+        told = f"; {node} does not hear of the claim before others have left it" if hearing and hearing.leaves_out(node) else ""
+        facts.add("race", f"as if this node's delay were over; only the running program knows which delay it has drawn{told}")
     said = shown(decision)
     _conclude(facts, said.decision, said.why, {key: value for key, value in said.fields.items() if key in ("request", "query")})
+
+
+async def _hearing(kube: KubeApi, config: Config, obj: Json, driver: DriverInfo, *, asked: bool) -> Hearing | None:
+    """None: it is no claim of this driver."""
+    claim, others = Claim.of(obj), await others_of(kube, driver.name, config.namespace)
+    if claim.provisioner != driver.name and (claim.provisioner or claim.class_name not in {class_.name for class_ in others.classes}):
+        return None
+    return hearing_of(obj, config, driver, others, asked=asked)
 
 
 def _begun(config: Config, driver: str, uid: str) -> list[CreationRecord]:
@@ -214,6 +231,11 @@ def _conclude(facts: Facts, decision: str, why: str, more: Mapping[str, object] 
     facts.add("why", why)
     for key, value in (more or {}).items():
         facts.add(key, value)
+
+
+def _named(driver: str) -> DriverInfo:
+    """One of which nothing is known but its name."""
+    return DriverInfo(driver, "", frozenset(), frozenset(), "", Segment())
 
 
 async def _imagine(kube: KubeApi, driver: str, node: str) -> DriverInfo:
