@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hack.benchmarks.race import judge, load, stage, turn
-from hack.benchmarks.scale import command, plot, report
+from hack.benchmarks.race import judge, load, served, stage
+from hack.benchmarks.scale import command, files, plot, report
 
 NODES = 100
 PHASES = ("steady", "burst", "late")
@@ -23,7 +23,14 @@ PHASES = ("steady", "burst", "late")
 def bench() -> SimpleNamespace:
     """The modules that `hack/bench scale` is made of."""
     return SimpleNamespace(
-        race_judge=judge, race_load=load, race_stage=stage, race_turn=turn, scale=command, scale_plot=plot, scale_report=report
+        race_judge=judge,
+        race_load=load,
+        race_served=served,
+        race_stage=stage,
+        scale=command,
+        scale_files=files,
+        scale_plot=plot,
+        scale_report=report,
     )
 
 
@@ -39,7 +46,7 @@ def measured(bench: SimpleNamespace) -> Any:
             others=0.1,
             load=2.0,
             resident=[80.0] * (instances - 1) + [90.0],
-            served=bench.race_judge.Served(requests=4000, refused=3, watch_events=100_000),
+            served=bench.race_served.Served(requests=4000, refused=3, watch_events=100_000),
         )
         figures = {field.name: 0 for field in dataclasses.fields(bench.race_judge.Measurement)}
         known = {"claims": 1000, "bound": 1000, "written": 1000, "until_written": 100.0, "until_bound": 125.0, "requests": 4000}
@@ -58,6 +65,7 @@ def arguments(**changes: Any) -> argparse.Namespace:
         "latency": 0.05,
         "base_delay": "",
         "phases": ("steady", "burst", "late"),
+        "present": 1000,
     }
     return argparse.Namespace(**{**asked, **changes})
 
@@ -65,29 +73,6 @@ def arguments(**changes: Any) -> argparse.Namespace:
 def row_of(table: str, start: str) -> list[str]:
     [line] = [line for line in table.splitlines() if line.startswith(f"| {start}")]
     return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-# --- what the API server has counted ----------------------------------------------------------------------------------
-
-METRICS = """# TYPE apiserver_request_total counter
-apiserver_request_total{code="200",resource="pods",verb="LIST"} 5
-apiserver_request_total{code="429",resource="pods",verb="LIST"} 2
-apiserver_request_total{code="200",resource="pods",verb="WATCH"} 40
-apiserver_request_terminations_total{code="429"} 9
-# TYPE apiserver_watch_events_total counter
-apiserver_watch_events_total{group="",resource="persistentvolumes",version="v1"} 1.5e+06
-apiserver_watch_events_total{group="",resource="persistentvolumeclaims",version="v1"} 7
-apiserver_watch_events_sizes_count{group=""} 11
-"""
-
-
-def test_requests_refusals_and_watch_events_are_read_from_the_servers_metrics(bench: SimpleNamespace) -> None:
-    assert bench.race_judge.served(METRICS) == bench.race_judge.Served(requests=7, refused=2, watch_events=1_500_007)
-
-
-def test_only_what_was_counted_since_belongs_to_a_phase(bench: SimpleNamespace) -> None:
-    served = bench.race_judge.Served
-    assert served(10, 5, 100).since(served(4, 3, 30)) == served(6, 2, 70)
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -110,6 +95,15 @@ def test_one_provisioner_for_the_cluster_is_given_claims_of_its_drivers_node_alo
 def test_only_the_phases_that_were_asked_for_are_played(bench: SimpleNamespace) -> None:
     ranked, *_ = bench.race_stage.programs("")
     assert [phase.name for phase in bench.scale.phases(ranked, arguments(phases=("late", "burst")))] == ["burst", "late"]
+
+
+def test_an_upkeep_meets_as_many_volumes_as_it_should(bench: SimpleNamespace) -> None:
+    ranked, *_ = bench.race_stage.programs("")
+    asked = arguments(phases=("late", "rest"), nodes=3)
+    missing = bench.scale.stock(ranked, asked, bound=400)
+    assert (missing.claims, missing.claim(4)["metadata"]["annotations"]) == (600, {"volume.kubernetes.io/selected-node": "node-2"})
+    assert bench.scale.stock(ranked, asked, bound=1000) is None
+    assert bench.scale.stock(ranked, arguments(phases=("late",)), bound=0) is None
 
 
 def test_where_nodes_were_chosen_owners_have_no_times(bench: SimpleNamespace, measured: Any) -> None:
@@ -197,8 +191,8 @@ def test_footnotes_say_how_it_was_measured(bench: SimpleNamespace, measured: Any
 def test_what_was_written_is_read_again(bench: SimpleNamespace, measured: Any, tmp_path: Path) -> None:
     whole, stuck = measured(), measured("peer", until_bound=math.inf, bound=0)
     file = tmp_path / "scale.json"
-    file.write_text(bench.race_turn.as_json([whole, stuck], arguments(json=file)))
-    earlier = bench.race_turn.read_earlier(str(file))
+    file.write_text(bench.scale_files.as_json([whole, stuck], [], arguments(json=file)))
+    earlier = bench.scale_files.read_earlier(str(file))
     again, none_bound = earlier.measurements
     assert earlier.arguments["claims"] == 3000
     assert again == whole
@@ -212,12 +206,12 @@ def test_a_file_without_measurements_is_refused(bench: SimpleNamespace, tmp_path
     if content is not None:
         file.write_text(content)
     with pytest.raises(argparse.ArgumentTypeError, match=r"scale\.json holds no measurements"):
-        bench.race_turn.read_earlier(str(file))
+        bench.scale_files.read_earlier(str(file))
 
 
 def test_rows_of_one_table_were_measured_alike(bench: SimpleNamespace) -> None:
     same, other = (
-        bench.race_turn.Earlier(f"{delay}.json", {"rate": 2.0, "latency": 0.05, "base_delay": delay}, []) for delay in ("", "5s")
+        bench.scale_files.Earlier(f"{delay}.json", {"rate": 2.0, "latency": 0.05, "base_delay": delay}, [], []) for delay in ("", "5s")
     )
     assert bench.scale.disagreement([same], arguments(nodes=3, claims=7)) == ""
     complaint = bench.scale.disagreement([same, other], arguments())

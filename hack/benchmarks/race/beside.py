@@ -19,8 +19,8 @@ from hack.benchmarks.capacity.ages import seconds_of
 from hack.benchmarks.race import load
 from hack.benchmarks.race.drivers import DRIVER, node_name
 from hack.benchmarks.race.load import Phase, Played
+from hack.benchmarks.race.opening import logged
 from hack.benchmarks.race.stage import LATER, MAIN, Program, Setting, a_scene
-from hack.benchmarks.race.turn import logged
 from hack.lib.programs import LATE, Json, claim, storage_class
 from sidecar.kube.api import CLAIMS as CLAIM_RESOURCE
 from sidecar.kube.api import CLASSES, NAMESPACES

@@ -10,27 +10,13 @@ from dataclasses import dataclass
 
 from hack.benchmarks.capacity.ages import percentile, seconds_of
 from hack.benchmarks.race.load import Phase, Played
+from hack.benchmarks.race.served import Served
 from hack.lib.programs import Json
 from sidecar.csi.outcome import Code
 from sidecar.simulation.driver.calls import Call
 
 LATE = 0.9
 """From this share of the claims on, volumes and failures are counted once more by themselves: only then is there any pressure."""
-
-
-@dataclass(frozen=True)
-class Served:
-    """What the API server has counted, for anybody."""
-
-    requests: int
-    """Without watches, which it counts when they end."""
-    refused: int
-    """Answers of 429."""
-    watch_events: int
-    """Told, one for each watcher."""
-
-    def since(self, earlier: Served) -> Served:
-        return Served(self.requests - earlier.requests, self.refused - earlier.refused, self.watch_events - earlier.watch_events)
 
 
 @dataclass(frozen=True)
@@ -86,19 +72,6 @@ class Measurement:
     def cpu_each(self) -> float:
         """CPU seconds of an instance for each volume of the cluster."""
         return self.expense.cpu["instances"] / self.instances / self.bound if self.bound else math.nan
-
-
-def served(metrics: str) -> Served:
-    """From the API server's page of metrics."""
-    requests = refused = events = 0.0
-    for line in metrics.splitlines():
-        if line.startswith("apiserver_request_total{"):
-            count = float(line.rpartition(" ")[2])
-            requests += count if 'verb="WATCH"' not in line else 0
-            refused += count if 'code="429"' in line else 0
-        elif line.startswith("apiserver_watch_events_total{"):
-            events += float(line.rpartition(" ")[2])
-    return Served(int(requests), int(refused), int(events))
 
 
 def judge(

@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hack.benchmarks.policy import install_policy
 from hack.benchmarks.process_cost import cpu_seconds
 from hack.benchmarks.race import drivers
 from hack.benchmarks.race.drivers import DRIVER, TOPOLOGY_KEY, calls_of, node_name, socket_of
-from hack.benchmarks.race.judge import Served, served
+from hack.benchmarks.race.served import Served, served
 from hack.benchmarks.stage import PEER, SERVICE_ACCOUNT
 from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError
 from hack.lib.programs import IMMEDIATE, LATE, Json, Process, Sidecar, all_of, connects, storage_class
@@ -97,12 +97,14 @@ class Scene:
     driver: Process
     audit: Path
     calls: Path
+    gone: list[float] = field(default_factory=list)
+    """CPU seconds of instances that have been replaced."""
 
     def cpu(self) -> dict[str, float]:
         """Seconds so far, by part; the instances together."""
         seconds = {name: cpu_seconds(pid) for name, pid in self.servers.items()}
         seconds["driver"] = cpu_seconds(self.driver.child.pid)
-        seconds["instances"] = sum(cpu_seconds(item.child.pid) for item in self.instances)
+        seconds["instances"] = sum(self.gone) + sum(cpu_seconds(item.child.pid) for item in self.instances)
         return seconds
 
     def check(self) -> None:
@@ -194,8 +196,13 @@ def _dying_with_us(process: Process) -> Process:
 
 def _is_ready(instance: Process, program: Program, nodes: int) -> bool:
     log = instance.output()
+    return is_synced(instance, log) and (not program.ranked or _knows_contenders(log, nodes))
+
+
+def is_synced(instance: Process, log: str) -> bool:
+    """Everything it watches has been listed once. `log` is what this life of it has written."""
     if isinstance(instance, Sidecar):
-        return instance.ready() and (not program.ranked or _knows_contenders(log, nodes))
+        return instance.ready()
     complete = [line for line in log.splitlines() if "Caches populated" in line]
     return all(any(f'type="*v1.{kind}"' in line for line in complete) for kind in CENTRAL_CACHES)
 

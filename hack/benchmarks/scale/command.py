@@ -1,9 +1,10 @@
 """`hack/bench scale`: a large cluster on one machine: volumes a second, and what each sidecar and the API server pay for them.
 
 A hundred nodes that kwok keeps alive, a driver for each, and on all of them real instances of ours (ranked; ranked with claims watched by
-label; random) and of the peer, or the peer once for the whole cluster. Each turn has servers of its own and three phases: claims that bind
-immediately at a rate that the machine carries, which is what the time to an owner is taken from; a burst of such claims; and a burst of
-claims that bind late.
+label; random) and of the peer, or the peer once for the whole cluster. Each turn has servers of its own and five phases: claims that bind
+immediately at a rate that the machine carries, which is what the time to an owner is taken from; a burst of such claims; a burst of claims
+that bind late; rest, in which nothing happens; and a roll, in which all instances are replaced, as by an update of the DaemonSet, while
+volumes are there.
 
 Late claims come with their node chosen, and no pods. Both were tried, with 600 claims on 20 nodes: where the real scheduler places pods, a
 volume takes twice the CPU time of everything together (86 against 41 ms), and four fifths of what is added are the servers' and the
@@ -22,19 +23,22 @@ from hack.benchmarks.race.drivers import node_name
 from hack.benchmarks.race.judge import Measurement
 from hack.benchmarks.race.load import Phase
 from hack.benchmarks.race.report import line
-from hack.benchmarks.race.stage import LATER, MAIN, Program, Setting, a_scene, programs
-from hack.benchmarks.race.turn import Earlier, a_place, as_json, made, measure_phase, read_earlier
-from hack.benchmarks.scale import plot, report
+from hack.benchmarks.race.stage import LATER, MAIN, Program, Scene, Setting, a_scene, programs
+from hack.benchmarks.race.turn import a_place, made, measure_phase
+from hack.benchmarks.scale import costs, plot, report, upkeep
+from hack.benchmarks.scale.files import Earlier, as_json, read_earlier
+from hack.benchmarks.scale.upkeep import Upkeep
 from hack.benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, words_of
 from hack.benchmarks.stalls import Lives
 from hack.lib.control_plane import binaries
 from hack.lib.progress import say
 
-PHASES = ("steady", "burst", "late")
+PHASES = ("steady", "burst", "late", "rest", "roll")
+UPKEEP = {"rest", "roll"}
 NOTHING = "none"
 ALIKE = ("rate", "latency", "base_delay")
 """What has to be the same for all rows of a table; how many nodes and claims they had, each says itself."""
-QUICK = {"nodes": 10, "claims": 200, "steady": 40}
+QUICK = {"nodes": 10, "claims": 200, "steady": 40, "present": 200, "rest": 20.0}
 
 SERVERS_MIB = 3000.0
 """etcd, the API server with its watchers, the controllers, the drivers of all nodes, and room to breathe."""
@@ -64,6 +68,15 @@ def add_to(commands: Any) -> None:
         help=f"programs, each a turn (default: {','.join(known)}); {NOTHING}: only show what is given with --beside",
     )
     add("--phases", type=words_of(PHASES), default=PHASES, metavar="NAME,...", help=f"of each turn (default: {','.join(PHASES)})")
+    add("--rest", type=positive, default=60.0, metavar="S", help="how long nothing happens in that phase (default: %(default)g)")
+    add(
+        "--present",
+        type=count,
+        default=1000,
+        metavar="N",
+        help="volumes that are there when rest or roll begins: what the phases before have not made is made first (default: %(default)s)",
+    )
+    add("--at-once", type=count, default=1, metavar="K", help="instances that a roll replaces together (default: %(default)s)")
     add("--latency", type=not_negative, default=0.05, metavar="S", help="what a driver takes for CreateVolume (default: %(default)g)")
     add("--base-delay", default="", metavar="DURATION", help="--node-deployment-base-delay for all programs (default: theirs, 20s)")
     add(
@@ -98,33 +111,48 @@ def run(arguments: argparse.Namespace) -> int:
     if complaint:
         say(f"error: {complaint}")
         return 1
-    measurements = {_place(item): item for earlier in beside for item in earlier.measurements}
+    found: dict[tuple[int, str, str], Measurement | Upkeep] = {}
+    for earlier in beside:
+        found.update((_place(item), item) for item in earlier.measurements)
+        found.update((_place(item), item) for item in earlier.upkeep)
     lives = Lives()
     for item in _measure(chosen, arguments, lives):
-        measurements[_place(item)] = item
+        found[_place(item)] = item
         if arguments.json:
-            arguments.json.write_text(as_json(measurements.values(), arguments))
-    if not measurements:
+            arguments.json.write_text(as_json(*_sorted(found.values()), arguments))
+    measurements, kept_up = _sorted(found.values())
+    if not found:
         say(f"error: nothing was measured, and nothing was given with --beside: --only {NOTHING}")
         return 1
-    print(report.everything(arguments, measurements.values()))
+    print(report.everything(arguments, measurements, kept_up))
     print(lives.told())
     for complaint in lives.broken():
         say(f"warning: {complaint}")
     if arguments.svg:
-        arguments.svg.write_text(plot.draw(measurements.values(), nodes=arguments.nodes))
+        arguments.svg.write_text(plot.draw(measurements, nodes=arguments.nodes))
     return 0
 
 
 def phases(program: Program, arguments: argparse.Namespace) -> list[Phase]:
-    # The one for the cluster has the driver of the first node beside it, which makes volumes for no other.
-    nodes = [node_name(number) for number in range(1, 2 if program.central else arguments.nodes + 1)]
+    """Those in which claims are made."""
     every = {
         "steady": Phase("steady", MAIN, arguments.steady, arguments.rate),
         "burst": Phase("burst", MAIN, arguments.claims),
-        "late": Phase("late", LATER, arguments.claims, nodes=nodes),
+        "late": _late("late", arguments.claims, program, arguments),
     }
     return [phase for name, phase in every.items() if name in arguments.phases]
+
+
+def stock(program: Program, arguments: argparse.Namespace, *, bound: int) -> Phase | None:
+    """What is made and not measured, so that an upkeep meets as many volumes as it should."""
+    missing = arguments.present - bound if UPKEEP & {*arguments.phases} else 0
+    return _late("stock", missing, program, arguments) if missing > 0 else None
+
+
+def _late(name: str, claims: int, program: Program, arguments: argparse.Namespace) -> Phase:
+    # The one for the cluster has the driver of the first node beside it, which makes volumes for no other.
+    nodes = [node_name(number) for number in range(1, 2 if program.central else arguments.nodes + 1)]
+    return Phase(name, LATER, claims, nodes=nodes)
 
 
 def lack_of_memory(chosen: Iterable[Program], *, nodes: int, claims: int, available: float) -> str:
@@ -155,7 +183,7 @@ def memory_of(program: Program, *, claims: int) -> float:
     return OURS_MIB + OURS_MIB_PER_CLAIM * claims if program.ours else PEER_MIB + PEER_MIB_PER_CLAIM * claims
 
 
-def _measure(chosen: Sequence[Program], arguments: argparse.Namespace, lives: Lives) -> Iterator[Measurement]:
+def _measure(chosen: Sequence[Program], arguments: argparse.Namespace, lives: Lives) -> Iterator[Measurement | Upkeep]:
     """The drivers' pools for filling stay empty here."""
     if not chosen:
         return
@@ -167,20 +195,40 @@ def _measure(chosen: Sequence[Program], arguments: argparse.Namespace, lives: Li
             began = time.monotonic()
             with a_scene(setting, program, arguments.nodes, made(folder / program.name)) as scene:
                 say(f"{len(scene.instances)} instances are ready after {time.monotonic() - began:.0f} s")
+                bound = 0
                 for phase in phases(program, arguments):
                     item = measure_phase(scene, program, arguments.nodes, phase, patience=arguments.patience)
                     say(line(item))
+                    bound += item.bound
                     yield item
+                # What is replaced tells no more.
                 lives.note(*scene.instances)
+                if (phase_before := stock(program, arguments, bound=bound)) is not None:
+                    bound += measure_phase(scene, program, arguments.nodes, phase_before, patience=arguments.patience).bound
+                for kept in _keep_up(scene, program, arguments, bound):
+                    say(costs.line(kept))
+                    yield kept
     say(f"all turns took {time.monotonic() - started:.0f} s")
 
 
-def _place(item: Measurement) -> tuple[int, str, str]:
+def _keep_up(scene: Scene, program: Program, arguments: argparse.Namespace, bound: int) -> Iterator[Upkeep]:
+    if "rest" in arguments.phases:
+        yield upkeep.rest(scene, program, arguments.nodes, volumes=bound, seconds=arguments.rest)
+    if "roll" in arguments.phases:
+        yield upkeep.roll(scene, program, arguments.nodes, volumes=bound, at_once=arguments.at_once)
+
+
+def _sorted(found: Iterable[Measurement | Upkeep]) -> tuple[list[Measurement], list[Upkeep]]:
+    items = list(found)
+    return [item for item in items if isinstance(item, Measurement)], [item for item in items if isinstance(item, Upkeep)]
+
+
+def _place(item: Measurement | Upkeep) -> tuple[int, str, str]:
     return item.nodes, item.program, item.phase
 
 
 def _all_claims(arguments: argparse.Namespace) -> int:
-    return int(arguments.steady + 2 * arguments.claims)
+    return int(max(arguments.steady + 2 * arguments.claims, arguments.present))
 
 
 def _available() -> float:

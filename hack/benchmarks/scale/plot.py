@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from html import escape
 
 from hack.benchmarks.race.judge import Measurement
-from hack.benchmarks.scale.report import CENTRAL, NAMES, PUBLISHED, bound_rate, central_rate
+from hack.benchmarks.scale.names import CENTRAL, NAMES
+from hack.benchmarks.scale.report import PUBLISHED, bound_rate, central_rate
 
 WIDTH = 720
 LEFT = 270

@@ -11,15 +11,10 @@ from dataclasses import dataclass
 
 from hack.benchmarks.race.judge import Measurement
 from hack.benchmarks.race.stage import FLAGS
+from hack.benchmarks.scale import costs
+from hack.benchmarks.scale.names import CENTRAL, NAMES
+from hack.benchmarks.scale.upkeep import Upkeep
 
-NAMES = {
-    "ours-ranked": "csi-node-sidecar, ranked",
-    "ours-labelled": "csi-node-sidecar, ranked, claims by label",
-    "ours-random": "csi-node-sidecar, random",
-    "peer": "csi-provisioner",
-    "peer-central": "csi-provisioner, one for the cluster",
-}
-CENTRAL = "peer-central"
 COLUMNS = (
     "nodes",
     "program",
@@ -73,8 +68,9 @@ class Published:
 PUBLISHED = Published()
 
 
-def everything(arguments: argparse.Namespace, measurements: Collection[Measurement]) -> str:
-    return "\n\n".join((table(measurements), beside_published(measurements), footnotes(arguments, measurements)))
+def everything(arguments: argparse.Namespace, measurements: Collection[Measurement], upkeep: Collection[Upkeep]) -> str:
+    played = (table(measurements), beside_published(measurements)) if measurements else ()
+    return "\n\n".join((*played, costs.tables(measurements, upkeep), footnotes(arguments, [*measurements, *upkeep])))
 
 
 def table(measurements: Iterable[Measurement]) -> str:
@@ -100,7 +96,7 @@ def beside_published(measurements: Iterable[Measurement]) -> str:
     return "\n".join(rows)
 
 
-def footnotes(arguments: argparse.Namespace, measurements: Collection[Measurement]) -> str:
+def footnotes(arguments: argparse.Namespace, measurements: Collection[Measurement | Upkeep]) -> str:
     loads = [item.expense.load for item in measurements]
     return "\n".join(
         [
