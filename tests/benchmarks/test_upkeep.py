@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ import pytest
 from hack.benchmarks.race.judge import Expense, Measurement
 from hack.benchmarks.race.served import Served
 from hack.benchmarks.scale import costs, files, report
+from hack.benchmarks.scale import upkeep as upkeep_module
 from hack.benchmarks.scale.upkeep import Start, Upkeep, asked_for
+from hack.lib.programs import Process, all_of
 
 SERVED = Served(
     requests=6000,
@@ -100,6 +103,25 @@ def test_what_was_not_measured_has_no_table(upkeep: Built, measured: Measurement
 def test_an_upkeep_alone_is_a_report_too(upkeep: Built) -> None:
     asked = argparse.Namespace(rate=2.0, base_delay="", latency=0.05)
     assert report.everything(asked, [], [upkeep()]).startswith("At rest:")
+
+
+PEER = 'echo \'Caches populated type="*v1.PersistentVolumeClaim" type="*v1.PersistentVolume" type="*v1.StorageClass"\''
+
+
+def test_all_are_replaced_and_what_their_former_lives_have_used_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that say at once that they are synced, as the peer does."""
+    instances = [Process(f"peer-{number}", ["sh", "-c", f"{PEER}; exec sleep 60"], tmp_path) for number in range(5)]
+    monkeypatch.setattr(upkeep_module, "SETTLE", 0.0)
+    monkeypatch.setattr(upkeep_module, "AFTERMATH", 0.0)
+    monkeypatch.setattr(upkeep_module.Opening, "of", lambda scene: None)
+    monkeypatch.setattr(upkeep_module, "_upkeep", lambda *_, starts, **__: starts)
+    with all_of(instances):
+        before = [instance.child.pid for instance in instances]
+        scene: Any = SimpleNamespace(instances=instances, gone=[])
+        starts = upkeep_module.roll(scene, SimpleNamespace(name="peer"), 5, volumes=0, at_once=2)
+        assert [instance.child.poll() for instance in instances] == [None] * 5
+        assert not {instance.child.pid for instance in instances} & {*before}
+    assert (len(starts), len(scene.gone)) == (5, 5)
 
 
 def test_requests_are_counted_by_kind_and_watches_by_themselves() -> None:

@@ -12,6 +12,7 @@ from sidecar.config.kinds import read_duration
 from sidecar.frozen import frozen
 from sidecar.model.quantity import BadQuantity, parse_bytes
 from sidecar.simulation.swarm.scenario import PLACEMENTS, Scenario
+from sidecar.simulation.swarm.server_cost import SIZES
 from sidecar.simulation.world.network import Latency
 
 Add = Callable[..., Any]
@@ -32,6 +33,8 @@ class Options:
     """None: chosen by the number of nodes."""
     json: Path | None
     svg: Path | None
+    costs: bool
+    """Only what the API server does for each volume is told, and nothing is played."""
 
     def model_of(self, scenario: Scenario) -> str:
         """The thin model also knows flags that the real rooms cannot follow, and the other way round."""
@@ -68,9 +71,10 @@ def only_full(scenario: Scenario) -> list[str]:
 def read_options(words: Sequence[str]) -> Options:
     """Raises UsageError with all that is wrong."""
     given = vars(_parser().parse_args(list(words)))
-    model, sweep, json, svg = (given.pop(name) for name in ("model", "sweep", "json", "svg"))
+    model, sweep, json, svg, costs = (given.pop(name) for name in ("model", "sweep", "json", "svg", "costs"))
     scenario = Scenario(**given)
-    scenarios = tuple(replace(scenario, nodes=nodes) for nodes in sweep or (scenario.nodes,))
+    sizes = sweep or (SIZES if costs else (scenario.nodes,))
+    scenarios = tuple(replace(scenario, nodes=nodes) for nodes in sizes)
     faults = [fault for each in scenarios for fault in each.faults()]
     if model == FULL:
         faults += [f"{flag} needs --model=thin" for flag in only_thin(scenario)]
@@ -80,7 +84,7 @@ def read_options(words: Sequence[str]) -> Options:
     faults += [f"--{name}: {file} cannot be written" for name, file in (("json", json), ("svg", svg)) if file and not _is_writable(file)]
     if faults:
         raise UsageError(dict.fromkeys(faults))
-    return Options(scenarios=scenarios, model=model, json=json, svg=svg)
+    return Options(scenarios=scenarios, model=model, json=json, svg=svg, costs=costs)
 
 
 def _is_writable(file: Path) -> bool:
@@ -165,6 +169,7 @@ def _add_latencies(add: Add, default: Scenario) -> None:
 def _add_output(add: Add) -> None:
     add("--model", choices=(FULL, THIN), help="None: by the number of nodes")
     add("--sweep", type=_read(_counts), metavar="N,N…", help="clusters of so many nodes, one after the other")
+    add("--costs", action="store_true", help="play nothing: only reckon what the API server does for each volume")
     add("--json", type=Path, metavar="FILE")
     add("--svg", type=Path, metavar="FILE")
 

@@ -6,16 +6,22 @@ import time
 from collections.abc import Sequence
 
 from sidecar.simulation.swarm import thin
+from sidecar.simulation.swarm.cost_table import cost_table
 from sidecar.simulation.swarm.counts import Counts, Summary, summarize
 from sidecar.simulation.swarm.drawing import draw_one, draw_sweep
 from sidecar.simulation.swarm.options import FULL, Options, read_options
-from sidecar.simulation.swarm.scenario import Scenario
+from sidecar.simulation.swarm.scenario import RANKED, Scenario
 from sidecar.simulation.swarm.table import table
 
 
 def run(words: Sequence[str]) -> int:
     """The exit code: 0 unless a claim that would fit somewhere has no volume at the end."""
     options = read_options(words)
+    sizes, ranked = [scenario.nodes for scenario in options.scenarios], options.scenarios[0].placement == RANKED
+    costs = cost_table(sizes, ranked=ranked)
+    if options.costs:
+        sys.stdout.write(f"{costs}\n")
+        return 0
     all_counts, summaries = [], []
     for scenario in options.scenarios:
         sys.stdout.write(f"{scenario}\n")
@@ -23,7 +29,7 @@ def run(words: Sequence[str]) -> int:
         counts, summary = play(scenario, options.model_of(scenario))
         all_counts.append(counts)
         summaries.append(summary)
-    sys.stdout.write(f"\n{table(summaries)}\n")
+    sys.stdout.write(f"\n{table(summaries)}\n\n{costs}\n")
     _write(options, all_counts, summaries)
     return 1 if any(summary.fits for summary in summaries) else 0
 

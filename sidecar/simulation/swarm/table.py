@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sidecar.simulation.swarm.counts import Summary
+from sidecar.simulation.swarm.rows import aligned
 
 Cell = Callable[[Summary], str]
 
@@ -49,11 +50,4 @@ _ROWS: Final[tuple[tuple[str, Cell], ...]] = (
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    rows = [(name, *(cell(summary) for summary in summaries)) for name, cell in _ROWS]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(summaries) + 1)]
-    return "\n".join(_line(row, widths) for row in rows)
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Numbers stand on the right."""
-    return "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
+    return aligned([(name, *(cell(summary) for summary in summaries)) for name, cell in _ROWS])

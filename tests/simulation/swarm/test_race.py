@@ -21,7 +21,7 @@ def test_the_table_tells_of_the_race(capsys: pytest.CaptureFixture[str]) -> None
     assert main([*FEW, "--placement=ranked", "--size=2Gi", "--space=1Ti,2Ti"]) == 0
     out = capsys.readouterr().out
     assert "8 nodes of 1Ti, 2Ti, 40 claims of 2Gi 25 a second, ranked" in out
-    rows = {line.rpartition("  ")[0].strip(): line.split()[-1] for line in out.splitlines()[2:]}
+    rows = {line.rpartition("  ")[0].strip(): line.split()[-1] for line in out.split("\n\n")[1].splitlines()}
     assert rows["have a volume"] == "40" and rows["conflicts per claim"] == "0.0000"
 
 
