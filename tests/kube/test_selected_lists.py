@@ -11,7 +11,7 @@ from sidecar.kube.errors import ApiError, Gone, Unavailable
 from sidecar.kube.reflector_state import Synced
 from sidecar.simulation.clock import run_virtual
 from tests.harness.held_watches import now
-from tests.kube.test_selected_watches import HELD, MINE, NONE, OTHER, OWN, Scene
+from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, Scene
 
 Story = Callable[[Scene], Awaitable[None]]
 ALL = ""
