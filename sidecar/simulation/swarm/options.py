@@ -34,7 +34,7 @@ class Options:
     json: Path | None
     svg: Path | None
     costs: bool
-    """Only what the API server does for each volume is told, and nothing is played."""
+    """Only what the API server does is told, and nothing is played."""
 
     def model_of(self, scenario: Scenario) -> str:
         """The thin model also knows flags that the real rooms cannot follow, and the other way round."""
@@ -169,7 +169,7 @@ def _add_latencies(add: Add, default: Scenario) -> None:
 def _add_output(add: Add) -> None:
     add("--model", choices=(FULL, THIN), help="None: by the number of nodes")
     add("--sweep", type=_read(_counts), metavar="N,N…", help="clusters of so many nodes, one after the other")
-    add("--costs", action="store_true", help="play nothing: only reckon what the API server does for each volume")
+    add("--costs", action="store_true", help="play nothing: only reckon what the API server does for volumes, at rest and per roll")
     add("--json", type=Path, metavar="FILE")
     add("--svg", type=Path, metavar="FILE")
 

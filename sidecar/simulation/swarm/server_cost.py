@@ -38,7 +38,7 @@ _REQUESTS: Final = {True: 4.2, False: 3.0}
 
 _MS_ANYWAY: Final = 8.0
 """CPU that a volume costs the API server whoever makes it: what users and controllers ask for."""
-_MS_REQUEST: Final = 2.5
+MS_REQUEST: Final = 2.5
 _MS_SENT: Final = 0.030
 _MS_FILTERED: Final = 0.0045
 _MS_POLICY: Final = 0.4
@@ -74,7 +74,7 @@ def server_cost(nodes: int, *, scope: str, immediate: bool, ranked: bool = True,
         filtered=filtered,
         kilobytes=claims * _KB_CLAIM + volumes * _KB_VOLUME,
         requests=asked,
-        milliseconds=_MS_ANYWAY + asked * _MS_REQUEST + (claims + volumes) * _MS_SENT + filtered * _MS_FILTERED + policy,
+        milliseconds=_MS_ANYWAY + asked * MS_REQUEST + (claims + volumes) * _MS_SENT + filtered * _MS_FILTERED + policy,
     )
 
 

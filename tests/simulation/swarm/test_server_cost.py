@@ -84,7 +84,7 @@ def test_the_table_has_a_column_for_each_size_and_nothing_is_played(capsys: pyte
     assert main(["simulate", "race", "--costs", "--placement=ranked"]) == 0
     first, *rows = capsys.readouterr().out.splitlines()
     assert first.split()[-len(SIZES) :] == ["30", "100", "300", "1,000", "5,000"]
-    late = rows[rows.index("late claims, by label") :]
+    late = rows[rows.index("a volume, late, claims by label") :]
     assert late[1].split()[-len(SIZES) :] == [f"{cost(nodes, LABELLED, LATE).events:,.0f}" for nodes in SIZES]
     assert "conflicts" not in "".join(rows)
 
