@@ -28,6 +28,8 @@ def frozen(class_: type[C] | None = None, /, *, kw_only: bool = False) -> type[C
 
 # What dataclasses give a class for others to read.
 _TOLD: Final = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+# What a class may say itself: it may have reasons to show less than all, or to be equal to more.
+_OWN_WORDS: Final = ("__repr__", "__eq__", "__hash__")
 
 
 def _made(class_: type[Any], *, kw_only: bool) -> Any:
@@ -44,6 +46,7 @@ def _made(class_: type[Any], *, kw_only: bool) -> Any:
         "__delattr__": _refuse,
         "__setstate__": _restore,
         **unfinished.content(),
+        **unfinished.own_words,
     }
     metaclass: Any = type(class_)
     unfinished.made = metaclass(class_.__name__, class_.__bases__, content)
@@ -62,6 +65,8 @@ class _Unfinished:
         self.made: Any = None
         self._class = class_
         self._kw_only = kw_only
+        said = {name: class_.__dict__.get(name) for name in _OWN_WORDS}
+        self.own_words = {name: word for name, word in said.items() if word is not None}  # who says what equals it has a hash of None
 
     def content(self) -> dict[str, Any]:
         """What stands in the class until then."""
@@ -84,7 +89,8 @@ class _Unfinished:
         for name in _TOLD:
             setattr(made, name, getattr(as_written, name))
         made.__init__ = _init(made)
-        made.__eq__, made.__hash__ = _comparison([each.name for each in fields(made) if each.compare])
+        equal, hashed = _comparison([each.name for each in fields(made) if each.compare])
+        made.__eq__, made.__hash__ = self.own_words.get("__eq__", equal), self.own_words.get("__hash__", hashed)
         return made
 
 
@@ -100,16 +106,17 @@ class _Told:
 
 
 def _init(class_: type[Any]) -> Callable[..., None]:
-    """Its source names a field's default `default_x`, its factory `make_x` and what fills its slot `set_x`."""
+    """Its source names a field's default `__default_x`, its factory `__make_x` and what fills its slot `__set_x`, as no field is called."""
     known: dict[str, Any] = {"MISSING": MISSING}
     by_position, by_name, body = ["self"], ["*"], []
     for each in fields(class_):
         name = each.name
-        known |= {f"default_{name}": each.default, f"make_{name}": each.default_factory, f"set_{name}": getattr(class_, name).__set__}
+        known |= {f"__default_{name}": each.default, f"__make_{name}": each.default_factory}
+        known[f"__set_{name}"] = getattr(class_, name).__set__
         if each.init:
             (by_name if each.kw_only else by_position).append(_parameter(each))
         if each.init or each.default_factory is not MISSING:  # or else it is left to __post_init__
-            body.append(f"set_{name}(self, {_content(each)})")
+            body.append(f"__set_{name}(self, {_content(each)})")
     if hasattr(class_, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join(by_position + (by_name if len(by_name) > 1 else []))
@@ -122,12 +129,12 @@ def _init(class_: type[Any]) -> Callable[..., None]:
 
 def _parameter(each: "Field[Any]") -> str:
     if each.default is not MISSING:
-        return f"{each.name}=default_{each.name}"
+        return f"{each.name}=__default_{each.name}"
     return each.name if each.default_factory is MISSING else f"{each.name}=MISSING"
 
 
 def _content(each: "Field[Any]") -> str:
-    made = f"make_{each.name}()"
+    made = f"__make_{each.name}()"
     if each.default_factory is MISSING:
         return each.name
     return f"{made} if {each.name} is MISSING else {each.name}" if each.init else made

@@ -74,6 +74,46 @@ def generic() -> type:
     return Of
 
 
+def with_its_own_words() -> type:
+    class Secret:
+        """A class may have reasons to show less of itself, or to be equal to more."""
+
+        word: str
+        name: str = ""
+
+        def __repr__(self) -> str:
+            return "Secret()"
+
+        def __eq__(self, other: object) -> bool:
+            return type(other).__name__ == "Secret"
+
+        def __hash__(self) -> int:
+            return 7
+
+    return Secret
+
+
+def equal_in_its_own_way() -> type:
+    class Folded:  # noqa: PLW1641 - it is given one
+        word: str
+
+        def __eq__(self, other: object) -> bool:
+            return str(self.word).lower() == str(getattr(other, "word", "")).lower()
+
+    return Folded
+
+
+def confusing() -> type:
+    class Confusing:
+        name: str
+        set_name: str = "s"
+        make_name: tuple[str, ...] = field(default_factory=tuple)
+        default_name: str = "d"
+        set_set_name: int = 0
+
+    return Confusing
+
+
 CASES = [
     pytest.param(nothing, {}, [((), {})], id="no field"),
     pytest.param(one, {}, [((1,), {}), ((), {"it": "x"}), ((math.nan,), {}), (((1, 2),), {})], id="one field"),
@@ -81,6 +121,9 @@ CASES = [
     pytest.param(many, {"kw_only": True}, [((), {"name": "a"}), ((), {"name": "a", "size": 4, "more": ("m",)})], id="by name only"),
     pytest.param(completed, {}, [((("a", "b"),), {})], id="completed after it is made"),
     pytest.param(generic, {}, [((1,), {}), ((1,), {"more": 2})], id="generic"),
+    pytest.param(with_its_own_words, {}, [(("a",), {}), (("b", "n"), {})], id="with methods of its own"),
+    pytest.param(equal_in_its_own_way, {}, [(("a",), {}), (("A",), {}), (("b",), {})], id="equal in its own way"),
+    pytest.param(confusing, {}, [(("a",), {}), (("a", "x", ("y",), "z", 1), {})], id="fields with names as its source has"),
 ]
 
 
