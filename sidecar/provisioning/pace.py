@@ -13,6 +13,7 @@ from sidecar.frozen import frozen
 APART: Final = 15.0
 """Seconds between two tries before the end of the pause."""
 _AT_ONCE: Final = 2
+_FORGIVEN: Final = 2
 # In seconds, after the end of the pause, and in keys. To have one forgotten sooner, as many others have to fail first.
 _REMEMBERED: Final = 600.0
 _MOST_REMEMBERED: Final = 1000
@@ -53,9 +54,9 @@ class PacedAttempts(Attempts[str]):
         self._paces: dict[str, Pace] = {}
         self._left: dict[str, None] = {}
         """Those of claims that this node has nothing to do with any more; the first one goes first."""
-        self._waits: dict[str, int] = {}
-        """How often in a row the API server was away when it was tried. That is no failure of its own: afterwards it may fail for reasons
-        that go by themselves, a server that has just started forbids everything for a moment, and then it is tried again soon."""
+        self._outages: dict[str, int] = {}
+        """After the API server was away: how many failures are not waited for as long as they count. They may go by themselves: a server
+        that has just started forbids everything for a moment."""
         self._made: dict[str, Pace] = {}
         """Of claims that have got their volume a moment ago. A late watch may show one again that is long gone, and then once more."""
 
@@ -67,17 +68,20 @@ class PacedAttempts(Attempts[str]):
         """Returns when to try again."""
         pace = self.pace(uid, now)
         self._left.pop(uid, None)
-        self._waits.pop(uid, None)
         self._counts[uid] = pace.failures
         self._paces[uid] = replace(pace, failures=pace.failures + 1, due=now + retry.delay(self.next(uid)))
-        return self._paces[uid].due
+        return self._paces[uid].due if not self._counts_less(uid) else min(self._paces[uid].due, now + APART)
 
     def waits(self, uid: str, now: float, retry: Backoff) -> float:
-        """For the API server. Returns when to try again: at most `APART` from now, but not before the end of the pause after a failure."""
-        before = self._waits[uid] = self._waits.get(uid, -1) + 1
-        until = max(self.pace(uid, now).due, now + min(retry.delay(before), APART))
-        self.paused(uid, now, until)
-        return until
+        """As `failed`, for want of the API server: tried again within `APART`, however long it has been away."""
+        self._outages[uid] = _FORGIVEN + 1
+        return self.failed(uid, now, retry)
+
+    def _counts_less(self, uid: str) -> bool:
+        left = self._outages.pop(uid, 0)
+        if left > 1:
+            self._outages[uid] = left - 1
+        return left > 0
 
     def paused(self, uid: str, now: float, until: float) -> None:
         """Nothing has failed, but there is no reason to try before that time."""
@@ -101,7 +105,7 @@ class PacedAttempts(Attempts[str]):
 
     def forget(self, key: str) -> None:
         super().forget(key)
-        self._waits.pop(key, None)
+        self._outages.pop(key, None)
         if key in self._paces:
             self._left.pop(key, None)
             self._left[key] = None
@@ -119,6 +123,6 @@ class PacedAttempts(Attempts[str]):
 
     def _drop(self, uid: str) -> None:
         super().forget(uid)
-        self._waits.pop(uid, None)
+        self._outages.pop(uid, None)
         self._paces.pop(uid, None)
         self._left.pop(uid, None)

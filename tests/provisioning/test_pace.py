@@ -185,7 +185,7 @@ def test_a_look_before_its_turn_waits() -> None:
     assert isinstance(decide(view(now=500.0, pace=replace(pace, spent=1e9))), Create)
 
 
-def test_waiting_for_the_api_server_is_no_failure_and_ends_soon() -> None:
+def test_what_waits_for_the_api_server_is_tried_soon_and_so_are_the_first_failures_after_that() -> None:
     attempts, now = PacedAttempts(), 100.0
     pauses = []
     for _ in range(7):
@@ -193,13 +193,12 @@ def test_waiting_for_the_api_server_is_no_failure_and_ends_soon() -> None:
         pauses.append(until - now)
         now = until
     assert pauses == [1.0, 2.0, 4.0, 8.0, APART, APART, APART]
-    assert attempts.count("a") == 0
-    assert attempts.failed("a", now, RETRY) == now + 1.0, "what a server that has just started refuses is tried again soon"
-    assert attempts.waits("a", now + 1.0, RETRY) == now + 2.0
+    assert attempts.count("a") == 7
+    assert [attempts.failed("a", now, RETRY) - now for _ in range(4)] == [APART, APART, 300.0, 300.0]
 
 
-def test_waiting_for_the_api_server_does_not_shorten_the_pause_after_a_failure() -> None:
-    attempts = failing()
-    due = attempts.pace("a", 100.0).due
-    assert attempts.waits("a", 101.0, RETRY) == due
-    assert attempts.count("a") == 9
+def test_what_is_done_with_needs_no_more_patience() -> None:
+    attempts = PacedAttempts()
+    attempts.waits("a", 100.0, RETRY)
+    attempts.succeeded("a", 101.0)
+    assert not attempts._outages
