@@ -343,7 +343,8 @@ class Provisioner:
             return self._clock() if is_over and uid in self._caches.claims else None
         if decision.race is not None:
             self._table.advance(uid, Racing(decision.race))
-            if decision.race.hindered_since is not None and math.isfinite(decision.race.bid_at):
+            was_asked = decision.race.hindered_since is not None or decision.race.shaken  # the driver, in vain
+            if was_asked and math.isfinite(decision.race.bid_at):
                 self.claim_attempts.paused(uid, view.now, decision.race.bid_at)
         elif decision.doubts_then and isinstance(stored := self._table.progress(uid), Stored):
             self._table.advance(uid, replace(stored, doubt_from=decision.until))
