@@ -38,6 +38,14 @@ def test_the_program_looks_as_often_as_is_reckoned() -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
+def test_who_draws_delays_by_chance_lists_no_contenders(scope: str) -> None:
+    ranked, random = (roll_cost(100, scope=scope, volumes=0, ranked=ranked) for ranked in (True, False))
+    assert ranked.requests - random.requests == 2 * 100
+    at_rest = [rest_cost(100, scope=scope, volumes=0, ranked=ranked) for ranked in (True, False)]
+    assert at_rest[1].kilobytes == 0.0 < at_rest[0].kilobytes
+
+
+@pytest.mark.parametrize("scope", SCOPES)
 def test_what_a_node_asks_for_at_rest_is_the_same_in_every_large_cluster(scope: str) -> None:
     each = [rest_cost(nodes, scope=scope, volumes=500).requests / nodes for nodes in (30, 5000)]
     assert each[0] == pytest.approx(each[1])
