@@ -21,9 +21,9 @@ def cost_table(sizes: Sequence[int], *, ranked: bool) -> str:
         kind = "Immediate" if immediate else "late"
         rows += _section(f"a volume, {kind}, {_heard(scope)}", _of_volumes(sizes, scope, immediate=immediate, ranked=ranked), sizes)
     for scope in SCOPES:
-        rows += _section(f"rest, {VOLUMES_EACH} volumes a node, {_heard(scope)}", _of_rest(sizes, scope), sizes)
+        rows += _section(f"rest, {VOLUMES_EACH} volumes a node, {_heard(scope)}", _of_rest(sizes, scope, ranked=ranked), sizes)
     for scope in SCOPES:
-        rows += _section(f"a roll, {VOLUMES_EACH} volumes a node, {_heard(scope)}", _of_rolls(sizes, scope), sizes)
+        rows += _section(f"a roll, {VOLUMES_EACH} volumes a node, {_heard(scope)}", _of_rolls(sizes, scope, ranked=ranked), sizes)
     return aligned(rows)
 
 
@@ -46,16 +46,16 @@ def _of_volumes(sizes: Sequence[int], scope: str, *, immediate: bool, ranked: bo
     yield "CPU ms of the API server", *(f"{cost.milliseconds:,.0f}" for cost in costs)
 
 
-def _of_rest(sizes: Sequence[int], scope: str) -> Iterator[Row]:
-    costs = [rest_cost(nodes, scope=scope, volumes=VOLUMES_EACH * nodes) for nodes in sizes]
+def _of_rest(sizes: Sequence[int], scope: str, *, ranked: bool) -> Iterator[Row]:
+    costs = [rest_cost(nodes, scope=scope, volumes=VOLUMES_EACH * nodes, ranked=ranked) for nodes in sizes]
     yield "requests a second", *(f"{cost.requests:,.1f}" for cost in costs)
     yield "bookmarks a second", *(f"{cost.events:,.0f}" for cost in costs)
     yield "kB of lists a second", *(f"{cost.kilobytes:,.1f}" for cost in costs)
     yield "CPU of the API server, cores", *(f"{cost.cores:.3f}" for cost in costs)
 
 
-def _of_rolls(sizes: Sequence[int], scope: str) -> Iterator[Row]:
-    costs = [roll_cost(nodes, scope=scope, volumes=VOLUMES_EACH * nodes) for nodes in sizes]
+def _of_rolls(sizes: Sequence[int], scope: str, *, ranked: bool) -> Iterator[Row]:
+    costs = [roll_cost(nodes, scope=scope, volumes=VOLUMES_EACH * nodes, ranked=ranked) for nodes in sizes]
     yield "requests", *(f"{cost.requests:,.0f}" for cost in costs)
     yield "watches that begin anew", *(f"{cost.watches:,.0f}" for cost in costs)
     yield "MB of lists", *(f"{cost.megabytes:,.0f}" for cost in costs)
