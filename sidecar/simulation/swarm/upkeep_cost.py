@@ -33,7 +33,8 @@ _BOOKMARKS: Final = 1 / 60.0
 _CONTENDERS_EVERY: Final = 660.0
 _CONTENDER_LISTS: Final = 2
 _WAITING_EVERY: Final = 600.0
-_ALL_CLAIMS_EVERY: Final = 1800.0
+_ALL_EVERY: Final = 1800.0
+"""By label, all claims and all volumes."""
 _LEFT_EVERY: Final = 300.0
 _LISTS_OF_A_START: Final = 2
 """What is served, and classes; claims, volumes and contenders besides."""
@@ -74,9 +75,10 @@ def rest_cost(nodes: int, *, scope: str, volumes: int, ranked: bool = True) -> R
         kilobytes += _as_sent(nodes * _KB_CONTENDER) / _CONTENDERS_EVERY
         objects += nodes / _CONTENDERS_EVERY
     if scope == LABELLED:
-        requests += 1 / _WAITING_EVERY + 1 / _ALL_CLAIMS_EVERY + (1 / _LEFT_EVERY if ranked and is_shared_out(nodes) else 0.0)
-        kilobytes += _as_sent(volumes * _KB_CLAIM) / _ALL_CLAIMS_EVERY
-        objects += volumes / _ALL_CLAIMS_EVERY
+        # All claims come from the server's cache, which knows no pages.
+        requests += 1 / _WAITING_EVERY + (1 + _pages(volumes)) / _ALL_EVERY + (1 / _LEFT_EVERY if ranked and is_shared_out(nodes) else 0.0)
+        kilobytes += (_as_sent(volumes * _KB_CLAIM) + _listed(volumes, _KB_VOLUME)) / _ALL_EVERY
+        objects += 2 * volumes / _ALL_EVERY
     return Rest(
         requests=nodes * requests,
         events=nodes * _WATCHES[scope] * _BOOKMARKS,
@@ -86,17 +88,17 @@ def rest_cost(nodes: int, *, scope: str, volumes: int, ranked: bool = True) -> R
 
 
 def roll_cost(nodes: int, *, scope: str, volumes: int, ranked: bool = True) -> Roll:
-    """`volumes` with their claims. By label a node lists its own claims, those without a label and those that wait."""
-    claim_lists = _pages(volumes) if scope == ALL else 3
-    own = volumes if scope == ALL else math.ceil(volumes / nodes)
+    """`volumes` with their claims. By label a node lists its own, those without a label, and claims that wait."""
+    listed = volumes if scope == ALL else math.ceil(volumes / nodes)
+    lists = 2 * _pages(volumes) if scope == ALL else 5
     contenders = nodes if ranked else 0
-    kilobytes = _KB_ANYWAY + _as_sent(contenders * _KB_CONTENDER) + _listed(own, _KB_CLAIM) + _listed(volumes, _KB_VOLUME)
-    requests = _LISTS_OF_A_START + (_CONTENDER_LISTS if ranked else 0) + claim_lists + _pages(volumes)
+    kilobytes = _KB_ANYWAY + _as_sent(contenders * _KB_CONTENDER) + _listed(listed, _KB_CLAIM) + _listed(listed, _KB_VOLUME)
+    requests = _LISTS_OF_A_START + (_CONTENDER_LISTS if ranked else 0) + lists
     return Roll(
         requests=nodes * requests,
         watches=nodes * _WATCHES[scope],
         megabytes=nodes * kilobytes / 1000,
-        seconds=nodes * (_MS_START + (own + volumes + contenders) * _MS_OBJECT) / 1000,
+        seconds=nodes * (_MS_START + (2 * listed + contenders) * _MS_OBJECT) / 1000,
     )
 
 
