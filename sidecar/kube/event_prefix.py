@@ -7,9 +7,7 @@ parsed like any other.
 
 import re
 from collections.abc import Callable
-from typing import Final
-
-from sidecar.frozen import frozen
+from typing import Final, NamedTuple
 
 _METADATA: Final = (
     rb'"metadata":\{"name":"(?P<name>[^"\\\x80-\xff]+)",(?:"generateName":"[^"\\]*",)?(?:"namespace":"(?P<namespace>[^"\\\x80-\xff]*)",)?'
@@ -21,8 +19,7 @@ _BEGINNING: Final = re.compile(
 _ITEM: Final = re.compile(rb"\{" + _METADATA)
 
 
-@frozen
-class EventPrefix:
+class EventPrefix(NamedTuple):
     """What the first bytes of a line, or of an object in a list, tell about the object."""
 
     name: str
@@ -55,8 +52,7 @@ def read_item_prefix(item: bytes) -> EventPrefix | None:
 
 
 def _as_prefix(found: re.Match[bytes]) -> EventPrefix:
-    name, uid, version = found.group("name", "uid", "version")
-    return EventPrefix(name.decode(), uid.decode(), version.decode())
+    return EventPrefix(*map(bytes.decode, found.group("name", "uid", "version")))
 
 
 def read_metadata(line: bytes) -> tuple[str, dict[str, str]] | None:

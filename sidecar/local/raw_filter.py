@@ -29,7 +29,8 @@ _BOUND: Final = re.compile(
     rb'"spec":\{"accessModes":\["[A-Za-z]+"(?:,"[A-Za-z]+")*\],"resources":\{"requests":\{"storage":"[^"\\]+"\}\},"volumeName":"[^"\\]+"'
 )
 _DRIVER: Final = b'"csi":{"driver":"'
-_TEXT: Final = re.compile(rb'([^"\\]+)"')
+# A longer name, which no driver may have, is read like all else.
+_LONGEST_DRIVER: Final = 256
 _AFFINITY: Final = b'"nodeAffinity":{"required":{'
 _OPERATOR: Final = b'"operator":"'
 _IN: Final = b'"operator":"In"'
@@ -55,8 +56,11 @@ def is_foreign_volume(line: bytes, here: Here) -> bool:
     """Another driver has the volume, or its affinity asks for values of labels that this node's driver reports, and this node has none of
     these values."""
     at = line.find(_DRIVER)
-    if at >= 0 and (driver := _TEXT.match(line, at + len(_DRIVER))) is not None and driver[1] != here.driver.name.encode():
-        return True
+    if at >= 0:
+        begin = at + len(_DRIVER)
+        driver, ends, _ = line[begin : begin + _LONGEST_DRIVER].partition(b'"')
+        if driver and ends and driver != here.driver.name.encode() and b"\\" not in driver:
+            return True
     (keys, values), at = _sought(here.segment), line.find(_AFFINITY)
     if not keys or at < 0:
         return False
