@@ -58,6 +58,7 @@ class Watching:
                 watch_selectors=watch.watch_selectors,
                 begins_selected=watch.begins_selected,
                 optional=watch.optional,
+                start_spread=watch.start_spread,
                 # What is skipped by its bytes is what a selector leaves out; and of what it lets through each label is to be looked at.
                 skip=watch.skip if watch.skip is not None and (watch.selected is None or not selector) else reads_all,
                 on_change=watch.wakes,

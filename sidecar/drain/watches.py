@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _SHARED = (CLAIMS, VOLUMES, CLASSES)
 """What this room judges by, and other rooms watch too."""
 
+# Seconds for what no work waits for. A cluster with fewer objects of a kind than a page has does not notice.
+_SPREAD = 5.0
 # Seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer.
 _LOOK = 450.0
 
@@ -190,6 +192,7 @@ class DrainWatches:
             wakes=wakes,
             optional=True,
             awaited=False,
+            start_spread=_SPREAD,
             field_selector=f"spec.nodeName={self._here.node}",
             on_list=self._pods_were_listed,
         )
@@ -202,14 +205,30 @@ class DrainWatches:
         self.recent.began()
 
     def _watch_budgets(self) -> Watch[Budget]:
-        return Watch(resource=BUDGETS, store=self.budgets, project=Budget.of, wakes=self._wake, optional=True, awaited=False)
+        return Watch(
+            resource=BUDGETS,
+            store=self.budgets,
+            project=Budget.of,
+            wakes=self._wake,
+            optional=True,
+            awaited=False,
+            start_spread=_SPREAD,
+        )
 
     def _watch_contents(self) -> Watch[SnapshotContent]:
         def project(obj: Json) -> SnapshotContent | None:
             content = SnapshotContent.of(obj)
             return content if content.driver == self._driver.name and content.managed_by in ("", self._here.node) else None
 
-        return Watch(resource=SNAPSHOT_CONTENTS, store=self.contents, project=project, wakes=self._wake, optional=True, awaited=False)
+        return Watch(
+            resource=SNAPSHOT_CONTENTS,
+            store=self.contents,
+            project=project,
+            wakes=self._wake,
+            optional=True,
+            awaited=False,
+            start_spread=_SPREAD,
+        )
 
     def _watch_attachments(self) -> Watch[Attachment]:
         def wakes(change: Change[Attachment]) -> None:

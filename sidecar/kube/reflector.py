@@ -62,7 +62,8 @@ class Reflector(Generic[R]):
 
     `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
     and never for an event that changed nothing. No callback may block. With `watch_selectors` all is listed, and watched by these labels;
-    if it `begins_selected`, the first list is by these labels too, and all is listed every half hour.
+    if it `begins_selected`, the first list is by these labels too, and all is listed every half hour. After its first page the first list
+    waits for a random part of `start_spread` seconds, if it has more: many nodes may start together, and many objects are a sign of it.
     """
 
     def __init__(
@@ -163,8 +164,6 @@ class Reflector(Generic[R]):
         return self.has_synced
 
     async def run(self) -> None:
-        if self._start_spread:
-            await self._sleep(self._start_spread * self._rng())
         while True:
             await self._pause(await self._one_round())
 
@@ -227,6 +226,8 @@ class Reflector(Generic[R]):
     async def _take_list(self, scope: dict[str, str], seen: set[str | None]) -> str:
         """Returns the list's version."""
         version, token = await self._take_page(scope, "", seen)
+        if token and self._start_spread and not self.has_synced:
+            await self._sleep(self._start_spread * self._rng())
         while token:
             await asyncio.sleep(0)
             version, token = await self._take_page(scope, token, seen)

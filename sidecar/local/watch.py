@@ -55,6 +55,8 @@ class Watch(Generic[R]):
     """The watch is switched off if the role does not allow it or the server lacks the kind."""
     awaited: bool = True
     """Work begins only when the first list of this watch is complete."""
+    start_spread: float = 0.0
+    """Seconds in which the pages of the first list after the first one are asked for, at a random moment."""
     on_list: Callable[[], None] = _nothing
 
 
@@ -100,6 +102,7 @@ def _joined(watches: list[Watch[Any]]) -> Watch[Any]:
         required=any(watch.required for watch in watches),
         optional=all(watch.optional for watch in watches),
         awaited=any(watch.awaited for watch in watches),
+        start_spread=min(watch.start_spread for watch in watches),
         on_list=on_list,
     )
 

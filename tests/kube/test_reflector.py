@@ -560,10 +560,20 @@ def test_a_listener_that_fails_costs_nobody_else_anything(caplog: pytest.LogCapt
     assert [record.message for record in caplog.records] == ["Handling a change failed", "Reporting a state failed"]
 
 
-def test_a_start_is_spread_only_on_request() -> None:
+def test_the_first_list_waits_after_its_first_page_if_that_is_asked_for() -> None:
+    """And only that one, and only if there are more pages: a small cluster does not notice."""
+    pages = [Page([obj("a", 1)], "10", "more"), Page([obj("b", 1)], "10", "")]
+    for spread, first_list in ((0.0, [0.0, 0.0]), (10.0, [0.0, 5.0])):
+        api = ScriptedApi()
+        api.lists = [*pages, *pages]
+        api.watches = [[30.0, Gone("compacted")], ["for ever"]]
+        bench = Bench(api, start_spread=spread).run(60.0)
+        at = [when for what, when, _ in api.asked if what != "watch"]
+        assert at[:2] == first_list and at[2] == at[3] > 30.0
+        assert bench.held.keys() == {"a", "b"}
     api = ScriptedApi()
     Bench(api, start_spread=10.0).run(20.0)
-    assert api.attempts() == [5.0, 5.0]
+    assert api.attempts() == [0.0, 0.0]
 
 
 def test_metrics_are_told() -> None:

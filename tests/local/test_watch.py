@@ -47,6 +47,7 @@ def test_what_one_room_requires_or_waits_for_counts_for_all() -> None:
     loose = watch(store, heard, "y", optional=True, awaited=False, on_list=lambda: listed.append("y"))
     (joined,) = join([loose, strict])
     assert (joined.required, joined.optional, joined.awaited) == (True, False, True)
+    assert join([watch(store, heard, "x", start_spread=5.0), watch(store, heard, "y")])[0].start_spread == 0.0
     joined.on_list()
     assert listed == ["y", "x"]
 
