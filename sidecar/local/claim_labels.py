@@ -107,7 +107,7 @@ def why_wrong(obj: Json, *, driver: str, is_ours: Callable[[str], bool]) -> str:
     if is_right(obj):
         return ""
     provisioner, meta = claim_provisioner(obj), obj["metadata"]
-    class_name = (meta.get("annotations") or {}).get(names.STORAGE_CLASS_BETA) or (obj.get("spec") or {}).get("storageClassName") or ""
+    class_name = (meta.get("annotations") or {}).get(names.STORAGE_CLASS_BETA, (obj.get("spec") or {}).get("storageClassName") or "")
     if provisioner != driver and (provisioner or not is_ours(class_name)):
         return ""
     return f"claim {meta.get('namespace')}/{meta['name']} has {label_of(obj) or 'no label'} where {right_label(obj)} should be"

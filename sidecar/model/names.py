@@ -238,6 +238,13 @@ def open_claims(uid: str) -> str:
 
 SHARDS: Final = tuple(f"{_OPEN_PREFIX}{number:02x}" for number in range(256))
 """Every value that `open_claims` has."""
+_SHARDS: Final = frozenset(SHARDS)
+
+
+def shard_of(label: str, uid: str) -> str:
+    """Those who hear of an open claim go by its label; one that was made open has another one than its uid says. Without a label that says
+    so, by its uid."""
+    return label if label in _SHARDS else open_claims(uid)
 
 
 def capacity_manager(node: str, base: str = _MANAGER) -> str:

@@ -85,6 +85,8 @@ class Claim:
     """Our own annotations."""
     owner: "Owner | None" = None
     """What controls it: a Pod, if the claim is for a generic ephemeral volume."""
+    label: str = ""
+    """What an admission policy says of whom the claim concerns."""
     created: str = field(default="", compare=False)
     whole: bytes = field(default=b"", repr=False, compare=False)
     """Empty for a claim that nobody here writes, and for one that is larger than `LARGEST_WHOLE`."""
@@ -120,6 +122,7 @@ class Claim:
             is_source=names.CLONE_FINALIZER in (meta.get("finalizers") or ()),
             notes=notes_of(notes),
             owner=controller_of(meta),
+            label=str((meta.get("labels") or {}).get(names.CLAIM_LABEL) or ""),
             created=meta.get("creationTimestamp") or "",
             whole=_whole_if_small(obj) if keep_whole else b"",
         )

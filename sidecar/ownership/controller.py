@@ -14,7 +14,7 @@ from sidecar.engine.backoff import Backoff, jittered
 from sidecar.kube.api import CAPACITIES, CSI_NODES, KubeApi, records
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from sidecar.model import names
-from sidecar.model.names import open_claims
+from sidecar.model.names import shard_of
 from sidecar.model.objects import CapacityRecord, Class, Json
 from sidecar.ownership.published_space import free_of
 from sidecar.ownership.roster import Roster
@@ -75,11 +75,11 @@ class Contenders:
         """Lists in a row that failed, or told only a part."""
         self._told = ""
 
-    def roster(self, class_name: str, uid: str = "") -> Roster | None:
-        """The contenders for claims of this class, or for that one; None while no contender is known."""
+    def roster(self, class_name: str, uid: str = "", label: str = "") -> Roster | None:
+        """The contenders for claims of this class, or for that one with its label; None while no contender is known."""
         if not self._nodes:
             return None
-        shard = open_claims(uid) if uid and self._are_chosen else ""
+        shard = shard_of(label, uid) if uid and self._are_chosen else ""
         if (class_name, shard) not in self._rosters:
             self._rosters[class_name, shard] = self._chosen(class_name, shard)
         return self._rosters[class_name, shard]

@@ -224,7 +224,7 @@ class Provisioner:
         return next((volume for volume in own if lies_here(self._here(), volume)), None)
 
     def _roster(self, claim: Claim) -> Roster | None:
-        return self._contenders.roster(claim.class_name, claim.uid) if self._contenders else None
+        return self._contenders.roster(claim.class_name, claim.uid, claim.label) if self._contenders else None
 
     def waiting(self) -> set[str]:
         """The namespaces of claims that found no room here."""

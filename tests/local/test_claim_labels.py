@@ -99,6 +99,8 @@ def test_the_beta_annotation_names_the_class_too():
     obj = claim(None, provisioner="", class_name="x")
     obj["metadata"]["annotations"][names.STORAGE_CLASS_BETA] = "ours"
     assert wrong(obj)
+    obj["spec"]["storageClassName"], obj["metadata"]["annotations"][names.STORAGE_CLASS_BETA] = "ours", ""
+    assert not wrong(obj), "an empty one says that there is no class"
 
 
 def at(version: int, created: str = "") -> Written:

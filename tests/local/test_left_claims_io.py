@@ -21,7 +21,7 @@ A_PAGE = 500
 
 
 class Scene:
-    """Claims as a list has them, page by page."""
+    """Claims as a list has them, page by page, in the order in which they are made."""
 
     def __init__(self, *, contenders: int | None = None) -> None:
         clock = asyncio.get_running_loop().time
@@ -36,7 +36,7 @@ class Scene:
         if self.failing:
             raise Unavailable("away")
         asked = set(label_selector.removeprefix(f"{names.CLAIM_LABEL} in (").removesuffix(")").split(","))
-        found = [claim for _, claim in sorted(self.claims.items()) if claim["metadata"]["labels"][names.CLAIM_LABEL] in asked]
+        found = [claim for claim in self.claims.values() if claim["metadata"]["labels"][names.CLAIM_LABEL] in asked]
         at, take = int(continue_token or 0), begin()
         for claim in found[at : at + A_PAGE]:
             take(claim)
@@ -47,7 +47,7 @@ class Scene:
         self.claims[name] = {"metadata": {"name": name, "uid": name, "labels": {names.CLAIM_LABEL: shard}, "annotations": notes}}
 
     def make_many(self, count: int, shards: Iterable[str], *, driver: str = samples.DRIVER) -> None:
-        """Listed before all others."""
+        """Made before all others."""
         chosen = list(shards)
         for number in range(count):
             self.make(f"a-{number:05}", chosen[number % len(chosen)], driver=driver)

@@ -126,6 +126,24 @@ def test_where_nodes_share_claims_out_those_contend_who_hear_of_the_claim(by_sha
     run_virtual(main())
 
 
+def test_those_contend_who_hear_of_the_label_that_a_claim_has_although_its_uid_says_another() -> None:
+    """A claim that is made open, as by a restore, has no uid while it is labelled."""
+    uid, other = "00000000-0000-4000-8000-0000000000a7", "00000000-0000-4000-8000-000000000000"
+
+    async def main() -> None:
+        its = tools(lists(30), clock=asyncio.get_running_loop().time, rng=lambda: 0.5)
+        classes = {"fake-class": samples.class_()}
+        room = Contenders(its, driver=samples.DRIVER, namespace="", classes=lambda: classes, by_shards=lambda: True, listeners=2)
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(10.0)
+        who = [roster.contenders for label in ("open.00", "", "waiting") if (roster := room.roster("fake-class", uid, label))]
+        by_uid = [roster.contenders for each in (uid, other) if (roster := room.roster("fake-class", each))]
+        assert who == [by_uid[1], by_uid[0], by_uid[0]] and by_uid[0] != by_uid[1]
+        running.cancel()
+
+    run_virtual(main())
+
+
 def test_before_the_first_list_nobody_is_known() -> None:
     def then(room: Contenders) -> None:
         assert room.roster("fake-class") is None
