@@ -306,6 +306,7 @@ class Provisioner:
             several = not isinstance(decision, CleanUp | DeleteAgain)
             if (pace := self.claim_attempts.begun(uid, view.now, ends_pause=several)) != view.pace:
                 view = replace(view, pace=pace)
+        was_asked = False
         while isinstance(decision, Measure | Fetch):
             self._reports.note(uid, view.claim, decision)
             try:
@@ -313,11 +314,12 @@ class Provisioner:
             except Unavailable as error:
                 return self._reports.waits(uid) if view.claim is None else self._reports.unreachable(uid, view.claim, error)
             measured, decision = isinstance(decision, Measure), decide(view)
+            was_asked = was_asked or measured
             if measured and isinstance(decision, Wait) and not view.standing.closed:
                 self._metrics.insufficient_capacity()
         self._reports.note(uid, view.claim, decision)
         if isinstance(decision, Ignore | Wait):
-            return self._let_be(uid, view, decision)
+            return self._let_be(uid, view, decision, was_asked=was_asked)
         return None if self._dry_run else await self._perform(uid, view, decision)
 
     async def _learnt(self, uid: str, view: ClaimView, decision: Measure | Fetch) -> ClaimView:
@@ -335,7 +337,8 @@ class Provisioner:
                 promised = self._space.promised(class_name, free, besides=uid, namespace=namespace, since=asked)
         return replace(view, free=free, promised=promised, standing=self._standing())
 
-    def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait) -> float | None:
+    def _let_be(self, uid: str, view: ClaimView, decision: Ignore | Wait, *, was_asked: bool = False) -> float | None:
+        """`was_asked`: the driver, for its free space, at this look."""
         if isinstance(decision, Ignore):
             self._settle(uid, view)
             # What was begun stood before all else: now that it is settled, the claim itself is looked at.
@@ -343,8 +346,7 @@ class Provisioner:
             return self._clock() if is_over and uid in self._caches.claims else None
         if decision.race is not None:
             self._table.advance(uid, Racing(decision.race))
-            was_asked = decision.race.hindered_since is not None or decision.race.shaken  # the driver, in vain
-            if was_asked and math.isfinite(decision.race.bid_at):
+            if (was_asked or decision.race.hindered_since is not None) and math.isfinite(decision.race.bid_at):
                 self.claim_attempts.paused(uid, view.now, decision.race.bid_at)
         elif decision.doubts_then and isinstance(stored := self._table.progress(uid), Stored):
             self._table.advance(uid, replace(stored, doubt_from=decision.until))
