@@ -9,7 +9,7 @@ listed once, and what they show decides.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from sidecar.engine.health import OK, Stopped
 from sidecar.frozen import frozen
@@ -281,7 +281,7 @@ class ClaimHearing:
         """Claims of all: one from which others were cloned may be kept by our finalizer although its node is gone."""
         await self._look_through(claims, cached=True)
 
-    async def _look_through(self, claims: ChangingReflector[Claim], **how: Any) -> None:
+    async def _look_through(self, claims: ChangingReflector[Claim], *, label_selector: str = "", cached: bool = False) -> None:
         """Wrong labels are many where there is one. Each node looks at what may be its own."""
         flaws = _Flaws()
         ours: list[ObjectRef] = []
@@ -293,7 +293,7 @@ class ClaimHearing:
             hidden = found is not None and not found.flaw.is_missing and selected_node(obj) in ("", self._node)
             return _ref(obj) if hidden or is_source_that_leaves(obj) else None
 
-        async for ref in records(self._kube, CLAIMS, note, **how):
+        async for ref in records(self._kube, CLAIMS, note, cached=cached, label_selector=label_selector):
             if len(ours) < _MOST_FOUND:
                 ours.append(ref)
         for ref in ours:

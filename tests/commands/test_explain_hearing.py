@@ -160,7 +160,7 @@ def test_a_claim_of_a_large_cluster(scene: Scene, labelled: bool, capsys: pytest
     flags = [f"--driver={samples.DRIVER}", f"--kubeconfig={scene.kubeconfig}", f"--node={left_out}", "--csi-address=/nowhere/csi.sock"]
     assert main(["explain", "pvc", "default/open", *flags, BY_LABEL, BY_ORDER]) == 0
     rows = {key: value.strip() for key, value in (line.split("  ", 1) for line in capsys.readouterr().out.splitlines())}
-    assert rows["policy"].startswith("there is none with the name csi-node-sidecar-claim-label")
+    assert rows["admission policy"].startswith("there is none with the name csi-node-sidecar-claim-label")
     if labelled:
         assert (rows["label"], rows["heard by"].split(",")[0]) == (f"{names.CLAIM_LABEL}={shard}", "8 of 40 nodes")
         assert {*rows["order"].partition(";")[0].split(", ")} == {*few}

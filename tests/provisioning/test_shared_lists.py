@@ -131,4 +131,4 @@ def test_a_driver_that_deletes_nothing_costs_few_lists_in_the_long_run(play: Cal
     left, pages = play(lambda: town(deletes=[rpc(Code.INTERNAL)]))
     late = [at for at in pages if at > HOUR / 2]
     assert left == MANY
-    assert len(late) <= 600, f"{len(late)} pages in half an hour for {MANY} deletions that fail"
+    assert len(late) <= 700, f"{len(late)} pages in half an hour for {MANY} deletions that fail"

@@ -112,7 +112,7 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     for key, value in hearing.rows().items() if hearing else ():
         facts.add(key, value)
     if config.watch_scope == LABELLED:
-        facts.add("policy", await policy(kube))
+        facts.add("admission policy", await policy(kube))
     if not name or claim.provisioner != name:
         _conclude(facts, "Ignore", _why_not_ours(claim, name))
         return
