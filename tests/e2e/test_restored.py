@@ -52,7 +52,7 @@ async def _story(plane: ControlPlane, backup: Path) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     # A pause of 30 s may just have begun, the server may accept one more watch and break it off while it starts (15 and 30 s), a watch is
-    # asked about after 20 s, and a list waits for up to 7 s.
-    async with asyncio.timeout(120):
+    # asked about after 20 s, and a list waits for up to 7 s: 102 s, to which a busy machine adds its own.
+    async with asyncio.timeout(180):
         while not condition():
             await asyncio.sleep(0.2)
