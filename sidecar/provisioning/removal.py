@@ -151,10 +151,7 @@ class Removal:
                 "Work on a volume failed: tried again later",
                 extra={"fields": {"volume": name, "why": decision.why, "err": str(error)}},
             )
-            now = self._clock()
-            if isinstance(error, Unavailable):
-                return self.attempts.waits(name, now, self._retry)
-            return min(self._later(name), now + UNSTORED)
+            return min(self._later(name), self._clock() + UNSTORED)
 
     async def _perform(self, name: str, decision: VolumeDecision) -> float | None:
         match decision:
