@@ -288,10 +288,10 @@ class Provisioner:
             return await self._look_at_claim(uid)
 
     def _view_in_time(self, uid: str) -> ClaimView:
-        """How late this look is tells how late things are."""
+        """How late this look is tells how late things are. A bid that has failed is not late before the end of its pause."""
         race, now = race_of(self._table.progress(uid)), self._clock()
-        if race is not None and race.bid_at < now:
-            self._delay.late(now - race.bid_at, now, self.namespace_of(uid))
+        if race is not None and (turn := max(race.bid_at, self.claim_attempts.pace(uid, now).due)) < now:
+            self._delay.late(now - turn, now, self.namespace_of(uid))
         return self.claim_view(uid)
 
     async def _look_at_claim(self, uid: str) -> float | None:

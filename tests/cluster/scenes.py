@@ -167,8 +167,18 @@ class Installation:
         try:
             until(made, f"{count} volumes of claims {prefix}* to be made", seconds=seconds)
         except TimeoutError as late:
-            notes = {name: sorted(self.claims(prefix)[name]["metadata"].get("annotations", {})) for name in missing()}
-            raise TimeoutError(f"{late}; without one, with their annotations: {notes}") from None
+            said = "\n".join(self.said_of(name) for name in missing()[:2])
+            raise TimeoutError(f"{late}\n{said}") from None
+
+    def said_of(self, claim: str) -> str:
+        """What is known of a claim that is late: its annotations, its events, and what each sidecar logged of it last."""
+        notes = sorted(self.claims(claim)[claim]["metadata"].get("annotations", {}))
+        events = self.items("events", "--namespace=default", f"--field-selector=involvedObject.name={claim}")
+        lines = [f"claim {claim} has {notes}", *(f"event {item.get('lastTimestamp')} {item.get('message')}" for item in events)]
+        for node in self.pods():
+            logged = [line for line in self.logs(node).splitlines() if f"/{claim}" in line]
+            lines += [f"{node} {line[:400]}" for line in logged[-4:]]
+        return "\n".join(lines)
 
     def delete_claims(self, prefix: str, *, seconds: float = 60.0) -> None:
         """Returns when their volumes are gone too."""

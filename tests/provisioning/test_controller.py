@@ -514,6 +514,14 @@ def test_a_bid_that_was_refused_makes_the_node_lag_until_somebody_has_the_claim(
     assert bench.room.claim_view(UID).local_delay == (0.0 if lost else 50.0)
 
 
+def test_a_bid_that_waited_for_an_api_server_that_was_away_makes_no_node_lag() -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [Unavailable("connection refused")] * 2}))
+    bench.now = bench.claim() or 0.0
+    for _ in range(2):
+        bench.now = bench.claim() or 0.0
+    assert bench.room.claim_view(UID).local_delay == 0.0
+
+
 def test_who_comes_later_does_not_take_a_namesake_for_the_claim() -> None:
     bench = ranked_second()
     namesake = samples.claim_json(meta={"uid": "another", "resourceVersion": "9"})

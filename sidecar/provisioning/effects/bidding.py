@@ -65,7 +65,9 @@ class Bidder:
             self._table.forget(uid)
             return None
         except (Unavailable, TooManyRequests) as error:
-            self._delay.refused(uid, self._clock())
+            if isinstance(error, TooManyRequests):
+                # One that is away delays all nodes alike, and what a write waited for it says nothing of how it is when it is back.
+                self._delay.refused(uid, self._clock())
             return self._reports.unreachable(uid, bid.claim, error)
         except ApiError as error:
             return self._reports.failed(uid, bid.claim, f"selecting node {view.here.node} for the claim failed: {error}")

@@ -21,23 +21,24 @@ def raced(**settings: object) -> Summary:
 
 @pytest.mark.parametrize("nodes", [*SIZES, *LARGE])
 def test_somebody_owns_a_claim_at_once(nodes: int) -> None:
-    begun = time.process_time()
-    summary = raced(nodes=nodes, claims=2000)
+    begun, claims = time.process_time(), 2000 if nodes < 5000 else 800
+    summary = raced(nodes=nodes, claims=claims)
     assert time.process_time() - begun < 300
     assert summary.mean <= 0.10
     assert summary.conflicts <= 0.01
     assert summary.failed <= 0.01
     assert summary.spread_p >= 0.01
-    assert summary.bound == 2000
+    assert summary.bound == claims
 
 
 @pytest.mark.parametrize("trouble", [{"dead": 0.2}, {"full": 0.2}, {"dead": 0.1, "full": 0.1}])
 @pytest.mark.parametrize("nodes", [*SIZES, *LARGE])
 def test_dead_and_full_nodes_cost_steps(nodes: int, trouble: dict[str, float]) -> None:
-    summary = raced(nodes=nodes, claims=1000, **trouble)
+    claims = 1000 if nodes < 5000 else 400
+    summary = raced(nodes=nodes, claims=claims, **trouble)
     assert summary.p99 <= 1.5
     assert summary.conflicts <= 0.01
-    assert summary.bound == 1000
+    assert summary.bound == claims
 
 
 def test_a_burst() -> None:
