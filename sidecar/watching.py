@@ -18,10 +18,11 @@ AnyReflector = Reflector[Any] | ChangingReflector[Any]
 
 
 class Watching:
-    """All reflectors of the process, by what they watch."""
+    """All reflectors of the process, by what they watch. `nodes`: how many nodes watch too, if it is known."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, *, nodes: Callable[[], int | None]) -> None:
         self._tools = tools
+        self._nodes = nodes
         self._scope = tools.health.scope("caches", gates_ready=False)
         self._open: dict[Resource, AnyReflector] = {}
 
@@ -57,6 +58,7 @@ class Watching:
                 field_selector=watch.field_selector,
                 watch_selectors=watch.watch_selectors,
                 begins_selected=watch.begins_selected,
+                nodes=self._nodes,
                 optional=watch.optional,
                 start_spread=watch.start_spread,
                 # What is skipped by its bytes is what a selector leaves out; and of what it lets through each label is to be looked at.

@@ -134,7 +134,7 @@ class Sidecar:
         )
         driver = doors.driver.info
         self._here = Here(config.node_name, driver, settings.options(config), self._identity(driver.name))
-        self._watching = Watching(self._tools)
+        self._watching = Watching(self._tools, nodes=self._nodes)
         self.caches = Caches.empty()
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
         self.space = ReservedSpace(classes=self._classes_by_name)
@@ -246,9 +246,12 @@ class Sidecar:
             driver=self._doors.driver.info.name,
             is_ours=self.caches.classes.__contains__,
             shards=self._shards,
-            contenders=lambda: len(self._contenders.nodes) or None if self._contenders else None,
+            contenders=self._nodes,
             bids=self._config.node_deployment_immediate_binding,
         )
+
+    def _nodes(self) -> int | None:
+        return len(self._contenders.nodes) or None if self._contenders else None
 
     def _shards(self) -> tuple[str, ...]:
         if not self._config.node_deployment_immediate_binding:

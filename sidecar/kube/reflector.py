@@ -23,6 +23,7 @@ from sidecar.kube.selected_watches import SelectedWatches
 from sidecar.kube.store import Store, by_name
 from sidecar.kube.transport import Sleep
 from sidecar.kube.watch_sources import OneWatch, WatchSource
+from sidecar.kube.whole_lists import WholeList
 from sidecar.model.objects import Json
 
 log = logging.getLogger("sidecar.kube")
@@ -47,8 +48,6 @@ _RELIST_SPREAD = 5.0
 # After so many refused watches in a row a list is due: the server may be unable to continue from this resourceVersion.
 _MOST_REFUSALS = 3
 _MOST_REPORTED = 1000
-# Between two lists of all where the first one is selective: what has a label with which no watch shows it is found by these alone.
-_WHOLE_EVERY = 1800.0
 # Objects that are gone are let go of a few at a time: a namespace may have had thousands.
 _AT_ONCE = 50
 
@@ -62,8 +61,9 @@ class Reflector(Generic[R]):
 
     `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
     and never for an event that changed nothing. No callback may block. With `watch_selectors` all is listed, and watched by these labels;
-    if it `begins_selected`, the first list is by these labels too, and all is listed every half hour. After its first page the first list
-    waits for a random part of `start_spread` seconds, if it has more: many nodes may start together, and many objects are a sign of it.
+    if it `begins_selected`, the first list is by these labels too, and all is listed now and then, the less often the more `nodes` do so:
+    what has a label with which no watch shows it is found by these lists alone. After its first page the first list waits for a random
+    part of `start_spread` seconds, if it has more: many nodes may start together, and many objects are a sign of it.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Reflector(Generic[R]):
         field_selector: str = "",
         watch_selectors: tuple[str, ...] = (),
         begins_selected: bool = False,
+        nodes: Callable[[], int | None] = lambda: None,
         optional: bool = False,
         skip: Skip = reads_all,
         page_size: int = 500,
@@ -138,7 +139,8 @@ class Reflector(Generic[R]):
                 rng=rng,
             )
         self._first_lists = watch_selectors if begins_selected else ()
-        self._whole_list_at: float | None = None
+        self._nodes = nodes
+        self._whole_list: WholeList | None = None
         """When all is to be listed, if all is but now and then."""
         self._pace = TokenBucket(1.0, 1 + self._source.requests)
         self._failures = 0
@@ -170,7 +172,7 @@ class Reflector(Generic[R]):
     async def _one_round(self) -> float:
         """List if necessary, then watch until the watch ends. Returns the seconds until the next round."""
         try:
-            if self._whole_list_at is not None and self._whole_list_at <= self._clock():
+            if self._whole_list is not None and self._whole_list.due(self._nodes()) <= self._clock():
                 self.resource_version = ""
             if not self.resource_version:
                 await self._list()
@@ -212,7 +214,7 @@ class Reflector(Generic[R]):
         self.resource_version, self._was_broken = versions[0], False
         self._source.begin(versions)
         if self._first_lists:
-            self._whole_list_at = self._clock() + _WHOLE_EVERY * (self._rng() if selectors else 0.8 + 0.4 * self._rng())
+            self._whole_list = WholeList(self._clock(), self._rng() if selectors else 0.8 + 0.4 * self._rng())
         self.lists += 1
         self._on_list()
         if not self.has_synced:

@@ -1,13 +1,15 @@
 """Chooses of which claims this node hears with `--watch-scope=labelled`, and looks whether the labels can be trusted.
 
 Every claim that is seen is compared with the rule of its label. What no watch of ours would show is listed now and then: claims that wait
-for nobody, every ten minutes; all claims, every half hour. After a wrong label all claims are heard, as with `--watch-scope=all`, until the
-policy has proven itself. A claim without a label may be there when this process begins, and be older than the policy: then all claims are
-listed once, and what they show decides.
+for nobody, every ten minutes; all claims, every half hour, and less often in large clusters: one whose label names another node, which
+does not hear of it either, is in no other list. After a wrong label all claims are heard, as with `--watch-scope=all`, until the policy has
+proven itself. A claim without a label may be there when this process begins, and be older than the policy: then all claims are listed
+once, and what they show decides.
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -17,6 +19,7 @@ from sidecar.kube.api import CLAIMS, records
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
+from sidecar.kube.whole_lists import WholeList
 from sidecar.local.claim_labels import EVERYTHING, REMEDY, WAITING, Flaw, Trust, heard_claims, is_right, not_trusted, why_wrong, written
 from sidecar.local.left_claims_io import LeftClaims, look_for_ever
 from sidecar.model import names
@@ -28,8 +31,6 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 _WAITING_EVERY: Final = 600.0
-# A claim whose label names another node that does not hear of it either is in no other list.
-_ALL_EVERY: Final = 1800.0
 _SPREAD: Final = 0.2
 # After a list that failed.
 _AGAIN: Final = 30.0
@@ -194,8 +195,10 @@ class ClaimHearing:
 
     async def _hear_by_label(self, claims: ChangingReflector[Claim]) -> None:
         """Until a label is wrong."""
-        waiting_at, all_at = self._clock(), self._clock() + self._rng() * (_AGAIN if self._has_seen_old else _ALL_EVERY)
+        waiting_at, whole = self._clock(), WholeList(self._clock(), self._rng())
+        again_at = self._clock() + _AGAIN * whole.share if self._has_seen_old else math.inf
         while True:
+            all_at = min(whole.due(self._contenders()), again_at)
             await self._until(min(waiting_at, all_at))
             if self._trust.is_away:
                 return
@@ -204,7 +207,8 @@ class ClaimHearing:
                 waiting_at = self._clock() + self._every(_WAITING_EVERY if done else _AGAIN)
             elif all_at <= self._clock():
                 done = await self._tried(self._look_at_others(claims))
-                all_at = self._clock() + self._every(_ALL_EVERY if done else _AGAIN)
+                whole = WholeList(self._clock(), self._every(1.0))
+                again_at = math.inf if done else self._clock() + _AGAIN * whole.share
 
     async def _hear_all(self) -> None:
         """Until the policy works again and no label is wrong that counts."""

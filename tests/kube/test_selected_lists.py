@@ -18,14 +18,16 @@ ALL = ""
 HALF_AN_HOUR = 1800.0
 
 
-def play(story: Story, *, between: Story | None = None, refused: ApiError | None = None) -> tuple[Scene, list[tuple[float, str, str]]]:
+def play(
+    story: Story, *, between: Story | None = None, refused: ApiError | None = None, nodes: int | None = None
+) -> tuple[Scene, list[tuple[float, str, str]]]:
     """The scene at its end, and when it has listed by which selector, with the version. `between` happens after the first list of each
     kind; `refused`: so the first second list ends."""
     lists: list[tuple[float, str, str]] = []
     scenes = []
 
     async def main() -> None:
-        scene = Scene(begins_selected=True)
+        scene = Scene(begins_selected=True, nodes=lambda: nodes)
         scenes.append(scene)
         for name, label in (("mine", MINE), ("shared", "several"), ("plain", None), ("theirs", OTHER)):
             await scene.make(name, label, handle="foreign" if name == "theirs" else "handle")
@@ -126,6 +128,16 @@ def test_what_has_a_label_that_shows_it_to_nobody_is_found_within_the_hour_and_a
     assert len(lists) == len(whole) + 2
     assert whole[0] <= HALF_AN_HOUR + 400.0
     assert 13 <= len(whole) <= 25
+
+
+def test_in_a_large_cluster_all_is_listed_less_often() -> None:
+    async def story(scene: Scene) -> None:
+        ending = asyncio.create_task(end_of_watches(scene))
+        await asyncio.sleep(20 * HALF_AN_HOUR)
+        ending.cancel()
+
+    _, lists = play(story, nodes=500)
+    assert 3 <= sum(selector == ALL for _, selector, _ in lists) <= 6
 
 
 def test_all_is_listed_when_the_servers_history_is_too_short() -> None:

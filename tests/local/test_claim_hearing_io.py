@@ -296,6 +296,20 @@ def test_a_label_that_lies_shows_as_soon_as_it_is_heard():
     play(story)
 
 
+@pytest.mark.parametrize(("contenders", "hours"), [(100, 0.5), (5000, 12.0)])
+def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_all(contenders: int, hours: float):
+    async def story(scene: Scene) -> None:
+        await scene.late("hidden", "n2")
+        await scene.policy(on=False)
+        await scene.note("hidden", node=NODE)
+        await asyncio.sleep(hours * 60.0)
+        assert scene.held == {"before"}, "in a small part of that time"
+        await asyncio.sleep(hours * 3600.0)
+        assert scene.held >= {"before", "hidden"}
+
+    play(story, contenders=contenders)
+
+
 def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_by_label_again():
     async def story(scene: Scene) -> None:
         await scene.policy(on=False)

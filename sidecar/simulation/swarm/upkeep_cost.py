@@ -7,6 +7,7 @@ import math
 from typing import Final
 
 from sidecar.frozen import frozen
+from sidecar.kube.whole_lists import whole_lists_apart
 from sidecar.ownership.shards import is_shared_out
 from sidecar.simulation.swarm.server_cost import ALL, LABELLED, MS_REQUEST
 
@@ -33,8 +34,6 @@ _BOOKMARKS: Final = 1 / 60.0
 _CONTENDERS_EVERY: Final = 660.0
 _CONTENDER_LISTS: Final = 2
 _WAITING_EVERY: Final = 600.0
-_ALL_EVERY: Final = 1800.0
-"""By label, all claims and all volumes."""
 _LEFT_EVERY: Final = 300.0
 _LISTS_OF_A_START: Final = 2
 """What is served, and classes; claims, volumes and contenders besides."""
@@ -76,9 +75,13 @@ def rest_cost(nodes: int, *, scope: str, volumes: int, ranked: bool = True) -> R
         objects += nodes / _CONTENDERS_EVERY
     if scope == LABELLED:
         # All claims come from the server's cache, which knows no pages.
-        requests += 1 / _WAITING_EVERY + (1 + _pages(volumes)) / _ALL_EVERY + (1 / _LEFT_EVERY if ranked and is_shared_out(nodes) else 0.0)
-        kilobytes += (_as_sent(volumes * _KB_CLAIM) + _listed(volumes, _KB_VOLUME)) / _ALL_EVERY
-        objects += 2 * volumes / _ALL_EVERY
+        requests += (
+            1 / _WAITING_EVERY
+            + (1 + _pages(volumes)) / whole_lists_apart(nodes)
+            + (1 / _LEFT_EVERY if ranked and is_shared_out(nodes) else 0.0)
+        )
+        kilobytes += (_as_sent(volumes * _KB_CLAIM) + _listed(volumes, _KB_VOLUME)) / whole_lists_apart(nodes)
+        objects += 2 * volumes / whole_lists_apart(nodes)
     return Rest(
         requests=nodes * requests,
         events=nodes * _WATCHES[scope] * _BOOKMARKS,
