@@ -15,7 +15,7 @@ RUN python -m venv /opt/build \
  && python -m venv /opt/csi-node-sidecar \
  && /opt/csi-node-sidecar/bin/pip install --no-cache-dir --no-compile --require-hashes --only-binary :all: --no-deps \
     --requirement constraints-image.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY csi_proto ./csi_proto
 # Without sidecar/simulation, which .dockerignore leaves out: it serves the demo and the tests, and no node needs it.
 COPY sidecar ./sidecar
