@@ -43,5 +43,18 @@ rx=re.compile('/(site-packages|dist-packages|test|tests|idlelib|lib2to3|ensurepi
 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)"]
 # The path of the program in upstream's image: a container that names it as its command needs no other change than the image either.
 RUN ["/opt/csi-node-sidecar/bin/python", "-c", "import os; os.symlink('/opt/csi-node-sidecar/bin/csi-node-sidecar', '/csi-provisioner')"]
+# What whoever builds says of the image; hack/image and hack/release hand the version in, of which sidecar/__init__.py is the one source.
+# SOURCE is the address of the repository, REVISION the commit that this is: `csi-node-sidecar version -o json` tells it. Last, so that
+# another commit builds nothing anew. No licence is claimed for the base's packages: each says its own, and the SBOM lists them.
+ARG VERSION=
+ARG SOURCE=
+ARG REVISION=
+ENV CSI_NODE_SIDECAR_REVISION=${REVISION}
+LABEL org.opencontainers.image.title="csi-node-sidecar" \
+      org.opencontainers.image.description="Node-local storage sidecar for Kubernetes CSI drivers, one instance per node" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}"
 # No USER: like upstream's image, so that an unchanged DaemonSet reaches a root-owned socket. Any uid that may reach it will do.
 ENTRYPOINT ["/opt/csi-node-sidecar/bin/csi-node-sidecar"]

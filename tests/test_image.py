@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import sidecar
 from hack.images import base, buildah, cache, driver, oci, parts, pip_settings, report, sbom
 from hack.lib.failure import Failure
 from tests.harness.spdx import assert_is_spdx
@@ -268,6 +269,17 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     with cache.workshop(tmp_path) as bench:
         assert list(tmp_path.iterdir()) == [bench]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_is_told_the_version_of_the_program_in_it(context: Path) -> None:
+    assert parts.version_in(context) == sidecar.__version__
+    (context / "sidecar/__init__.py").write_text('"""Some."""\n\n__version__ = "7.8.9"\n')
+    assert parts.version_in(context) == "7.8.9"
+
+
+def test_a_label_that_nobody_has_filled_is_left_out() -> None:
+    labels = {"io.buildah.version": "1.28", "org.opencontainers.image.source": "", "org.opencontainers.image.version": "1.0.0"}
+    assert buildah.said_labels(labels) == {"org.opencontainers.image.version": "1.0.0"}
 
 
 # --- what is lent to a build ----------------------------------------------------------------------------------------------

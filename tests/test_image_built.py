@@ -103,10 +103,23 @@ def image(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
 
 def test_it_starts_as_the_dockerfile_says(image: Image) -> None:
     text = re.sub(r"\\\n", "", (ROOT / "Dockerfile").read_text()).rpartition("\nFROM ")[2]
-    (said,) = re.findall(r"^ENV (.*)$", text, re.MULTILINE)
-    assert said.split() == [f"{name}={value}" for name, value in image.environment.items() if name != "PATH"]
+    said = re.findall(r"^ENV (.*)$", text, re.MULTILINE)
+    words = " ".join(said).replace("${REVISION}", "").split()
+    assert words == [f"{name}={value}" for name, value in image.environment.items() if name != "PATH"]
     assert image.settings["Entrypoint"] == [PROGRAM] == json.loads(text.strip().splitlines()[-1].removeprefix("ENTRYPOINT "))
     assert "User" not in image.settings and "Cmd" not in image.settings
+
+
+def test_its_labels_say_what_it_is_and_make_nothing_up(image: Image) -> None:
+    labels = {name.removeprefix("org.opencontainers.image."): value for name, value in image.settings["Labels"].items()}
+    assert labels.pop("description")
+    assert labels == {"title": "csi-node-sidecar", "licenses": "Apache-2.0", "version": sidecar.__version__}
+
+
+def test_the_licence_and_the_attributions_are_in_it(image: Image) -> None:
+    (told,) = (image.root / VENV).glob("lib/python3*/site-packages/csi_node_sidecar-*.dist-info/licenses")
+    for name in ("LICENSE", "NOTICE"):
+        assert (told / name).read_bytes() == (ROOT / name).read_bytes()
 
 
 @pytest.mark.parametrize("enter", [report.IN_IMAGE, AS_NOBODY], ids=["root", "nobody-read-only"])
@@ -158,6 +171,7 @@ def test_files_are_as_the_build_found_them_and_nowhere_is_its_machine_named(imag
 def test_an_sbom_lists_what_was_pinned_and_the_packages_of_the_base(image: Image) -> None:
     found = sbom.components(image.root)
     assert_is_spdx(sbom.document(parts.SIDECAR, digest="sha256:" + "0" * 64, found=found))
+    assert [one.license for one in found if one.name == "csi-node-sidecar"] == ["Apache-2.0"]
     pins = parse((ROOT / "hack/constraints-image.txt").read_text())
     wheels = {simple(one.name): one.version for one in found if one.purl.startswith("pkg:pypi/")}
     assert wheels.pop("csi-node-sidecar") == sidecar.__version__

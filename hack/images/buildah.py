@@ -54,9 +54,10 @@ class Buildah:
             file.write_text(content)
             self._environment[variable] = str(file)
 
-    def build(self, context: Path, arguments: Mapping[str, Path]) -> Built:
-        """Builds the context's Dockerfile. The build arguments are OCI archives to build on."""
-        words = [word for name, archive in arguments.items() for word in ("--build-arg", f"{name}=oci-archive:{archive}")]
+    def build(self, context: Path, bases: Mapping[str, Path], values: Mapping[str, str]) -> Built:
+        """Builds the context's Dockerfile. The build arguments are OCI archives to build on, and plain values."""
+        arguments = {**{name: f"oci-archive:{archive}" for name, archive in bases.items()}, **values}
+        words = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         # chroot is isolation enough for our own Dockerfile, and it needs the machine's network for its packages.
         words += ["--isolation", "chroot", "--network", "host", *self._trust]
         words += ["--file", str(context / "Dockerfile"), "--tag", "built"]
@@ -98,10 +99,15 @@ def _built(root: Path, config: Mapping[str, Any]) -> Built:
         tuple(config.get("Entrypoint") or ()),
         tuple(config.get("Cmd") or ()),
         dict(pair.split("=", 1) for pair in config.get("Env") or ()),
-        {name: value for name, value in (config.get("Labels") or {}).items() if not name.startswith("io.buildah.")},
+        said_labels(config.get("Labels") or {}),
         config.get("User") or "",
         config.get("WorkingDir") or "/",
     )
+
+
+def said_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those that say something: neither the tool's own nor what nobody has handed in."""
+    return {name: value for name, value in labels.items() if value and not name.startswith("io.buildah.")}
 
 
 @contextmanager

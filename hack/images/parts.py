@@ -26,7 +26,11 @@ RECIPES = (
 
 SIDECAR = "csi-node-sidecar:dev"
 DRIVER = "csi-node-sidecar-driver:dev"
-DRIVER_LABELS = {"org.opencontainers.image.description": "The CSI driver of demo and tests: not a product, nobody's data should live there"}
+DRIVER_LABELS = {
+    "org.opencontainers.image.title": "csi-node-sidecar-driver",
+    "org.opencontainers.image.description": "The CSI driver of demo and tests: not a product, nobody's data should live there",
+    "org.opencontainers.image.licenses": "Apache-2.0",
+}
 
 
 @functools.cache  # so that all images of one run hold the same sources
@@ -41,7 +45,8 @@ def sidecar() -> Path:
         def make(out: Path, bench: Path) -> None:
             say("building from the Dockerfile")
             with buildah.opened(bench) as tool:
-                built = tool.build(context, {"BASE": bases.run, "BUILD_BASE": bases.build})
+                # Without the commit: the archive is kept for as long as what goes in is the same, whatever else is committed.
+                built = tool.build(context, {"BASE": bases.run, "BUILD_BASE": bases.build}, {"VERSION": version_in(context)})
                 oci.write_archive(
                     out,
                     name=SIDECAR,
@@ -62,6 +67,11 @@ def sidecar_key(bases: base.Base, context: Path) -> str:
     names = ("Dockerfile", *buildah.copied_from_context((context / "Dockerfile").read_text()))
     sources = cache.key_of_files((context / name for name in names), below=context)
     return cache.key(oci.architecture(), bases.packages, sources, *_recipes())
+
+
+def version_in(context: Path) -> str:
+    (version,) = re.findall(r'^__version__ = "(.+)"$', (context / "sidecar/__init__.py").read_text(), re.MULTILINE)
+    return str(version)
 
 
 def copy_context(context: Path) -> None:

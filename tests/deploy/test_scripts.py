@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 
+import sidecar
 from hack.lib.control_plane import REPOSITORY, until
 from tests.deploy.manifests import DEPLOY, rendered, the
 
@@ -24,6 +27,7 @@ CONSTRAINTS = REPOSITORY / "hack" / "constraints.txt"
 IMAGE = "registry.example/team/csi-node-sidecar"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 BASE_DIGEST = "sha256:" + "fedcba9876543210" * 4
+COMMIT = "0123456789" * 4
 SECONDS = 60
 # A stand-in records its arguments and folder, one run on a line, keeps what it reads, and then runs its own lines.
 STAND_IN = """#!/usr/bin/env python3
@@ -48,6 +52,10 @@ if "inspect" in sys.argv:
     print(os.environ.get("BASE_IS", BASE_DIGEST) if "{{.Manifest.Digest}}" in sys.argv else "{}")
 """
 )
+HEAD = f"""
+if "rev-parse" in sys.argv:
+    print("{COMMIT}")
+"""
 
 
 @pytest.fixture
@@ -56,7 +64,7 @@ def stand_ins(tmp_path: Path) -> Path:
     for name in ("kind", "kubectl", "docker", "git", "cosign"):
         file = tmp_path / "bin" / name
         file.parent.mkdir(exist_ok=True)
-        file.write_text(STAND_IN + (BUILD % DIGEST if name == "docker" else ""))
+        file.write_text(STAND_IN + {"docker": BUILD % DIGEST, "git": HEAD}.get(name, ""))
         file.chmod(0o755)
     return tmp_path
 
@@ -188,7 +196,7 @@ def test_a_dry_run_of_a_release_prints_what_is_run(stand_ins: Path, more: tuple[
     assert not (stand_ins / "calls").exists() and not Path(out).exists()
     script(RELEASE, "--out", out, *more, IMAGE, stand_ins=stand_ins)
     run = [words for words in calls(stand_ins) if words[0] != "git" and words[1:] != ["buildx", "version"]]
-    told = dry.stdout.replace("sha256:DIGEST", DIGEST).replace("sha256:BASE", BASE_DIGEST)
+    told = dry.stdout.replace("sha256:DIGEST", DIGEST).replace("sha256:BASE", BASE_DIGEST).replace("=COMMIT", f"={COMMIT}")
     assert printed(told, programs={"docker", "env", "cosign"}) == run
     assert ("cosign" in {words[0] for words in run}) == bool(more)
 
@@ -199,6 +207,33 @@ def test_the_build_is_for_two_architectures_with_sbom_and_provenance(stand_ins: 
     assert {"--sbom=true", "--provenance=mode=max", "--push", "linux/amd64,linux/arm64"} <= set(build)
     written = {file.name for file in (stand_ins / "out").iterdir()}
     assert {f"linux-{cpu}.{kind}.json" for cpu in ("amd64", "arm64") for kind in ("spdx", "provenance")} < written
+
+
+def handed_in(stand_ins: Path) -> dict[str, str]:
+    """The build arguments."""
+    (build,) = (words for words in calls(stand_ins) if words[:3] == ["docker", "buildx", "build"])
+    return dict(value.split("=", 1) for name, value in pairwise(build) if name == "--build-arg")
+
+
+def test_the_image_is_told_its_version_its_commit_and_where_its_source_is(stand_ins: Path) -> None:
+    script(RELEASE, "--source", "https://example.org/repo", "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
+    (build,) = (words for words in calls(stand_ins) if words[:3] == ["docker", "buildx", "build"])
+    assert f"{IMAGE}:v{sidecar.__version__}" in build
+    arguments = handed_in(stand_ins)
+    assert arguments.pop("BASE")
+    assert arguments == {"VERSION": sidecar.__version__, "SOURCE": "https://example.org/repo", "REVISION": COMMIT}
+
+
+def test_without_a_source_no_address_is_made_up(stand_ins: Path) -> None:
+    script(RELEASE, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
+    assert handed_in(stand_ins)["SOURCE"] == ""
+
+
+def test_the_dockerfile_declares_what_a_release_hands_in(stand_ins: Path) -> None:
+    """An engine only warns of an argument that nothing takes."""
+    script(RELEASE, "--out", str(stand_ins / "out"), IMAGE, stand_ins=stand_ins)
+    declared = re.findall(r"^ARG (\w+)=", (REPOSITORY / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(handed_in(stand_ins)) <= set(declared)
 
 
 def dockerfiles_base() -> str:
