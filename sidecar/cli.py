@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from sidecar import __version__
 from sidecar.commands.printing import show
 from sidecar.config.errors import Refused, UsageError
 from sidecar.config.parse import Parsed, ShowHelp, parse
@@ -31,7 +30,7 @@ VERBS = """Commands:
   label --driver NAME      have claims labelled that are older than components/scoped-watches; --dry-run shows them
   uninstall --driver NAME  remove what that driver's sidecars have put on nodes; run it after its DaemonSet is deleted
   simulate race [flags]    let many nodes compete for claims in virtual time; --help shows its flags; not in the container image
-  version                  print name and version
+  version [-o json]        print name and version; as JSON also commit, CSI, Python and platform
 """
 
 
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             case "simulate":
                 return _simulate(words)
             case "version":
-                return _version()
+                return _version(words)
             case "":
                 return _run([verb, *words])  # an empty value in a template becomes an empty word
             case _ if any(word.startswith("-") for word in words):
@@ -109,7 +108,7 @@ def _run(words: Sequence[str]) -> int:
             logs.setup("json" if config.logging_format == "json" else "text", config.verbosity)
             return process.run(config, warnings)
         case _:
-            return _version()
+            return _version([])
 
 
 def _run_despite(verb: str, words: Sequence[str]) -> int:
@@ -142,9 +141,10 @@ def _simulate(words: list[str]) -> int:
         return _say("\n".join([*(f"{PROGRAM} simulate race: {message}" for message in error.messages), hint]), 2)
 
 
-def _version() -> int:
-    show(f"{PROGRAM} {__version__}")
-    return 0
+def _version(words: Sequence[str]) -> int:
+    from sidecar.commands import version
+
+    return version.run(words, os.environ)
 
 
 def _say(text: str, code: int) -> int:

@@ -128,6 +128,12 @@ def test_the_program_runs_by_its_path_and_by_the_one_it_has_in_upstreams_image(i
     assert image.run(program, "--version", enter=enter) == f"csi-node-sidecar {sidecar.__version__}\n"
 
 
+def test_it_tells_an_issue_what_it_is(image: Image) -> None:
+    """Whoever builds at home has not said of which commit."""
+    told = json.loads(image.run(PROGRAM, "version", "-o", "json"))
+    assert (told["version"], told["gitCommit"], told["platform"]) == (sidecar.__version__, None, f"linux/{oci.architecture()}")
+
+
 def test_everything_it_loads_has_its_bytecode(image: Image) -> None:
     modules = [line.split() for line in image.run(PYTHON, "-c", LOADED).splitlines()]
     missing = [name for name, cached in modules if not (image.root / cached.lstrip("/")).is_file()]

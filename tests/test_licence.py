@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.csi.version import CSI_VERSION
+
 ROOT = Path(__file__).resolve().parents[1]
 APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 """Of the text as apache.org publishes it, and as Go modules and wheels ship it."""
@@ -67,7 +69,7 @@ def test_definitions_of_others_say_where_they_come_from_and_under_which_licence(
 
 def test_the_version_of_csi_is_the_same_wherever_it_stands() -> None:
     told = re.match(r"// Container Storage Interface v(\d+\.\d+\.\d+):", (ROOT / "csi_proto/csi.proto").read_text())
-    assert told
+    assert told and told[1] == CSI_VERSION
     assert f"Container Storage Interface {told[1]}," in (ROOT / "NOTICE").read_text()
     assert f"version {told[1]} |" in (ROOT / "csi_proto/README.md").read_text()
     assert f"v{told[1].rpartition('.')[0]} (csi.proto)" in (ROOT / "csi_proto/__init__.py").read_text()
