@@ -20,8 +20,10 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDERS = ("csi_proto/", "deploy/", "hack/", "sidecar/", "tests/")
+FOLDERS = (".ci/", ".github/", "csi_proto/", "deploy/", "hack/", "sidecar/", "tests/")
 ENDINGS = (".json", ".md", ".py", ".sh", ".svg", ".toml", ".yaml")
+READ_THOUGH_HIDDEN = (".github",)
+FOREIGN = frozenset({"node_modules", "site-packages", "build", "dist"})
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -39,10 +41,13 @@ def broken(root: Path) -> list[str]:
 
 
 def pages(root: Path) -> list[Path]:
-    """The Markdown files below a folder; hidden folders and installed packages are not ours."""
-    foreign = {"node_modules", "site-packages", "build", "dist"}
+    """The Markdown files below a folder; hidden folders and installed packages are not ours, but for what a forge reads."""
     found = (page.relative_to(root) for page in root.rglob("*.md"))
-    return [root / page for page in sorted(found) if not any(part in foreign or part.startswith(".") for part in page.parts)]
+    return [root / page for page in sorted(found) if not any(_is_foreign(part) for part in page.parts)]
+
+
+def _is_foreign(part: str) -> bool:
+    return part in FOREIGN or (part.startswith(".") and part not in READ_THOUGH_HIDDEN)
 
 
 def anchor(heading: str) -> str:

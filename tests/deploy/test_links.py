@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import REPOSITORY
-from hack.lib.links import anchor, broken
+from hack.lib.links import anchor, broken, pages
 
 
 def test_nothing_points_nowhere() -> None:
@@ -45,6 +45,17 @@ def test_a_pointer_that_leads_nowhere_is_seen(tmp_path: Path, text: str, fault: 
     (tmp_path / "other.md").write_text("# What it costs\n\n## What it `costs`?\n")
     (tmp_path / "page.md").write_text(f"# Top\n\n```\n# In a block\n```\n\n{text}\n")
     assert broken(tmp_path) == ([f"page.md:7: {fault}"] if fault else [])
+
+
+@pytest.mark.parametrize("page", [".github/SECURITY.md", ".github/CONTRIBUTING.md", "CHANGELOG.md", "csi_proto/README.md"])
+def test_what_a_forge_shows_is_looked_at_too(page: str) -> None:
+    assert REPOSITORY / page in pages(REPOSITORY)
+
+
+def test_a_pointer_of_a_page_for_the_forge_is_seen(tmp_path: Path) -> None:
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github" / "page.md").write_text("[a](../gone.md) `.github/gone`\n")
+    assert broken(tmp_path) == [".github/page.md:1: (../gone.md): no such file", ".github/page.md:1: `.github/gone`: no such file"]
 
 
 def test_hidden_folders_are_not_ours(tmp_path: Path) -> None:
