@@ -42,7 +42,11 @@ compileall.compile_dir(sysconfig.get_path('stdlib'), quiet=1, workers=0, optimiz
 rx=re.compile('/(site-packages|dist-packages|test|tests|idlelib|lib2to3|ensurepip)/'), \
 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)"]
 # The path of the program in upstream's image: a container that names it as its command needs no other change than the image either.
-RUN ["/opt/csi-node-sidecar/bin/python", "-c", "import os; os.symlink('/opt/csi-node-sidecar/bin/csi-node-sidecar', '/csi-provisioner')"]
+# And one on PATH, for `kubectl exec POD -c CONTAINER -- csi-node-sidecar ...`.
+RUN ["/opt/csi-node-sidecar/bin/python", "-c", "\
+import os; \
+os.makedirs('/usr/local/bin', exist_ok=True); \
+[os.symlink('/opt/csi-node-sidecar/bin/csi-node-sidecar', place) for place in ('/csi-provisioner', '/usr/local/bin/csi-node-sidecar')]"]
 # What whoever builds says of the image; hack/image and hack/release hand the version in, of which sidecar/__init__.py is the one source.
 # SOURCE is the address of the repository, REVISION the commit that this is: `csi-node-sidecar version -o json` tells it. Last, so that
 # another commit builds nothing anew. No licence is claimed for the base's packages: each says its own, and the SBOM lists them.

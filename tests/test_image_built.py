@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = "opt/csi-node-sidecar"
 PROGRAM = f"/{VENV}/bin/csi-node-sidecar"
 UPSTREAMS = "/csi-provisioner"
+BY_NAME = "csi-node-sidecar"
+"""As people call it with `kubectl exec`."""
 PYTHON = f"/{VENV}/bin/python"
 # Its own files only, and of the machine the devices; nobody's rights, and nothing can be written.
 AS_NOBODY = (
@@ -123,8 +125,8 @@ def test_the_licence_and_the_attributions_are_in_it(image: Image) -> None:
 
 
 @pytest.mark.parametrize("enter", [report.IN_IMAGE, AS_NOBODY], ids=["root", "nobody-read-only"])
-@pytest.mark.parametrize("program", [PROGRAM, UPSTREAMS])
-def test_the_program_runs_by_its_path_and_by_the_one_it_has_in_upstreams_image(image: Image, program: str, enter: str) -> None:
+@pytest.mark.parametrize("program", [PROGRAM, UPSTREAMS, BY_NAME])
+def test_the_program_runs_by_its_path_by_its_name_and_by_the_path_it_has_in_upstreams_image(image: Image, program: str, enter: str) -> None:
     assert image.run(program, "--version", enter=enter) == f"csi-node-sidecar {sidecar.__version__}\n"
 
 
