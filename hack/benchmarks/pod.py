@@ -27,10 +27,11 @@ _LOADS_EVERYTHING = "import sidecar.process, sidecar.drain.watches, sidecar.drai
 
 
 def image_environment() -> dict[str, str]:
-    """What the Dockerfile sets for its last stage."""
+    """What the Dockerfile sets for its last stage. A build argument that nobody hands in is empty."""
     text = (REPOSITORY / "Dockerfile").read_text().replace("\\\n", "").rpartition("\nFROM ")[2]
-    (said,) = re.findall(r"^ENV (.*)$", text, re.MULTILINE)
-    return {name: value for name, value in (pair.split("=", 1) for pair in said.split()) if name not in _NOT_HERE}
+    said = " ".join(re.findall(r"^ENV (.*)$", text, re.MULTILINE))
+    pairs = (pair.split("=", 1) for pair in re.sub(r"\$\{\w+\}", "", said).split())
+    return {name: value for name, value in pairs if name not in _NOT_HERE}
 
 
 def compile_bytecode() -> None:

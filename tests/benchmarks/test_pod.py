@@ -17,6 +17,11 @@ def test_the_settings_of_the_image_count_and_its_bytecode_is_left_here() -> None
     assert "PYTHONDONTWRITEBYTECODE" not in environment
 
 
+def test_what_nobody_hands_to_the_build_is_empty() -> None:
+    environment = image_environment()
+    assert environment["CSI_NODE_SIDECAR_REVISION"] == "" and not [value for value in environment.values() if "$" in value]
+
+
 def test_they_stand_before_the_program(tmp_path: Path) -> None:
     cluster = {"server": "https://10.0.0.1:6443", "certificate-authority-data": base64.b64encode(b"ca").decode()}
     kubeconfig = tmp_path / "kubeconfig"
