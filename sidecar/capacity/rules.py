@@ -3,7 +3,6 @@
 Repeated, the steps end in exactly one correct object for an eligible class and in none for any other, whatever was there before.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -214,10 +213,11 @@ def _compare(view: CapacityView, right: CapacityRecord | None, figure: Figure) -
 
 
 def _owners(ours: Owner | None, others: tuple[Owner, ...]) -> list[Owner]:
-    """The API server accepts one controlling owner. After --capacity-ownerref-level changed, the former one becomes an ordinary owner."""
+    """The API server accepts one controlling owner. The former one, of another --capacity-ownerref-level, goes: the garbage collector
+    spares what has one owner left, so beside the pod the DaemonSet would keep the object of a node that is gone."""
     if ours is None:
         return list(others)
-    return [*(replace(owner, controller=False) for owner in others if owner.uid != ours.uid), ours]
+    return [*(owner for owner in others if owner.uid != ours.uid and not owner.controller), ours]
 
 
 def _body(view: CapacityView, right: CapacityRecord | None, figure: Figure) -> Json:

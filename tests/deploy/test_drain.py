@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 
 from sidecar.config.parse import Parsed, parse
 from sidecar.drain.publish import on_node
 from sidecar.kube.api import PODS
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, foreign_daemon_set, granted, rendered, the, written
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, rendered, the, written
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
@@ -54,15 +51,6 @@ def test_the_sidecar_takes_the_flags_without_a_warning() -> None:
     assert parsed.warnings == ()
     assert str(parsed.config.node_drain_policy) == "NoSchedule"
     assert parsed.config.drain_report
-
-
-@pytest.mark.real_api
-def test_a_daemon_set_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    other = foreign_daemon_set({"name": "csi-provisioner", "image": "csi-node-sidecar:dev"})
-    (tmp_path / "driver.yaml").write_text(yaml.safe_dump(other))
-    component = os.path.relpath(DEPLOY.joinpath(*COMPONENT), tmp_path)
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["driver.yaml"], "components": [component]}))
-    assert the("DaemonSet", rendered(tmp_path)) == other
 
 
 def test_the_sidecar_stays_on_a_node_that_is_emptied() -> None:

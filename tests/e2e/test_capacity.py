@@ -371,7 +371,7 @@ def test_C6_objects_that_the_peer_left_without_an_owner_get_one(
 
 
 def test_an_object_stays_when_the_pod_that_owned_it_is_replaced(cluster: Cluster, driver: OurDriver) -> None:
-    """At level 0: it has the new pod for its controller, and the garbage collector only strikes out the old one."""
+    """At level 0: it has the new pod for its controller, and no longer the old one."""
     cluster.create(PODS, pod("old", nodeName="n1"))
     with publisher(driver, cluster, level=0, pod="old"):
         until(lambda: own(cluster, driver), "it has published", seconds=30)
@@ -382,6 +382,44 @@ def test_an_object_stays_when_the_pod_that_owned_it_is_replaced(cluster: Cluster
         cluster.delete(PODS, "old")
         until(lambda: own(cluster, driver)[0]["metadata"]["ownerReferences"] == [new], "and nobody else", seconds=30)
     assert uids(own(cluster, driver)) == uids([before])
+
+
+def test_what_was_published_for_the_daemon_set_goes_with_the_pod_once_the_level_is_0(cluster: Cluster, driver: OurDriver) -> None:
+    """Also what was published before: the node is gone, and the DaemonSet is not."""
+    workload(cluster, DAEMON_SETS)
+    name = pod_of_workload(cluster)
+    with publisher(driver, cluster, level=1, pod=name):
+        until(lambda: own(cluster, driver), "it has published", seconds=30)
+    (before,) = own(cluster, driver)
+    with publisher(driver, cluster, level=0, pod=name):
+        mine = owner("Pod", cluster.get(PODS, name), "v1")
+        until(lambda: own(cluster, driver)[0]["metadata"]["ownerReferences"] == [mine], "the pod owns it, and nobody else", seconds=30)
+    assert uids(own(cluster, driver)) == uids([before])
+    cluster.delete("/api/v1/nodes", driver.node)
+    cluster.delete(PODS, name)
+    until(lambda: not own(cluster, driver), "the object is collected", seconds=30)
+    assert cluster.get(DAEMON_SETS, "plugin")
+
+
+def test_at_level_0_a_pod_that_is_replaced_publishes_anew(cluster: Cluster, driver: OurDriver) -> None:
+    """As a DaemonSet replaces it: the new one starts when the old one is gone. Until then nobody could make a volume either."""
+    workload(cluster, DAEMON_SETS)
+    old = pod_of_workload(cluster)
+    with publisher(driver, cluster, level=0, pod=old):
+        until(lambda: own(cluster, driver), "it has published", seconds=30)
+    (before,) = own(cluster, driver)
+    deleted = time.monotonic()
+    cluster.delete(PODS, old)
+    until(lambda: not own(cluster, driver), "the object is collected", seconds=30)
+    collected = time.monotonic()
+    new = pod_of_workload(cluster, other_than=old)
+    with publisher(driver, cluster, level=0, pod=new) as sidecar:
+        sidecar.until_ready()
+        ready = time.monotonic()
+        until(lambda: published(cluster, driver) == ["100Gi"], "it has published", seconds=PROMPT)
+        anew = time.monotonic()
+    print(f"collected {collected - deleted:.1f} s after the pod was deleted, published anew {anew - ready:.1f} s after it was ready")
+    assert uids(own(cluster, driver)).isdisjoint(uids([before]))
 
 
 # ---- what others do ----

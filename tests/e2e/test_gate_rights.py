@@ -31,9 +31,8 @@ Change = Callable[[Json], object]
 
 
 def image() -> str:
-    """That of the component's flag."""
-    patch = written("components", "gate", "kustomization.yaml")[0]["patches"][0]["patch"]
-    return str(patch.rpartition("--drain-gate-image=")[2].partition('"')[0])
+    """That of the base's settings."""
+    return str(written("base", "settings.yaml")[0]["data"]["guard-image"])
 
 
 @pytest.fixture(scope="module")

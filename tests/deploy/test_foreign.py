@@ -1,0 +1,219 @@
+"""Every component, over a DaemonSet that has no name in common with ours: what it promises is there, or the build fails."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.manifests import DEPLOY, Json, containers, foreign_daemon_set, rendered, the
+
+pytestmark = pytest.mark.real_api
+
+COMPONENTS = DEPLOY / "components"
+NAME = "their-provisioner"
+SIDECAR: Json = {
+    "name": NAME,
+    "image": "registry.example/sig-storage/csi-provisioner:v6.3.0",
+    "args": ["--csi-address=/csi/csi.sock", "--node-deployment"],
+    "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}}],
+}
+SETTINGS: Json = {
+    "driver": "Disks.example.com",
+    "driver-in-names": "disks.example.com",
+    "namespace": "storage",
+    "account": "disks",
+    "user": "system:serviceaccount:storage:disks",
+    "guard-image": "registry.example/pause:3.10",
+    "secret-namespaces": "storage",
+    "placement": "any",
+}
+
+
+def daemon_set(sidecar: Json = SIDECAR) -> Json:
+    made = foreign_daemon_set(sidecar)
+    made["metadata"]["namespace"] = SETTINGS["namespace"]
+    made["spec"]["template"]["spec"]["serviceAccountName"] = SETTINGS["account"]
+    return made
+
+
+def built(work: Path, *components: str, driver: Json | None = None, settings: Json = SETTINGS) -> list[Json]:
+    """The user's own kustomization: their DaemonSet, their settings, and these components."""
+    resources = {"driver.yaml": driver} if driver else {}
+    if settings:
+        local = {"name": "csi-node-sidecar-settings", "annotations": {"config.kubernetes.io/local-config": "true"}}
+        resources["settings.yaml"] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": local, "data": settings}
+    for file, item in resources.items():
+        (work / file).write_text(yaml.safe_dump(item))
+    folders = [os.path.relpath(COMPONENTS / component, work) for component in components]
+    (work / "kustomization.yaml").write_text(yaml.safe_dump({"resources": list(resources), "components": folders}))
+    return rendered(work)
+
+
+# --- what each promises -----------------------------------------------------------------------------------------------
+
+
+def gives(*flags: str) -> Callable[[list[Json]], None]:
+    """These flags, after those that were there, to the one container and to no other."""
+
+    def check(objects: list[Json]) -> None:
+        before, after = containers(daemon_set()), containers(the("DaemonSet", objects))
+        assert after[NAME]["args"] == [*SIDECAR["args"], *flags]
+        assert [item for name, item in after.items() if name != NAME] == [item for name, item in before.items() if name != NAME]
+
+    return check
+
+
+def is_about_the_driver(*kinds: str) -> Callable[[list[Json]], None]:
+    """Of what it brings nothing is left that names the base."""
+
+    def check(objects: list[Json]) -> None:
+        ours = [item for item in objects if item["kind"] not in {"DaemonSet", "CustomResourceDefinition"}]
+        assert {item["kind"] for item in ours} == set(kinds)
+        for item in ours:
+            assert item["metadata"]["name"].endswith("--disks.example.com--storage")
+            assert "local.csi-node-sidecar.io" not in str(item) and "csi-node-sidecar:csi-node-sidecar" not in str(item)
+            for subject in item.get("subjects", ()):
+                assert (subject["name"], subject["namespace"]) == ("disks", "storage")
+            for condition in item["spec"].get("matchConditions", ())[:1] if "spec" in item else ():
+                assert condition["expression"] == f"request.userInfo.username == '{SETTINGS['user']}'"
+
+    return check
+
+
+def swaps(objects: list[Json]) -> None:
+    assert containers(the("DaemonSet", objects))[NAME]["image"] == "csi-node-sidecar:dev"
+
+
+def places(objects: list[Json]) -> None:
+    variables = [item for policy in objects for item in policy["spec"].get("variables", ())]
+    assert {item["expression"] for item in variables if item["name"] == "driver"} == {"'Disks.example.com'"}
+    assert {item["expression"] for item in variables if item["name"] == "placement"} == {"'any'"}
+    assert {item["expression"] for item in variables if item["name"] == "secretNamespaces"} == {"'storage'.split(' ')"}
+
+
+def is_found(objects: list[Json]) -> None:
+    """By what monitoring's PodMonitor looks for; and no selector has changed."""
+    found, before = the("DaemonSet", objects)["spec"], daemon_set()["spec"]
+    monitor = yaml.safe_load((COMPONENTS / "monitoring" / "podmonitor.yaml").read_text())["spec"]
+    wanted = monitor["selector"]["matchLabels"]
+    assert wanted and not any(key.startswith("app.kubernetes.io/") for key in wanted)
+    assert found["template"]["metadata"]["labels"] == {**before["template"]["metadata"]["labels"], **wanted}
+    assert found["selector"] == before["selector"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    (port,) = containers({"spec": found})[NAME]["ports"]
+    assert port == {"name": endpoint["port"], "containerPort": 8080}
+
+
+POLICY = "ValidatingAdmissionPolicy"
+JUDGES = gives("--node-drain-policy=NoSchedule", "--drain-report=true")
+GATE = ("--drain-gate=true", "--drain-gate-image=registry.example/pause:3.10")
+PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
+    "drop-in": (swaps,),
+    "drain": (JUDGES, is_about_the_driver("ClusterRole", "ClusterRoleBinding", POLICY, f"{POLICY}Binding")),
+    "gate": (gives(*GATE), is_about_the_driver("Role", "RoleBinding", POLICY, f"{POLICY}Binding")),
+    "own-node": (is_about_the_driver(POLICY, f"{POLICY}Binding"), lambda objects: places([o for o in objects if o["kind"] == POLICY])),
+    "scoped-watches": (gives("--watch-scope=labelled"),),
+    "scoped-watches-v1beta1": (gives("--watch-scope=labelled"),),
+    "scraped": (gives("--http-endpoint=:8080"), is_found),
+    "monitoring": (gives("--http-endpoint=:8080"), is_found),
+}
+WITH_FLAGS = ["drain", "gate", "scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
+WITH_SETTINGS = {
+    "drain": ["driver", "driver-in-names", "namespace", "account", "user"],
+    "gate": ["driver", "driver-in-names", "namespace", "account", "user", "guard-image"],
+    "own-node": ["driver", "driver-in-names", "namespace", "user", "placement", "secret-namespaces"],
+}
+
+
+def test_every_component_promises_something() -> None:
+    assert PROMISES.keys() == {file.parent.name for file in COMPONENTS.glob("*/kustomization.yaml")}
+
+
+@pytest.mark.parametrize("component", PROMISES)
+def test_over_somebody_else_s_daemon_set_it_changes_what_it_promises(tmp_path: Path, component: str) -> None:
+    listed = ("drop-in",) if component == "drop-in" else ("drop-in", component)
+    objects = built(tmp_path, *listed, driver=daemon_set())
+    for promise in PROMISES[component]:
+        promise(objects)
+
+
+def test_all_of_them_together(tmp_path: Path) -> None:
+    objects = built(tmp_path, "drop-in", "own-node", "drain", "gate", "scoped-watches", "scraped", driver=daemon_set())
+    args = containers(the("DaemonSet", objects))[NAME]["args"]
+    assert args[len(SIDECAR["args"]) :] == [
+        *("--node-drain-policy=NoSchedule", "--drain-report=true", *GATE),
+        *("--watch-scope=labelled", "--http-endpoint=:8080"),
+    ]
+
+
+# --- what is not there ------------------------------------------------------------------------------------------------
+
+
+def not_built(work: Path, *components: str, **more: Json) -> str:
+    with pytest.raises(AssertionError) as found:
+        built(work, *components, **more)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("component", WITH_FLAGS)
+@pytest.mark.parametrize("image", [SIDECAR["image"], "example.com/csi-node-sidecar-driver:dev", "example.com/my-csi-node-sidecar:v1"])
+def test_where_no_container_has_our_image_the_build_fails(tmp_path: Path, component: str, image: str) -> None:
+    assert "unable to find field" in not_built(tmp_path, component, driver=daemon_set({**SIDECAR, "image": image}))
+
+
+@pytest.mark.parametrize("image", ["csi-node-sidecar", "localhost:5000/x/csi-node-sidecar", "r.example/csi-node-sidecar:v1@sha256:ab"])
+def test_our_image_is_known_wherever_it_comes_from(tmp_path: Path, image: str) -> None:
+    JUDGES(built(tmp_path, "drain", driver=daemon_set({**SIDECAR, "image": image})))
+
+
+@pytest.mark.parametrize(("component", "key"), [(component, key) for component, keys in WITH_SETTINGS.items() for key in ("", *keys)])
+def test_where_a_setting_is_missing_the_build_fails(tmp_path: Path, component: str, key: str) -> None:
+    told = {name: value for name, value in SETTINGS.items() if name != key} if key else {}
+    said = not_built(tmp_path, "drop-in", component, driver=daemon_set(), settings=told)
+    assert f"`data.{key}` is missing" in said if key else "csi-node-sidecar-settings" in said
+
+
+@pytest.mark.parametrize("component", WITH_SETTINGS)
+def test_settings_that_it_does_not_read_may_be_missing(tmp_path: Path, component: str) -> None:
+    assert built(tmp_path, "drop-in", component, driver=daemon_set(), settings={key: SETTINGS[key] for key in WITH_SETTINGS[component]})
+
+
+@pytest.mark.parametrize("component", WITH_FLAGS)
+def test_where_an_operator_makes_the_daemon_set_the_objects_come_alone(tmp_path: Path, component: str) -> None:
+    """The documented case: nothing is there that could be given a flag."""
+    if component == "scraped":
+        return
+    assert "DaemonSet" not in kinds(built(tmp_path, component))
+
+
+def kinds(objects: Iterable[Json]) -> set[str]:
+    return {item["kind"] for item in objects}
+
+
+# --- what is there already --------------------------------------------------------------------------------------------
+
+
+def test_a_flag_that_is_there_is_not_given_twice(tmp_path: Path) -> None:
+    sidecar = copy.deepcopy(SIDECAR)
+    sidecar["args"] += ["--drain-report=false", "--drain-gate-image=other:1", "--http-endpoint=:9000"]
+    sidecar["ports"] = [{"name": "metrics", "containerPort": 8080}]
+    found = containers(the("DaemonSet", built(tmp_path, "drop-in", "drain", "gate", "scraped", driver=daemon_set(sidecar))))[NAME]
+    assert sorted(found["args"]) == sorted(
+        {*SIDECAR["args"], "--node-drain-policy=NoSchedule", "--drain-report=true", *GATE, "--http-endpoint=:8080"}
+    )
+    assert found["ports"] == [{"name": "http", "containerPort": 8080}]
+
+
+@pytest.mark.parametrize("component", WITH_FLAGS)
+def test_over_the_base_it_adds_nothing_twice(tmp_path: Path, component: str) -> None:
+    base, folder = (os.path.relpath(DEPLOY / part, tmp_path) for part in ("base", f"components/{component}"))
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [base], "components": [folder]}))
+    for container in containers(the("DaemonSet", rendered(tmp_path))).values():
+        words = [word.partition("=")[0] for word in container["args"]]
+        assert len(set(words)) == len(words)
+        assert len({port["name"] for port in container.get("ports", ())}) == len(container.get("ports", ()))
