@@ -36,6 +36,8 @@ from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.ownership.shards import LISTENERS, heard_shards, may_be_shared_out
 from sidecar.provisioning.part import ProvisioningPart
+from sidecar.rights.asking_io import RightsKnown
+from sidecar.rights.rights import NOT_KNOWN, FinalizerWrites, finalizer_writes
 from sidecar.tools import Tools
 from sidecar.watching import Watching
 
@@ -54,7 +56,7 @@ _PART_FOR_OTHERS: Final = 10
 
 def assemble(opened: Opened) -> "Sidecar":
     """Everything together, once the driver has said who it is."""
-    return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder())
+    return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), asks_rights=not opened.config.dry_run)
 
 
 def load_rooms(config: Config) -> None:
@@ -110,9 +112,17 @@ class Sidecar:
     """
 
     def __init__(
-        self, config: Config, doors: Doors, instruments: Instruments, *, recorder: EventRecorder, listeners: int = LISTENERS
+        self,
+        config: Config,
+        doors: Doors,
+        instruments: Instruments,
+        *,
+        recorder: EventRecorder,
+        listeners: int = LISTENERS,
+        asks_rights: bool = False,
     ) -> None:
-        """`listeners`: how many nodes hear of each open claim, where claims are shared out."""
+        """`listeners`: how many nodes hear of each open claim, where claims are shared out. `asks_rights`: whether the API server has roles
+        that it can be asked about."""
         self._config = config
         self._listeners = listeners
         self._doors = doors
@@ -139,6 +149,7 @@ class Sidecar:
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
         self.space = ReservedSpace(classes=self._classes_by_name)
         self.drains: DrainPart | None = None
+        self._rights = RightsKnown(self._tools, on_change=self._finalizers_changed) if asks_rights else None
         self._contenders = self._make_contenders() if config.node_deployment_placement == RANKED else None
         self.hearing = self._make_hearing() if config.watch_scope == LABELLED else None
         self.provisioning = self._make_provisioning()
@@ -164,6 +175,9 @@ class Sidecar:
     async def run(self) -> None:
         """Until cancelled: the caches first, then the work."""
         async with asyncio.TaskGroup() as group:
+            if self._rights is not None:
+                # Sent first, so that the answer is there before a volume is made, though nothing waits for it.
+                group.create_task(self._rights.run(), name="rights")
             for watch, reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"reflector {watch.resource}")
             group.create_task(self._recorder.run(), name="events")
@@ -225,6 +239,8 @@ class Sidecar:
             threads=self._config.worker_threads,
             sweep_interval=self._config.snapshot_orphan_sweep_interval,
             make_loop=self._loop,
+            finalizers=self._finalizers,
+            on_forbidden=self._rights.doubt if self._rights else lambda: None,
         )
 
     def _make_contenders(self) -> Contenders:
@@ -300,6 +316,12 @@ class Sidecar:
         )
 
     # --- what one room asks or tells another --------------------------------------------------------------------------
+
+    def _finalizers(self) -> FinalizerWrites:
+        return finalizer_writes(self._rights.rights() if self._rights is not None else NOT_KNOWN)
+
+    def _finalizers_changed(self) -> None:
+        self.provisioning.finalizers_changed()
 
     def _standing(self) -> Standing:
         return self.drains.room.standing() if self.drains is not None else OPEN

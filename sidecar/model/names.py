@@ -16,6 +16,7 @@ POLICY_GROUP: Final = "policy"
 APPS_GROUP: Final = "apps"
 COORDINATION_GROUP: Final = "coordination.k8s.io"
 ADMISSION_GROUP: Final = "admissionregistration.k8s.io"
+AUTHORIZATION_GROUP: Final = "authorization.k8s.io"
 
 # kinds, as references, events and messages name them
 CLAIM: Final = "PersistentVolumeClaim"
@@ -41,6 +42,8 @@ LEASE: Final = "Lease"
 DEPLOYMENT: Final = "Deployment"
 DAEMON_SET: Final = "DaemonSet"
 DISRUPTION_BUDGET: Final = "PodDisruptionBudget"
+REPLICA_SET: Final = "ReplicaSet"
+ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
 
 # labels of nodes
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -12,6 +12,7 @@ from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
 from sidecar.provisioning.requests.volume import Unusable
 from sidecar.provisioning.view import ClaimView
+from sidecar.rights.rights import FinalizerWrites
 
 _OCCUPIED: Final = (
     "the driver has a volume of that name which was made with other arguments, as when the class of the claim was made anew meanwhile;"
@@ -60,7 +61,8 @@ def _clash(view: ClaimView, created: CreatedVolume) -> str:
 
 def _judge(view: ClaimView, attempt: Create, created: CreatedVolume) -> Store | Undo:
     here, claim = view.here, attempt.claim
-    body = volumes.build(here, claim, attempt.class_, attempt.request, created, refs=attempt.refs)
+    finalizer = view.finalizers is not FinalizerWrites.NEVER
+    body = volumes.build(here, claim, attempt.class_, attempt.request, created, refs=attempt.refs, finalizer=finalizer)
     if isinstance(body, Unusable):
         return Undo(claim, created.volume_id, attempt.refs.provisioner, body.why, body.elsewhere)
     # A driver that does not support sources may ignore them and create an empty volume; only the answer shows it.

@@ -70,6 +70,7 @@ from sidecar.provisioning.release_rules import next_turn
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.rules import decide, is_try
 from sidecar.provisioning.view import ClaimView
+from sidecar.rights.rights import FinalizerWrites
 from sidecar.tools import Tools
 
 _ONCE_IN: Final = 1.0
@@ -94,6 +95,8 @@ class Provisioner:
         journal: Journal | None = None,
         snapshot_protected: Callable[[], None] = lambda: None,
         standing: Callable[[], Standing] = lambda: OPEN,
+        finalizers: Callable[[], FinalizerWrites] = lambda: FinalizerWrites.BY_PATCH,
+        on_forbidden: Callable[[], None] = lambda: None,
     ) -> None:
         self._here = here
         self._driver = tools.driver
@@ -115,6 +118,7 @@ class Provisioner:
         self._woken: dict[str, float] = {}
         """By class: when claims that waited for room were last woken, or will be."""
         self._standing = standing
+        self._finalizers = finalizers
         self._lookup = Lookups(tools.kube)
         self._reports = ClaimReports(tools)
         self.claim_attempts = self._reports.attempts
@@ -152,6 +156,8 @@ class Provisioner:
             lookup=self._lookup,
             deletion=deletion,
             attachments_known=attachments_known,
+            finalizers=finalizers,
+            on_forbidden=on_forbidden,
         )
 
     def concerns(self, uid: str) -> bool:
@@ -191,6 +197,7 @@ class Provisioner:
             loss=self._losses.of(record.call if record else creation(name)) if name else NO_LOSS,
             sent_until=self._undoer.sent_until(uid),
             pace=self.claim_attempts.pace(uid, now),
+            finalizers=self._finalizers(),
         )
 
     def _begun_deletion(self, claim: Claim | None, here: Here) -> CreationRecord | None:

@@ -19,6 +19,7 @@ from sidecar.provisioning.creations.journal import Journal
 from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.sweep import SnapshotSweep
 from sidecar.provisioning.watches import ProvisioningWatches, attachments_known
+from sidecar.rights.rights import FinalizerWrites
 from sidecar.tools import MakeLoop, Tools
 
 _TAKE_OVER_SECONDS: Final = 60.0
@@ -44,6 +45,8 @@ class ProvisioningPart:
         threads: int,
         sweep_interval: float,
         make_loop: MakeLoop,
+        finalizers: Callable[[], FinalizerWrites],
+        on_forbidden: Callable[[], None],
     ) -> None:
         self._contenders = contenders
         self._table = ProgressTable()
@@ -60,6 +63,8 @@ class ProvisioningPart:
             watched=lambda: watched(CLAIMS) if hears(CLAIMS) else "",
             journal=journal,
             standing=standing,
+            finalizers=finalizers,
+            on_forbidden=on_forbidden,
             snapshot_protected=self._sweep.protected if self._sweep else lambda: None,
         )
         room = self.room
@@ -144,6 +149,10 @@ class ProvisioningPart:
     def standing_changed(self) -> None:
         """Claims that wait are decided again."""
         self._watches.wake_claims()
+
+    def finalizers_changed(self) -> None:
+        """They can be written now where they could not be, or the other way round."""
+        self._watches.wake_volumes()
 
     def space_grew(self, classes: frozenset[str], answer: CapacityAnswer, promised: int) -> None:
         """Claims that found no space are looked at now, not at the end of their delay."""

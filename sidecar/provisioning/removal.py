@@ -9,15 +9,16 @@ from sidecar.deletion.rules import DeletionView, Released
 from sidecar.engine.backoff import on_a_beat
 from sidecar.engine.loop import WORK, NeedsWork
 from sidecar.engine.undone import TOLD_AT, UndoneWrites
-from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES
-from sidecar.kube.errors import ApiError, NotFound, Unavailable
+from sidecar.kube.api import VOLUMES
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.kube.events.recorder import ObjectRef
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.model import names
-from sidecar.model.objects import Json, Volume
+from sidecar.model.objects import Volume
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.effects.volume_finalizers import VolumeFinalizers
 from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.pace import PacedAttempts
 from sidecar.provisioning.progress import UNSTORED, RemovalStep
@@ -32,11 +33,13 @@ from sidecar.provisioning.volume_rules import (
     Remove,
     Rest,
     Unfinalize,
+    Unpermitted,
     VolumeDecision,
     Wait,
     decide_volume,
     is_try,
 )
+from sidecar.rights.rights import FinalizerWrites
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -71,7 +74,10 @@ class Removal:
         lookup: Lookups,
         deletion: Deletion,
         attachments_known: Callable[[], bool],
+        finalizers: Callable[[], FinalizerWrites],
+        on_forbidden: Callable[[], None],
     ) -> None:
+        """`on_forbidden`: our finalizer could not be written as `finalizers` says."""
         self._here = here
         self._kube = tools.kube
         self._caches = caches
@@ -85,6 +91,9 @@ class Removal:
         self._lookup = lookup
         self._deletion = deletion
         self._attachments_known = attachments_known
+        self._writes = finalizers
+        self._on_forbidden = on_forbidden
+        self._finalizers = VolumeFinalizers(tools.kube)
         self._dry_run = tools.dry_run
         self.unowned = Unowned(tools, here=here)
         self._asked: dict[str, tuple[str, str]] = {}
@@ -92,6 +101,8 @@ class Removal:
         self._upkeep = UndoneWrites[str](tools.retry)
         self._emptying: dict[str, float] = {}
         """By name: since when a volume is being deleted."""
+        self._unpermitted: dict[str, str] = {}
+        """By name: the uid of a volume of which the log says that its finalizer may not be taken off."""
         self.attempts = PacedAttempts()
 
     def namespace_of(self, name: str) -> str:
@@ -111,6 +122,7 @@ class Removal:
             progress=self._table.removal_step(volume) if volume else RemovalStep.NOT_YET,
             attachments_known=self._attachments_known(),
             attached_to=tuple(sorted(item.node for item in self._caches.attachments.by_index("volume", name))),
+            finalizers=self._writes(),
         )
 
     def glance(self, name: str) -> float | NeedsWork | None:
@@ -140,10 +152,12 @@ class Removal:
         try:
             if self.unowned.is_due(name):
                 await self.unowned.look(name)
-            return await self._perform(name, decision)
+            return await self._perform(name, decision, view.finalizers)
         except NotFound:
             return None
         except ApiError as error:
+            if isinstance(error, Forbidden) and isinstance(decision, Finalize | Unfinalize):
+                self._on_forbidden()
             if view.volume is not None and _takes_away(decision, view.volume) and not isinstance(error, Unavailable):
                 # A server that has just started may forbid everything for a moment, so it is tried again soon, whatever the back-off says.
                 return min(self._not_deleted(view.volume, str(error)), self._clock() + UNSTORED)
@@ -153,7 +167,7 @@ class Removal:
             )
             return min(self._later(name), self._clock() + UNSTORED)
 
-    async def _perform(self, name: str, decision: VolumeDecision) -> float | None:
+    async def _perform(self, name: str, decision: VolumeDecision, writes: FinalizerWrites) -> float | None:
         match decision:
             case Rest():
                 self._forget_volume(name)
@@ -162,6 +176,10 @@ class Removal:
                 return until
             case Hold(volume, why):
                 return self._not_deleted(volume, why)
+            case Unpermitted(volume, why):
+                is_told = self._unpermitted.get(volume.name) == volume.uid
+                self._unpermitted[volume.name] = volume.uid
+                return self._not_deleted(volume, why, logs=not is_told)
             case Empty(volume, secret):
                 return await self._empty(volume, secret)
             case Remove(volume):
@@ -171,12 +189,11 @@ class Removal:
                 self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.name, self._clock()))
                 return None
             case Finalize(volume):
-                patch = {"metadata": {"uid": volume.uid, "finalizers": [names.VOLUME_FINALIZER]}}
-                await self._kube.patch(VOLUMES, volume.name, patch, content_type=STRATEGIC_MERGE_PATCH)
+                await self._finalizers.put_on(volume, writes)
                 self._wrote_finalizers(volume)
                 return None
             case Unfinalize(volume):
-                await self._kube.patch(VOLUMES, volume.name, _without_finalizer(volume), content_type=STRATEGIC_MERGE_PATCH)
+                await self._finalizers.take_off(volume, writes)
                 if volume.deleting:
                     self._table.reach_removal_step(volume, RemovalStep.UNFINALIZED)
                 else:
@@ -237,11 +254,13 @@ class Removal:
             self._table.forget_volume(name)
             self._emptying.pop(name, None)
             self._asked.pop(name, None)
+            self._unpermitted.pop(name, None)
 
-    def _not_deleted(self, volume: Volume, why: str) -> float:
+    def _not_deleted(self, volume: Volume, why: str, *, logs: bool = True) -> float:
         self._metrics.delete_failed(volume.class_name)
         self._record(volume, why)
-        log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
+        if logs:
+            log.warning("Deleting a volume failed", extra={"fields": {"volume": volume.name, "handle": volume.handle, "err": why}})
         return self._later(volume.name)
 
     def _record(self, volume: Volume, why: str) -> None:
@@ -259,8 +278,3 @@ def _takes_away(decision: VolumeDecision, volume: Volume) -> bool:
     """Whether the decision is part of a deletion. If our finalizer cannot be put on, or be taken off a volume that stays, no deletion has
     failed, and none is reported."""
     return isinstance(decision, Empty | Remove) or (isinstance(decision, Unfinalize) and volume.deleting)
-
-
-def _without_finalizer(volume: Volume) -> Json:
-    """A patch that takes one finalizer off the list and leaves the others. The uid makes it fail for a new volume with the same name."""
-    return {"metadata": {"uid": volume.uid, "$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]}}

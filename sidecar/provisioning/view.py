@@ -18,6 +18,7 @@ from sidecar.provisioning.findings import NOTHING_FOUND, Findings
 from sidecar.provisioning.needs import NO_FACTS, Facts
 from sidecar.provisioning.pace import NO_PACE, Pace
 from sidecar.provisioning.progress import NOT_BEGUN, Progress, RemovalStep, race_of
+from sidecar.rights.rights import FinalizerWrites
 
 
 @frozen
@@ -69,6 +70,7 @@ class ClaimView:
     """Until then a PersistentVolume may arrive that was sent for the claim by this process or by one that is gone."""
     pace: Pace = NO_PACE
     """How often it has failed here, and when it may be tried again."""
+    finalizers: FinalizerWrites = FinalizerWrites.BY_PATCH
 
     def giving_back(self) -> GiveBack:
         """How the claim is given back after a try. The try is noted if the nodes choose who is next in an order that they all know; else
@@ -117,3 +119,4 @@ class VolumeView:
     """How often work on it has failed, and when it may be tried again."""
     attached_to: tuple[str, ...] = ()
     """Nodes that VolumeAttachments of this volume name, whatever their state: one that is being deleted may still be attached."""
+    finalizers: FinalizerWrites = FinalizerWrites.BY_PATCH

@@ -9,6 +9,7 @@ from sidecar.provisioning.progress import RemovalStep
 from sidecar.provisioning.requests.request import Unfit, missing_capability
 from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
 from sidecar.provisioning.view import VolumeView
+from sidecar.rights.rights import FINALIZER_REMEDY, FinalizerWrites
 
 
 @frozen
@@ -67,7 +68,16 @@ class Finalize:
     why: str
 
 
-VolumeDecision = Rest | Wait | Hold | Empty | Remove | Unfinalize | Finalize
+@frozen
+class Unpermitted:
+    """Our finalizer keeps a PersistentVolume that is being deleted, and the role does not allow to take it off. That is told, and looked at
+    again with back-off; a right that comes ends it at once."""
+
+    volume: Volume
+    why: str
+
+
+VolumeDecision = Rest | Wait | Hold | Empty | Remove | Unfinalize | Finalize | Unpermitted
 
 
 def decide_volume(view: VolumeView) -> VolumeDecision:
@@ -81,22 +91,22 @@ def was_merely_bound(old: Volume | None, new: Volume | None) -> bool:
     if old is None or new is None or old.uid != new.uid:
         return False
     waited = old.phase in ("", "Pending", "Available") and not old.deleting
-    return waited and new.phase == "Bound" and not new.deleting and _upkeep(new) is None
+    return waited and new.phase == "Bound" and not new.deleting and _upkeep(new, FinalizerWrites.BY_PATCH) is None
 
 
 def is_try(decision: VolumeDecision) -> bool:
     """Whether it asks anything of the driver or the API server, events apart."""
-    return not isinstance(decision, Rest | Wait | Hold)
+    return not isinstance(decision, Rest | Wait | Hold | Unpermitted)
 
 
 def _decide(view: VolumeView) -> VolumeDecision:
     volume = view.volume
     if volume is None:
         return Rest("the volume is gone or another node's")
-    if excluded := _not_ours(view.here, volume) or _upkeep(volume) or _not_deletable(volume):
+    if excluded := _not_ours(view.here, volume) or _upkeep(volume, view.finalizers) or _not_deletable(volume):
         return excluded
     if view.progress is not RemovalStep.NOT_YET:
-        return _leave(view.progress, volume)
+        return _leave(view.progress, volume, view.finalizers)
     if blocked := _blocked(view, volume):
         return blocked
     secret = deletion_secret(volume, view.class_)
@@ -114,11 +124,18 @@ def _not_ours(here: Here, volume: Volume) -> Rest | None:
     return None
 
 
-def _upkeep(volume: Volume) -> Finalize | Unfinalize | None:
-    """Keeps our finalizer on the volumes whose data this program will delete, and on no others. A reclaim policy may change at any time."""
+def _upkeep(volume: Volume, writes: FinalizerWrites) -> Finalize | Unfinalize | Unpermitted | None:
+    """Keeps our finalizer on the volumes whose data this program will delete, and on no others. A reclaim policy may change at any time.
+
+    Where it could not be taken off, it is not put on. One that a volume has all the same matters when that is deleted, not before."""
     has_it = names.VOLUME_FINALIZER in volume.finalizers
     if volume.reclaim_policy in ("Retain", "Recycle") and has_it:
-        return Unfinalize(volume, f"reclaim policy {volume.reclaim_policy}: this program does not delete the driver's volume")
+        why = f"reclaim policy {volume.reclaim_policy}: this program does not delete the driver's volume"
+        if writes is FinalizerWrites.NEVER:
+            return _unpermitted(volume, why) if volume.deleting else None
+        return Unfinalize(volume, why)
+    if writes is FinalizerWrites.NEVER:
+        return None
     if volume.reclaim_policy == "Delete" and volume.phase == "Bound" and not volume.deleting and not has_it:
         return Finalize(volume, "reclaim policy Delete: the driver's volume is to be deleted before its PersistentVolume")
     return None
@@ -146,13 +163,18 @@ def _blocked(view: VolumeView, volume: Volume) -> Hold | None:
     return None
 
 
-def _leave(progress: RemovalStep, volume: Volume) -> Remove | Unfinalize | Rest:
+def _leave(progress: RemovalStep, volume: Volume, writes: FinalizerWrites) -> Remove | Unfinalize | Unpermitted | Rest:
     """The rest of the removal, once the driver has deleted its volume."""
     if progress is RemovalStep.UNFINALIZED or (progress is RemovalStep.REMOVED and not volume.deleting):
         return Rest("all is done; only the watch has to show it")
-    if volume.deleting:
-        return Unfinalize(volume, "the driver has deleted its volume")
-    return Remove(volume, "the driver has deleted its volume")
+    why = "the driver has deleted its volume"
+    if not volume.deleting:
+        return Remove(volume, why)
+    return _unpermitted(volume, why) if writes is FinalizerWrites.NEVER else Unfinalize(volume, why)
+
+
+def _unpermitted(volume: Volume, why: str) -> Unpermitted:
+    return Unpermitted(volume, f"{why}, and the finalizer {names.VOLUME_FINALIZER} may not be taken off: {FINALIZER_REMEDY}")
 
 
 def _claim_of(volume: Volume) -> str:

@@ -29,9 +29,16 @@ class Unusable:
 
 
 def build(
-    here: Here, claim: Claim, class_: Class, request: CreateRequest, created: CreatedVolume, *, refs: SecretRefs = NO_SECRETS
+    here: Here,
+    claim: Claim,
+    class_: Class,
+    request: CreateRequest,
+    created: CreatedVolume,
+    *,
+    refs: SecretRefs = NO_SECRETS,
+    finalizer: bool = True,
 ) -> Json | Unusable:
-    """The object to store, or the reason why the new volume must be deleted again."""
+    """The object to store, or the reason why the new volume must be deleted again. `finalizer`: ours is put on, for it can be taken off."""
     # A driver may leave the size out of its answer; then the size that was asked for counts, here and in spec.capacity.
     if created.capacity_bytes and created.capacity_bytes < request.required_bytes:
         return Unusable(
@@ -73,8 +80,8 @@ def build(
             "name": request.name,
             "annotations": {names.PROVISIONED_BY: class_.provisioner} | _secret_notes(refs),
             "labels": {names.VOLUME_NODE: node_label(here, None if affinity is None else terms_of(affinity["required"]))},
-            "finalizers": [names.VOLUME_FINALIZER],
-        },
+        }
+        | ({"finalizers": [names.VOLUME_FINALIZER]} if finalizer else {}),
         "spec": spec | {key: value for key, value in optional.items() if value},
     }
 

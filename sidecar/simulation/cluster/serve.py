@@ -29,7 +29,7 @@ from aiohttp import web
 from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.cluster import Cluster
-from sidecar.simulation.cluster.http import discovery, routes, tables
+from sidecar.simulation.cluster.http import discovery, reviews, routes, tables
 from sidecar.simulation.cluster.http.access import ADMIN, Access, User, Wish, service_account
 from sidecar.simulation.cluster.http.answers import Answers, Incoming, name_in
 from sidecar.simulation.cluster.http.api_faults import NO_FAULT, ApiFault, ApiFaults
@@ -167,6 +167,8 @@ class Served:
         user = self.access.user(request.headers.get("Authorization"))
         kinds = self.cluster.store.kinds.values()
         path = _path(request)
+        if reviews.is_review(request.method, path):
+            return await self._review(request, user)
         try:
             target = routes.target(request.method, path, request.query, kinds)
         except (NoPath, Refused):
@@ -188,6 +190,11 @@ class Served:
         if fault.cut:
             return await _half_answered(request, body)
         return _response(request, body, status=status)
+
+    async def _review(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
+        raw = await _body(request)
+        await _trouble(request, self.faults.take("create", reviews.RESOURCE, ""))
+        return _response(request, reviews.answered(self.access, user, raw), status=201)
 
     async def _about_itself(self, request: web.BaseRequest, user: User, document: Json | None) -> web.StreamResponse:
         path = _path(request)

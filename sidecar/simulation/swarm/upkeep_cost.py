@@ -37,6 +37,8 @@ _WAITING_EVERY: Final = 600.0
 _LEFT_EVERY: Final = 300.0
 _LISTS_OF_A_START: Final = 2
 """What is served, and classes; claims, volumes and contenders besides."""
+_REVIEWS: Final = 1
+"""Whether volumes may be patched, where that is allowed."""
 
 
 @frozen(kw_only=True)
@@ -96,7 +98,7 @@ def roll_cost(nodes: int, *, scope: str, volumes: int, ranked: bool = True) -> R
     lists = 2 * _pages(volumes) if scope == ALL else 5
     contenders = nodes if ranked else 0
     kilobytes = _KB_ANYWAY + _as_sent(contenders * _KB_CONTENDER) + _listed(listed, _KB_CLAIM) + _listed(listed, _KB_VOLUME)
-    requests = _LISTS_OF_A_START + (_CONTENDER_LISTS if ranked else 0) + lists
+    requests = _REVIEWS + _LISTS_OF_A_START + (_CONTENDER_LISTS if ranked else 0) + lists
     return Roll(
         requests=nodes * requests,
         watches=nodes * _WATCHES[scope],

@@ -19,6 +19,7 @@ from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
 from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.watches import ProvisioningWatches
+from sidecar.rights.rights import FinalizerWrites
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, Told, tools
 
@@ -42,6 +43,9 @@ class Bench:
     """What the room said of free space: of which class, and whether the volume has a place of its own."""
     attachments_known: bool = True
     standing: Standing = OPEN
+    finalizers: FinalizerWrites = FinalizerWrites.BY_PATCH
+    forbidden: int = 0
+    """How often the room said that a finalizer may not be written."""
     dry_run: bool = False
     watched: str = ""
     """The resourceVersion to which the watch of claims has come."""
@@ -81,8 +85,13 @@ class Bench:
             attachments_known=lambda: self.attachments_known,
             watched=lambda: self.watched,
             standing=lambda: self.standing,
+            finalizers=lambda: self.finalizers,
+            on_forbidden=self._was_forbidden,
             snapshot_protected=lambda: self.snapshots_protected.append(self.now),
         )
+
+    def _was_forbidden(self) -> None:
+        self.forbidden += 1
 
     def look_around(self) -> Here:
         return samples.here(self.driver.info)

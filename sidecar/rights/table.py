@@ -1,0 +1,127 @@
+"""The rights that this program uses, and what is off without each: what the sample roles in deploy/ grant, and what they leave out.
+
+The running program does not load it: at a start it asks for one right (`asking_io`). It is for whoever reports on all of them.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from sidecar.frozen import frozen
+from sidecar.kube.api import (
+    ATTACHMENTS,
+    ATTRIBUTES_CLASSES,
+    BUDGETS,
+    CAPACITIES,
+    CLAIMS,
+    CLASSES,
+    CSI_NODES,
+    DEPLOYMENTS,
+    DRAIN_REPORTS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REFERENCE_GRANTS,
+    REPLICA_SETS,
+    SECRETS,
+    SNAPSHOT_CONTENTS,
+    SNAPSHOTS,
+    VOLUMES,
+    Resource,
+)
+from sidecar.rights.rights import FINALIZER_OFF, PATCH_VOLUMES, UPDATE_VOLUMES, Right, Rights
+
+
+class Sample(Enum):
+    """Which role in deploy/ grants it."""
+
+    BASE = "base"
+    DRAIN = "components/drain"
+    GATE = "components/gate"
+    NONE = ""
+    """Whoever needs it grants it: deploy/README.md (Rights)."""
+
+
+@frozen
+class Row:
+    right: Right
+    samples: frozenset[Sample]
+    off: str
+    """What does not work without it. Empty: nothing; upstream's sample grants it, or another right does as well."""
+
+    @property
+    def remedy(self) -> str:
+        role = "a Role in this program's namespace" if self.right.own_namespace else "a ClusterRole"
+        return f"grant {self.right}, in {role}"
+
+
+def _rows(resource: Resource, verbs: str, *samples: Sample, off: str = "", part: str = "", own_namespace: bool = False) -> Iterable[Row]:
+    for verb in verbs.split():
+        yield Row(Right(verb, resource, part, own_namespace), frozenset(samples), off)
+
+
+_EVERYTHING: Final = "all: the program does not become ready"
+_DRAINS: Final = "drain decisions"
+_REPORTS: Final = "drain decisions: reports"
+_GATE: Final = "the gate of drain decisions"
+_SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
+_CAPACITY: Final = "publishing capacity"
+
+TABLE: Final[tuple[Row, ...]] = (
+    *_rows(VOLUMES, "list watch", Sample.BASE, off=_EVERYTHING),
+    *_rows(VOLUMES, "get", Sample.BASE, off="deleting released volumes"),
+    *_rows(VOLUMES, "create", Sample.BASE, off="creating volumes"),
+    *_rows(VOLUMES, "delete", Sample.BASE, off="deleting PersistentVolumes: those whose volume is deleted stay Released"),
+    *_rows(VOLUMES, "patch", Sample.BASE, off=FINALIZER_OFF),
+    *_rows(VOLUMES, "update", Sample.NONE),  # does what `patch` does for the finalizer
+    *_rows(CLAIMS, "list watch", Sample.BASE, off=_EVERYTHING),
+    *_rows(CLAIMS, "get", Sample.BASE, off="looking after volumes whose claim is gone, or was taken by another node"),
+    *_rows(CLAIMS, "update", Sample.BASE, off="claims with immediate binding, giving late-binding ones back for want of room, and clones"),
+    *_rows(CLASSES, "list watch", Sample.BASE, off=_EVERYTHING),
+    *_rows(CLASSES, "get", Sample.BASE, off="looking after volumes whose class is new; and policies of classes in drain decisions"),
+    *_rows(CSI_NODES, "list", Sample.BASE, off="--node-deployment-placement=ranked: claims are raced for"),
+    *_rows(CSI_NODES, "get watch", Sample.BASE),
+    *_rows(ATTACHMENTS, "list watch", Sample.BASE, off="deleting volumes of drivers that attach"),
+    *_rows(ATTACHMENTS, "get", Sample.BASE),
+    *_rows(NODES, "get list watch", Sample.BASE, Sample.DRAIN, off=_DRAINS),
+    *_rows(NODES, "patch", Sample.DRAIN, off="drain decisions: the marks on the Node"),
+    *_rows(NODES, "patch", Sample.DRAIN, part="status", off="drain decisions: the conditions of the Node"),
+    *_rows(EVENTS, "create", Sample.BASE, off="Events"),
+    *_rows(EVENTS, "patch", Sample.BASE, off="Events: counting those that come again"),
+    *_rows(EVENTS, "list watch update", Sample.BASE),
+    *_rows(SNAPSHOTS, "get", Sample.BASE, off="restoring snapshots"),
+    *_rows(SNAPSHOTS, "list", Sample.BASE, off="the sweep of snapshots whose protection was left behind"),
+    *_rows(SNAPSHOTS, "update", Sample.BASE, off="protecting a snapshot while it is restored"),
+    *_rows(SNAPSHOTS, "watch", Sample.BASE),
+    *_rows(SNAPSHOT_CONTENTS, "get", Sample.BASE, Sample.DRAIN, off="restoring snapshots"),
+    *_rows(SNAPSHOT_CONTENTS, "list", Sample.BASE, Sample.DRAIN, off="drain decisions: snapshots that lie on the node"),
+    *_rows(SNAPSHOT_CONTENTS, "watch", Sample.DRAIN, off="drain decisions: snapshots that lie on the node"),
+    *_rows(CAPACITIES, "list watch create update delete", Sample.BASE, own_namespace=True, off=_CAPACITY),
+    *_rows(CAPACITIES, "get patch", Sample.BASE, own_namespace=True),
+    *_rows(PODS, "get", Sample.BASE, own_namespace=True, off="--capacity-ownerref-level of 0 and more: the program ends"),
+    *_rows(REPLICA_SETS, "get", Sample.BASE, own_namespace=True, off="--capacity-ownerref-level above 1: the program ends"),
+    *_rows(LEASES, "get list create update delete", Sample.BASE, own_namespace=True, off=_SLOTS),
+    *_rows(LEASES, "watch", Sample.BASE, own_namespace=True),
+    *_rows(PODS, "get list watch", Sample.DRAIN, off=_DRAINS),
+    *_rows(BUDGETS, "get list watch", Sample.DRAIN, off=_DRAINS),
+    *_rows(NAMESPACES, "get", Sample.DRAIN, off="drain decisions: policies of namespaces"),
+    *_rows(DRAIN_REPORTS, "get list watch create patch", Sample.DRAIN, off=_REPORTS),
+    *_rows(DRAIN_REPORTS, "patch", Sample.DRAIN, part="status", off=_REPORTS),
+    *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
+    *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
+    *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
+    *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
+    *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),
+)
+
+
+def missing(rights: Rights) -> list[Row]:
+    """The rows whose right is refused and without which something is off, in the order of the table."""
+    return [row for row in TABLE if row.right in rights.refused and row.off and not _is_replaced(row, rights)]
+
+
+def _is_replaced(row: Row, rights: Rights) -> bool:
+    """`update` does what is needed of `patch`: it puts the finalizer on, and takes it off."""
+    return row.right == PATCH_VOLUMES and rights.may(UPDATE_VOLUMES) is True
