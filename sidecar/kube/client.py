@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import sidecar
 from sidecar.engine.limiter import TokenBucket
@@ -13,6 +14,8 @@ from sidecar.kube.credentials import SERVICE_ACCOUNT, Access
 from sidecar.kube.read_batching import SHORTEST
 from sidecar.kube.transport import Limiter, Observer, Sleep, Transport
 from sidecar.kube.verbs import Kinds, KubeClient
+
+REQUEST_TIMEOUT: Final = 30.0
 
 
 async def open_client(
@@ -22,7 +25,7 @@ async def open_client(
     master: str = "",
     qps: float = 5.0,
     burst: int = 10,
-    request_timeout: float = 30.0,
+    request_timeout: float = REQUEST_TIMEOUT,
     watch_silence: float = 135.0,
     watch_seconds: tuple[int, int] = (290, 600),
     user_agent: str = f"csi-node-sidecar/{sidecar.__version__}",
@@ -66,4 +69,4 @@ async def open_client(
     return KubeClient(transport, limiter, qps=qps, burst=burst, watch_for=watch_for, kinds=Kinds(clock), namespace=access.namespace)
 
 
-__all__ = ["SERVICE_ACCOUNT", "KubeClient", "Observer", "open_client"]
+__all__ = ["REQUEST_TIMEOUT", "SERVICE_ACCOUNT", "KubeClient", "Observer", "open_client"]

@@ -31,6 +31,7 @@ QUESTIONS = (
 OF_OTHERS = {
     *("real", "keep", "driver", "node", "intent", "help", "yes", "exit-code", "annotate-nodes", "disable-eviction", "drain-timeout"),
     *("pod-selector", "authorization-config", "authorization-mode", "runtime-config"),
+    *("context", "request-timeout"),
 }
 """Flags of our other commands, and of programs that pages tell of."""
 ACCEPTED = "Accepted because external-provisioner takes them"

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from sidecar.commands.explain.answer import Answer, structured
+from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.judged import Judged, judge, listing
 from sidecar.commands.explain.node import default_policy
-from sidecar.commands.explain.question import WIDE, Question
+from sidecar.commands.explain.question import Question
 from sidecar.commands.explain.rows import NARROW, row, summary
 from sidecar.commands.explain.rows import WIDE as WIDE_HEADS
+from sidecar.commands.forms import WIDE, structured
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sidecar.commands.explain.answer import Answer, structured
+from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.nodes import listed
-from sidecar.commands.explain.question import WIDE, Question
+from sidecar.commands.explain.question import Question
+from sidecar.commands.forms import WIDE, structured
 from sidecar.config.config import Config
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
