@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sidecar.commands.flags import DRIVER, NAMESPACE_ALONE, REACH, output
+from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
@@ -25,12 +25,6 @@ from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, 
 from sidecar.model import names
 from sidecar.model.objects import Class, Json, claim_provisioner, selected_node
 from sidecar.observe.logs import setup_for_people
-
-USAGE: Final = (
-    "usage: csi-node-sidecar label --driver DRIVER [-n NAMESPACE] [--dry-run] [-o table|json|yaml] [--kubeconfig FILE] [--context NAME]\n"
-    "       [--request-timeout TIME] [other flags of run, such as --kube-api-qps]"
-)
-_FLAGS: Final = (DRIVER, NAMESPACE_ALONE, output(), *REACH)
 
 _TOLD_EVERY: Final = 100
 _MOST_FAILURES_IN_A_ROW: Final = 5
@@ -62,9 +56,9 @@ class NotLabelled(SidecarError):
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 all claims are labelled, 1 some are not, 2 the command line cannot be read."""
-    line = read_for_driver(words, environ, USAGE, _FLAGS)
+    line = read_for_driver(words, environ, "label")
     if line is None:
-        show(USAGE)
+        show(help.text(["label"]), end="")
         return 0
     own, parsed = line
     setup_for_people(parsed.config.verbosity, logging.ERROR)

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from sidecar import settings
-from sidecar.commands.flags import DELETE, DRIVER, REACH, YES, output
+from sidecar.commands import help
 from sidecar.commands.forms import STRUCTURED, TABLE, structured
 from sidecar.commands.line import CommandParser
 from sidecar.commands.printing import show
 from sidecar.commands.reach import Reach, configured
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.csi.api import Driver
@@ -38,15 +38,6 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
 
-USAGE: Final = (
-    "usage: csi-node-sidecar leftovers --driver DRIVER [-o table|json|yaml]\n"
-    "     | leftovers --driver DRIVER --delete VOLUME [--yes] [--dry-run] [-o table|json|yaml]\n"
-    "each with [--kubeconfig FILE] [--context NAME] [--request-timeout TIME] and flags of run such as --csi-address and --journal-dir.\n"
-    "VOLUME is the listed name, or a listed handle.\n"
-    "Exit codes: 0 listed or deleted, 1 it could not be, must not be, nobody agreed or nobody knows, 2 the line cannot be read."
-)
-_FLAGS: Final = (DRIVER, DELETE, YES, output(), *REACH)
-
 
 @frozen
 class Order:
@@ -58,15 +49,15 @@ class Order:
 
 def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str], bool | None] | None = None) -> int:
     """Returns the exit code: 0 done, 1 something could not be read or deleted, or nobody agreed, 2 the line cannot be read."""
-    line = CommandParser(USAGE, _FLAGS).read(words)
+    line = CommandParser(usage("leftovers"), flags_of("leftovers")).read(words)
     if line is None:
-        show(USAGE)
+        show(help.text(["leftovers"]), end="")
         return 0
     order = Order(line.own.driver, line.own.delete, line.own.yes, line.own.output)
     parsed = configured(line.of_run, Reach.of(line.own), environ, node=environ.get("NODE_NAME") or "-")
     # An empty name, as of a variable that is not set, is no wish to see the list.
     if not order.driver or order.delete == "" or line.positional or parsed is None:
-        raise UsageError([USAGE])
+        raise UsageError([usage("leftovers")])
     if order.delete is not None and order.form in STRUCTURED and not (order.yes or parsed.config.dry_run):
         raise UsageError([f"with -o {order.form} nobody is asked: add --yes, or --dry-run to see what would be done"])
     setup_for_people(parsed.config.verbosity, logging.ERROR)

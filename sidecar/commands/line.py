@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sidecar.commands.flags import Flag
 from sidecar.commands.reach import Reach, configured
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import BOOL, TEXT, Kind
 from sidecar.config.parse import Parsed
@@ -85,17 +86,17 @@ class CommandParser(argparse.ArgumentParser):
         return own, mistakes
 
 
-def read_for_driver(words: Sequence[str], environ: Mapping[str, str], usage: str, flags: Iterable[Flag]) -> tuple[Namespace, Parsed] | None:
+def read_for_driver(words: Sequence[str], environ: Mapping[str, str], verb: str) -> tuple[Namespace, Parsed] | None:
     """The line of a command that is about one driver and runs beside none: its own flags, and the configuration.
 
     None where help is wanted. Raises UsageError and Refused.
     """
-    line = CommandParser(usage, flags).read(words)
+    line = CommandParser(usage(verb), flags_of(verb)).read(words)
     if line is None:
         return None
     parsed = configured(line.of_run, Reach.of(line.own), environ)
     if not line.own.driver or line.positional or parsed is None:
-        raise UsageError([usage])
+        raise UsageError([usage(verb)])
     return line.own, parsed
 
 

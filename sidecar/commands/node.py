@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from sidecar.commands import node_intent
+from sidecar.commands import help, node_intent
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET, Judged, judge, listing
 from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.rows import about_own_word, as_json
-from sidecar.commands.flags import DRIVER_ALONE, REACH, YES, output
 from sidecar.commands.forms import STRUCTURED, Told
 from sidecar.commands.line import CommandParser
 from sidecar.commands.node_intent import Verb
 from sidecar.commands.printing import show
 from sidecar.commands.reach import Reach, configured
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.words import closest, quoted
@@ -39,11 +39,6 @@ from sidecar.observe.logs import setup_for_people
 
 T = TypeVar("T")
 
-USAGE: Final = (
-    "usage: csi-node-sidecar node reboot|retire|release NAME... [--yes] [--dry-run] [--driver DRIVER] [-o table|json|yaml]\n"
-    "       [--kubeconfig FILE] [--context NAME] [--request-timeout TIME] [other flags of run]"
-)
-_FLAGS: Final = (DRIVER_ALONE, YES, output(), *REACH)
 # A node changes all the time, so a write may need another try.
 _TRIES: Final = 5
 
@@ -69,7 +64,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     order = _read(words)
     parsed = None if order is None else configured([*AS_IN_A_DAEMON_SET, *order.flags], order.reach, environ)
     if order is None or parsed is None:
-        show(USAGE)
+        show(help.text(["node", *words]), end="")
         return 0
     if order.form in STRUCTURED and not (order.yes or parsed.config.dry_run):
         raise UsageError([f"with -o {order.form} nobody is asked: add --yes, or --dry-run to see what would be done"])
@@ -83,12 +78,12 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
 
 def _read(words: Sequence[str]) -> Order | None:
     """None where help is wanted."""
-    line = CommandParser(USAGE, _FLAGS).read(words)
+    line = CommandParser(usage("node"), flags_of("node")).read(words)
     if line is None:
         return None
     verb, *nodes = line.positional or ("",)
     if wrong := _wrong(verb, nodes):
-        raise UsageError([wrong, USAGE])
+        raise UsageError([wrong, usage("node")])
     return Order(Verb(verb), tuple(dict.fromkeys(nodes)), line.own.driver, line.own.yes, line.own.output, line.of_run, Reach.of(line.own))
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
-from sidecar.commands.flags import DRIVER, REACH, output
+from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
@@ -38,12 +38,6 @@ from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 from sidecar.observe.logs import setup_for_people
-
-USAGE: Final = (
-    "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [-o table|json|yaml] [--kubeconfig FILE] [--context NAME]\n"
-    "       [--request-timeout TIME] [other flags of run]"
-)
-_FLAGS: Final = (DRIVER, output(), *REACH)
 
 _TRIES: Final = 3
 """A node changes all the time (its kubelet alone writes it again and again), so a write may need another try."""
@@ -74,9 +68,9 @@ class Unread:
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 nothing is left, 1 something could not be listed or removed, 2 the command line cannot be read."""
-    line = read_for_driver(words, environ, USAGE, _FLAGS)
+    line = read_for_driver(words, environ, "uninstall")
     if line is None:
-        show(USAGE)
+        show(help.text(["uninstall"]), end="")
         return 0
     own, parsed = line
     setup_for_people(parsed.config.verbosity, logging.ERROR)  # what is left to do is said here

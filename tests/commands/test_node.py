@@ -237,9 +237,10 @@ def test_a_line_that_cannot_be_read_names_the_mistake_first(words: list[str], sa
     assert refused.value.messages[0] == says
 
 
-def test_its_help_is_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["node", "reboot", "--help"]) == 0
-    assert "node reboot|retire|release NAME" in capsys.readouterr().out
+@pytest.mark.parametrize(("words", "usage"), [(["node"], "node reboot|retire|release NAME"), (["node", "reboot"], "node reboot NAME")])
+def test_its_help_is_its_usage(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--help"]) == 0
+    assert f"usage: csi-node-sidecar {usage}" in capsys.readouterr().out
 
 
 def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

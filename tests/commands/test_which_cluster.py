@@ -25,7 +25,7 @@ LINES = {
     "label": ("label", "--driver=d"),
     "uninstall": ("uninstall", "--driver=d"),
 }
-NO_CLUSTER = {"simulate", "version"}
+NO_CLUSTER = {"simulate", "version", "help", "completion"}
 """Commands that reach none."""
 
 

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from sidecar.commands import help
 from sidecar.commands.explain import claim, node, nodes, volumes
 from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
-from sidecar.commands.explain.question import CLAIM, NODE, NODES, USAGE, VOLUMES, read_question
+from sidecar.commands.explain.question import CLAIM, NODE, NODES, VOLUMES, read_question
 from sidecar.commands.printing import show
 from sidecar.commands.reach import configured
 from sidecar.errors import SidecarError
@@ -32,7 +33,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         None if question is None else configured([*AS_IN_A_DAEMON_SET, *question.flags], question.reach, environ, node=question.node or "-")
     )
     if question is None or parsed is None:
-        show(USAGE)
+        show(help.text(["explain", *words]), end="")
         return 0
     setup_for_people(parsed.config.verbosity, logging.WARNING)  # people want the answer, not how it was found
     try:

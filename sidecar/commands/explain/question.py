@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sidecar.commands.flags import DRIVER_ALONE, EXIT_CODE, INTENT, NAMESPACE, NODE_ALONE, REACH, output
 from sidecar.commands.forms import JSON, STRUCTURED, TABLE, WIDE, YAML
 from sidecar.commands.line import CommandParser, Line
 from sidecar.commands.reach import Reach
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
 from sidecar.frozen import frozen
@@ -24,15 +24,6 @@ _KINDS: Final = {
 _NAMED: Final = (CLAIM, NODE)
 """Kinds of questions about one object. The others are about all."""
 _JUDGED: Final = (NODE, NODES)
-USAGE: Final = (
-    "usage: csi-node-sidecar explain pvc NAMESPACE/NAME|NAME [-n NAMESPACE] [--node NODE]\n"
-    "     | explain node NAME [--intent reboot|retire] [--exit-code]\n"
-    "     | explain nodes [--intent reboot|retire] [--exit-code]\n"
-    "     | explain volumes [--node NODE]\n"
-    "each with [--driver DRIVER] [-o table|json|yaml] [--kubeconfig FILE] [--context NAME] [--request-timeout TIME] and\n"
-    "other flags of run; nodes and volumes also with -o wide.\n"
-    "--exit-code: 0 ready, 3 not ready, 4 not known; of several answers 3 is worse than 4. Without it 0 is explained; 1 and 2 are errors."
-)
 
 
 @frozen
@@ -59,7 +50,7 @@ class Question:
 
 def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question | None:
     """None where help is wanted."""
-    line = _parser().read(words)
+    line = CommandParser(usage("explain"), flags_of("explain")).read(words)
     if line is None:
         return None
     kind = _kind(line)
@@ -77,10 +68,6 @@ def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question 
         flags=line.of_run,
         reach=Reach.of(line.own),
     )
-
-
-def _parser() -> CommandParser:
-    return CommandParser(USAGE, (NODE_ALONE, DRIVER_ALONE, NAMESPACE, INTENT, EXIT_CODE, output(wide=True), *REACH))
 
 
 def _kind(line: Line) -> str:
@@ -119,4 +106,4 @@ def _wrong(what: str) -> UsageError:
     return UsageError([f"{what}; explain is asked about {kinds}, and `csi-node-sidecar explain --help` shows how"])
 
 
-__all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "USAGE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]
+__all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]
