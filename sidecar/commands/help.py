@@ -1,12 +1,11 @@
 """What `help COMMAND` and `COMMAND --help` print, made from the table of commands."""
 
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Final
 
 from sidecar.commands.flags import Flag
+from sidecar.commands.printing import terminal_width
 from sidecar.commands.table import BY_NAME, PROGRAM, TABLE, Command, children, meant
 from sidecar.config.errors import UsageError
 from sidecar.config.help import HELP_WIDTH, help_text
@@ -23,7 +22,7 @@ _OTHERWISE_SAID: Final = {
 
 def width() -> int:
     """That of the terminal, as far as lines of it are easy to read."""
-    return max(_NARROWEST, min(HELP_WIDTH, shutil.get_terminal_size().columns)) if sys.stdout.isatty() else HELP_WIDTH
+    return max(_NARROWEST, min(HELP_WIDTH, terminal_width() or HELP_WIDTH))
 
 
 def asked(words: Sequence[str]) -> str:

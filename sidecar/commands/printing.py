@@ -1,6 +1,7 @@
 """Prints what commands say. Who has read enough may go: `| head` is no error, and takes nothing from the exit code."""
 
 import os
+import shutil
 import sys
 
 
@@ -13,6 +14,11 @@ def show(text: str, *, end: str = "\n") -> None:
     except OSError as error:
         _hush()
         raise SystemExit(f"csi-node-sidecar: the answer could not be written: {error}") from error
+
+
+def terminal_width() -> int:
+    """Columns of the terminal that reads; 0 where something else does."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def _hush() -> None:

@@ -17,6 +17,7 @@ from sidecar.commands.explain.hearing import UNKNOWN, Hearing, hearing_of
 from sidecar.commands.explain.hearing_io import others_of, policy
 from sidecar.commands.explain.question import Question
 from sidecar.commands.forms import TABLE, structured
+from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
@@ -62,10 +63,8 @@ def render(facts: Facts, *, form: str) -> str:
     """A table for people, or JSON, or YAML."""
     if form != TABLE:
         return structured(plain(facts.rows), form)
-    width = max(len(name) for name in facts.rows)
-    return "\n".join(
-        f"{name.ljust(width)}  {value if isinstance(value, str) else to_json(plain(value))}" for name, value in facts.rows.items()
-    )
+    rows = [(name, value if isinstance(value, str) else to_json(plain(value))) for name, value in facts.rows.items()]
+    return "\n".join(table(rows))
 
 
 async def _explain(config: Config, question: Question) -> Facts:
