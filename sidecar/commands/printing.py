@@ -1,7 +1,6 @@
 """Prints what commands say. Who has read enough may go: `| head` is no error, and takes nothing from the exit code."""
 
 import os
-import shutil
 import sys
 
 
@@ -18,6 +17,8 @@ def show(text: str, *, end: str = "\n") -> None:
 
 def terminal_width() -> int:
     """Columns of the terminal that reads; 0 where something else does."""
+    import shutil  # what runs on nodes needs none of it
+
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
