@@ -1,5 +1,4 @@
-"""The command line: `run` (also without a verb, as upstream is called), `explain`, `node`, `leftovers`, `label`, `uninstall`, `simulate`,
-`version`.
+"""The command line: `run` (also without a verb, as upstream is called), and the other commands, which are listed in `commands.table`.
 
 Chooses the command and turns its errors into exit codes. Commands are imported only when they are called, so that `--help`, `--version` and
 a wrong flag answer at once, and so that the program on nodes never loads the simulation.
@@ -18,20 +17,9 @@ from sidecar.config.words import closest
 
 PROGRAM = "csi-node-sidecar"
 
-COMMANDS = ("run", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version")
-VERBS = """Commands:
-  run                      work as a sidecar until stopped; also what happens without a command
-  explain pvc NS/NAME      show what this program would do with a claim, and why; writes nothing
-  explain node NAME        show whether a node may be drained or retired, and what blocks that; writes nothing
-  explain nodes            the same of all nodes that have volumes, in one line each; --exit-code tells scripts
-  explain volumes          show each volume, where it is, its policies and who said them, and what no node has any more
-  node reboot NAME         announce that a drain of the node is for a reboot; also node retire, and node release to take it back; asks
-  leftovers --driver NAME  list volumes of this node that may be left behind, and why; --delete VOLUME deletes one; asks; run it on the node
-  label --driver NAME      have claims labelled that are older than components/scoped-watches; --dry-run shows them
-  uninstall --driver NAME  remove what that driver's sidecars have put on nodes; run it after its DaemonSet is deleted
-  simulate race [flags]    let many nodes compete for claims in virtual time; --help shows its flags; not in the container image
-  version [-o json]        print name and version; as JSON also commit, CSI, Python and platform
-"""
+COMMANDS = ("run", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version", "help", "completion")
+"""The verbs of `commands.table`, which a start of `run` does not load."""
+_WITH_FLAGS = ("explain", "node", "leftovers", "label", "uninstall")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _simulate(words)
             case "version":
                 return _version(words)
+            case "help" | "completion" | "__complete":
+                return _tell(verb, words)
             case "":
                 return _run([verb, *words])  # an empty value in a template becomes an empty word
             case _ if any(word.startswith("-") for word in words):
@@ -79,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             case _:
                 raise UsageError([_unknown(verb)])
     except UsageError as error:
-        return _say("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), f"Run `{PROGRAM} --help` for all flags."]), 2)
+        hint = f"Run `{PROGRAM} {verb} --help` for its flags." if verb in _WITH_FLAGS else f"Run `{PROGRAM} --help` for all flags."
+        return _say("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), hint]), 2)
     except Refused as error:
         return _say("\n".join(f"{PROGRAM}: {fault}" for fault in error.faults), 1)
     except KeyboardInterrupt:
@@ -96,10 +87,7 @@ def _run(words: Sequence[str]) -> int:
     parsed = parse(words, os.environ)
     match parsed:
         case ShowHelp():
-            from sidecar.config.help import help_text
-
-            show(help_text(PROGRAM) + "\n" + VERBS, end="")
-            return 0
+            return _tell("help", [])
         case Parsed(config, warnings):
             gc.disable()  # what is imported stays, and to look through it again and again takes time; `process` enables it
             from sidecar import process
@@ -139,6 +127,23 @@ def _simulate(words: list[str]) -> int:
     except UsageError as error:
         hint = f"Run `{PROGRAM} simulate race --help` for all flags."
         return _say("\n".join([*(f"{PROGRAM} simulate race: {message}" for message in error.messages), hint]), 2)
+
+
+def _tell(verb: str, words: Sequence[str]) -> int:
+    """What is made from the table of commands. A shell that asks may ask about anything, and nothing is wrong with that."""
+    from sidecar.commands import completion, help
+
+    if any(word in ("--help", "-h") for word in words) and verb != "__complete":
+        words, verb = [verb], "help"
+    match verb:
+        case "help":
+            said = help.asked(words)
+        case "completion":
+            said = completion.script(words)
+        case _:
+            said = completion.answer(words)
+    show(said, end="")
+    return 0
 
 
 def _version(words: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from sidecar.engine.health import OK, Degraded, Health, State, Stopped
 from sidecar.frozen import frozen
 from sidecar.kube.acceptance import Acceptance
 from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
-from sidecar.kube.client import KubeClient, Observer, open_client
+from sidecar.kube.client import REQUEST_TIMEOUT, KubeClient, Observer, open_client
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.large_objects import LargeObjects
@@ -150,7 +150,9 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
 
     kube = await open_client(
         kubeconfig=config.kubeconfig,
+        context=config.context,
         master=config.master,
+        request_timeout=REQUEST_TIMEOUT if config.request_timeout is None else config.request_timeout,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         longest_read_delay=_LONG if config.node_deployment_placement == RANKED else SHORTEST,

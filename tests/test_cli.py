@@ -37,7 +37,7 @@ def test_version(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "--node-deployment-base-delay" in out and "explain pvc NS/NAME" in out
+    assert "--node-deployment-base-delay" in out and "explain pvc NAMESPACE/NAME" in out
 
 
 @pytest.mark.parametrize("words", ["--help", "version", "explain --help", "node --help", "label --help", "uninstall --help"])

@@ -7,10 +7,13 @@ the right label already is left alone, so a run that was cut off is gone on with
 import asyncio
 import logging
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from sidecar.commands import help
+from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
 from sidecar.config.parse import Parsed
@@ -22,8 +25,6 @@ from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, 
 from sidecar.model import names
 from sidecar.model.objects import Class, Json, claim_provisioner, selected_node
 from sidecar.observe.logs import setup_for_people
-
-USAGE: Final = "usage: csi-node-sidecar label --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig and --kube-api-qps]"
 
 _TOLD_EVERY: Final = 100
 _MOST_FAILURES_IN_A_ROW: Final = 5
@@ -55,50 +56,62 @@ class NotLabelled(SidecarError):
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 all claims are labelled, 1 some are not, 2 the command line cannot be read."""
-    line = read_for_driver(words, environ, USAGE)
+    line = read_for_driver(words, environ, "label")
     if line is None:
-        show(USAGE)
+        show(help.text(["label"]), end="")
         return 0
-    driver, parsed = line
+    own, parsed = line
     setup_for_people(parsed.config.verbosity, logging.ERROR)
     try:
-        return asyncio.run(_run(parsed, driver))
+        return asyncio.run(_run(parsed, own))
     except SidecarError as error:
         hint = "" if isinstance(error, NotLabelled) else "; check --kubeconfig and your rights"
         return _complain(f"{error}{hint}; run it again to go on")
 
 
-async def _run(parsed: Parsed, driver: str) -> int:
+async def _run(parsed: Parsed, own: Namespace) -> int:
     doors = await open_doors(parsed.config, Instruments(), on_link=lambda _: None)
     try:
-        return await label(doors.kube, driver, dry_run=parsed.config.dry_run)
+        return await label(doors.kube, own.driver, dry_run=parsed.config.dry_run, namespace=own.namespace, form=own.output)
     finally:
         await doors.close()
 
 
-async def label(kube: KubeApi, driver: str, *, dry_run: bool) -> int:
-    """Writes what is due, one claim after the other, at the client's own rate."""
+async def label(kube: KubeApi, driver: str, *, dry_run: bool, namespace: str = "", form: str = TABLE) -> int:
+    """Writes what is due, in one namespace or in all, one claim after the other, at the client's own rate."""
     classes = [item async for item in records(kube, CLASSES, Class.of)]
-    waiting = due([item async for item in records(kube, CLAIMS, labelled)], driver, classes)
-    if not waiting:
-        show(f"All claims of {driver} have their label; check the driver's name if you expected something.")
+    waiting = due([item async for item in records(kube, CLAIMS, labelled, namespace=namespace)], driver, classes)
+    with Told(form, driver=driver, dryRun=dry_run, claims=[]) as told:
+        if not waiting:
+            told.say(f"All claims of {driver} have their label; check the driver's name if you expected something.")
+            return 0
+        if not dry_run:
+            return await _label_all(kube, driver, waiting, told)
+        for claim in waiting:
+            told.say(_would(claim))
+            told.row("claims", **_as_json(claim), result="would be labelled")
+        told.say(f"{len(waiting)} claims of {driver}; nothing was changed")
         return 0
-    if dry_run:
-        show("\n".join([*(_would(claim) for claim in waiting), f"{len(waiting)} claims of {driver}; nothing was changed"]))
-        return 0
-    show(f"{len(waiting)} claims of {driver} are to be labelled")
+
+
+async def _label_all(kube: KubeApi, driver: str, waiting: Sequence[Labelled], told: Told) -> int:
+    told.say(f"{len(waiting)} claims of {driver} are to be labelled")
     tally = _Tally()
     for number, claim in enumerate(waiting, 1):
-        if not tally.leaves_out(claim):
+        if tally.leaves_out(claim):
+            told.row("claims", **_as_json(claim), result="not tried")
+        else:
             try:
                 await _touch(kube, claim)
                 tally.written(claim)
+                told.row("claims", **_as_json(claim), result="labelled")
             except (ApiError, NotLabelled) as error:
+                told.row("claims", **_as_json(claim), result="failed", error=str(error))
                 if tally.is_hopeless(claim, error):
                     raise
                 _complain(f"claim {claim.full_name}: {error}{_remedy(error)}")
         if number % _TOLD_EVERY == 0 or number == len(waiting):
-            show(f"labelled {number - tally.failed} of {len(waiting)}")
+            told.say(f"labelled {number - tally.failed} of {len(waiting)}")
     for namespace, count in tally.left_out.items():
         _complain(f"{count} more claims of namespace {namespace} were not tried, after {_MOST_FAILURES_IN_A_ROW} failures in a row there")
     return _complain(f"{tally.failed} claims have no label; run it again to try them once more") if tally.failed else 0
@@ -175,6 +188,10 @@ async def _touch(kube: KubeApi, claim: Labelled) -> None:
 
 def _label(obj: Json) -> str:
     return str((obj["metadata"].get("labels") or {}).get(names.CLAIM_LABEL, ""))
+
+
+def _as_json(claim: Labelled) -> Json:
+    return {"namespace": claim.namespace, "name": claim.name, "label": claim.should_have, "labelBefore": claim.has}
 
 
 def _would(claim: Labelled) -> str:

@@ -11,16 +11,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from sidecar import settings
-from sidecar.commands.explain.answer import FORMS, TABLE, WIDE, structured
-from sidecar.commands.line import CommandParser, reads
+from sidecar.commands import help
+from sidecar.commands.forms import STRUCTURED, TABLE, structured
+from sidecar.commands.line import CommandParser
 from sidecar.commands.printing import show
+from sidecar.commands.reach import Reach, configured
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
-from sidecar.config.kinds import one_of
-from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import Asked, DeletionView, Keep
@@ -38,15 +38,6 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
 
-USAGE: Final = (
-    "usage: csi-node-sidecar leftovers --driver DRIVER [-o table|json|yaml]\n"
-    "     | leftovers --driver DRIVER --delete VOLUME [--yes] [--dry-run]\n"
-    "each with flags of run such as --csi-address and --journal-dir. VOLUME is the listed name, or a listed handle.\n"
-    "Exit codes: 0 listed or deleted, 1 it could not be, must not be, nobody agreed or nobody knows, 2 the line cannot be read."
-)
-
-_FORMS: Final = tuple(form for form in FORMS if form != WIDE)
-
 
 @frozen
 class Order:
@@ -58,20 +49,17 @@ class Order:
 
 def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str], bool | None] | None = None) -> int:
     """Returns the exit code: 0 done, 1 something could not be read or deleted, or nobody agreed, 2 the line cannot be read."""
-    parser = CommandParser(USAGE)
-    parser.add_argument("--driver", default="")
-    parser.add_argument("--delete")
-    parser.add_argument("-o", "--output", default=TABLE, type=reads(one_of("a form of output", *_FORMS)))
-    parser.add_switch("yes")
-    line = parser.read(words)
+    line = CommandParser(usage("leftovers"), flags_of("leftovers")).read(words)
     if line is None:
-        show(USAGE)
+        show(help.text(["leftovers"]), end="")
         return 0
-    order = Order(line.own.driver, line.own.delete, line.own.yes, FORMS[line.own.output])
-    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": environ.get("NODE_NAME") or "-"})
+    order = Order(line.own.driver, line.own.delete, line.own.yes, line.own.output)
+    parsed = configured(line.of_run, Reach.of(line.own), environ, node=environ.get("NODE_NAME") or "-")
     # An empty name, as of a variable that is not set, is no wish to see the list.
-    if not order.driver or order.delete == "" or line.positional or not isinstance(parsed, Parsed):
-        raise UsageError([USAGE])
+    if not order.driver or order.delete == "" or line.positional or parsed is None:
+        raise UsageError([usage("leftovers")])
+    if order.delete is not None and order.form in STRUCTURED and not (order.yes or parsed.config.dry_run):
+        raise UsageError([f"with -o {order.form} nobody is asked: add --yes, or --dry-run to see what would be done"])
     setup_for_people(parsed.config.verbosity, logging.ERROR)
     try:
         return _carry_out(order, parsed.config, ask or _ask)
@@ -113,8 +101,7 @@ def report(suspects: Sequence[CreationRecord], folder: Path, others: int) -> Jso
     """For programs."""
     rows = [
         {
-            "volume": record.request.name,
-            "claim": {"namespace": record.namespace, "name": record.name, "uid": record.uid},
+            **_named(record),
             "storageClassName": record.class_name,
             "reclaimPolicy": record.reclaim_policy,
             "bytes": record.request.required_bytes,
@@ -179,7 +166,8 @@ async def delete(
         if not agreed:
             return _complain("nothing was deleted")
     if config.dry_run:
-        show(f"would delete volume {name}, unless a PersistentVolume has the handle that the driver gives it")
+        text = f"would delete volume {name}, unless a PersistentVolume has the handle that the driver gives it"
+        show(_done(order, record, _handle(record), text, result="would be deleted"))
         return 0
     confirming = Confirming(here=lambda: here, kube=kube, on_damage=lambda kind, count: None)
     confirmed = await confirming.ask(record)
@@ -201,12 +189,23 @@ async def delete(
         raise
     if kept is not None:
         return _complain(f"volume {visible(handle)} is not deleted: {kept.why}")
-    show(f"deleted volume {name}, which the driver calls {visible(handle)}")
+    show(_done(order, record, handle, f"deleted volume {name}, which the driver calls {visible(handle)}", result="deleted"))
     try:
         leftovers_io.settle(journal_folder(config), order.driver, record.key)
     except OSError as error:
         _complain(f"volume {name} is deleted, but that could not be written down, so it stays listed: {error}")
     return 0
+
+
+def _done(order: Order, record: CreationRecord, handle: str, text: str, *, result: str) -> str:
+    """For people, or for programs."""
+    if order.form == TABLE:
+        return text
+    return structured({**_named(record), "volumeHandle": handle, "result": result}, order.form)
+
+
+def _named(record: CreationRecord) -> Json:
+    return {"volume": record.request.name, "claim": {"namespace": record.namespace, "name": record.name, "uid": record.uid}}
 
 
 def _unknown(name: str) -> str:

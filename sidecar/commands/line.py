@@ -8,9 +8,12 @@ from argparse import ArgumentError, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from sidecar.commands.flags import Flag
+from sidecar.commands.reach import Reach, configured
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import BOOL, TEXT, Kind
-from sidecar.config.parse import Parsed, parse
+from sidecar.config.parse import Parsed
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import KINDS, SHORTHANDS
 from sidecar.frozen import frozen
@@ -32,11 +35,17 @@ class Line:
 class CommandParser(argparse.ArgumentParser):
     """`add_argument` is for the command's own flags. Words that are no flags may stand anywhere."""
 
-    def __init__(self, usage: str) -> None:
+    def __init__(self, usage: str, flags: Iterable[Flag] = ()) -> None:
         # `run` takes no abbreviations either. Help is the usage line: it has too many flags to be listed for each command.
         super().__init__(usage=usage, add_help=False, allow_abbrev=False, exit_on_error=False)
         self._usage = usage
         self._switches = set[str]()
+        for flag in flags:
+            if flag.kind is BOOL:
+                self.add_switch(flag.name)
+            else:
+                letter = (f"-{flag.letter}",) if flag.letter else ()
+                self.add_argument(*letter, f"--{flag.name}", default=flag.default, type=reads(flag.kind.read))
 
     def add_switch(self, name: str) -> None:
         """A flag of the command's own that is on if it stands there without a value."""
@@ -77,20 +86,18 @@ class CommandParser(argparse.ArgumentParser):
         return own, mistakes
 
 
-def read_for_driver(words: Sequence[str], environ: Mapping[str, str], usage: str) -> tuple[str, Parsed] | None:
-    """The line of a command whose one flag of its own is --driver, and which runs beside no driver: its name, and the flags of `run`.
+def read_for_driver(words: Sequence[str], environ: Mapping[str, str], verb: str) -> tuple[Namespace, Parsed] | None:
+    """The line of a command that is about one driver and runs beside none: its own flags, and the configuration.
 
-    None where help is wanted. Raises UsageError.
+    None where help is wanted. Raises UsageError and Refused.
     """
-    parser = CommandParser(usage)
-    parser.add_argument("--driver", default="")
-    line = parser.read(words)
+    line = CommandParser(usage(verb), flags_of(verb)).read(words)
     if line is None:
         return None
-    parsed = parse(["--node-deployment", *line.of_run], {**environ, "NODE_NAME": "-"})
-    if not line.own.driver or line.positional or not isinstance(parsed, Parsed):
-        raise UsageError([usage])
-    return line.own.driver, parsed
+    parsed = configured(line.of_run, Reach.of(line.own), environ)
+    if not line.own.driver or line.positional or parsed is None:
+        raise UsageError([usage(verb)])
+    return line.own, parsed
 
 
 def reads(kind: Callable[[str], T]) -> Callable[[str], T]:

@@ -11,16 +11,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from sidecar.commands import node_intent
+from sidecar.commands import help, node_intent
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET, Judged, judge, listing
 from sidecar.commands.explain.node import default_policy
-from sidecar.commands.explain.rows import about_own_word
+from sidecar.commands.explain.rows import about_own_word, as_json
+from sidecar.commands.forms import STRUCTURED, Told
 from sidecar.commands.line import CommandParser
 from sidecar.commands.node_intent import Verb
 from sidecar.commands.printing import show
+from sidecar.commands.reach import Reach, configured
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
-from sidecar.config.parse import Parsed, parse
 from sidecar.config.words import closest, quoted
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.facts.listed_cluster import NodePicker
@@ -37,9 +39,6 @@ from sidecar.observe.logs import setup_for_people
 
 T = TypeVar("T")
 
-USAGE: Final = (
-    "usage: csi-node-sidecar node reboot|retire|release NAME... [--yes] [--dry-run] [--driver DRIVER] [flags of run, such as --kubeconfig]"
-)
 # A node changes all the time, so a write may need another try.
 _TRIES: Final = 5
 
@@ -52,7 +51,9 @@ class Order:
     nodes: tuple[str, ...]
     driver: str
     yes: bool
+    form: str
     flags: tuple[str, ...]
+    reach: Reach
 
 
 def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str], bool | None] | None = None) -> int:
@@ -61,29 +62,29 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     `ask` returns whether somebody agrees, None: there is nobody to ask.
     """
     order = _read(words)
-    parsed = order and parse([*AS_IN_A_DAEMON_SET, *order.flags], {**environ, "NODE_NAME": "-"})
-    if order is None or not isinstance(parsed, Parsed):
-        show(USAGE)
+    parsed = None if order is None else configured([*AS_IN_A_DAEMON_SET, *order.flags], order.reach, environ)
+    if order is None or parsed is None:
+        show(help.text(["node", *words]), end="")
         return 0
+    if order.form in STRUCTURED and not (order.yes or parsed.config.dry_run):
+        raise UsageError([f"with -o {order.form} nobody is asked: add --yes, or --dry-run to see what would be done"])
     setup_for_people(parsed.config.verbosity, logging.WARNING)
     try:
-        return _carry_out(order, parsed.config, ask or _ask)
+        with Told(order.form, verb=order.verb.value, dryRun=parsed.config.dry_run, judgements=[], nodes=[], next=[]) as told:
+            return _carry_out(order, parsed.config, ask or _ask, told)
     except SidecarError as error:
         return _complain(f"{error}{_hint(error)}; nothing was changed")
 
 
 def _read(words: Sequence[str]) -> Order | None:
     """None where help is wanted."""
-    parser = CommandParser(USAGE)
-    parser.add_argument("--driver", default="")
-    parser.add_switch("yes")
-    line = parser.read(words)
+    line = CommandParser(usage("node"), flags_of("node")).read(words)
     if line is None:
         return None
     verb, *nodes = line.positional or ("",)
     if wrong := _wrong(verb, nodes):
-        raise UsageError([wrong, USAGE])
-    return Order(Verb(verb), tuple(dict.fromkeys(nodes)), line.own.driver, line.own.yes, line.of_run)
+        raise UsageError([wrong, usage("node")])
+    return Order(Verb(verb), tuple(dict.fromkeys(nodes)), line.own.driver, line.own.yes, line.own.output, line.of_run, Reach.of(line.own))
 
 
 def _wrong(verb: str, nodes: Sequence[str]) -> str:
@@ -97,13 +98,20 @@ def _wrong(verb: str, nodes: Sequence[str]) -> str:
     return "" if odd is None else f"{quoted(odd)} is not the name of a node: give the name alone"
 
 
-def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:
-    nodes = asyncio.run(_at_the_door(config, lambda kube: _show(kube, order, config)))
-    changing = [node for node in nodes if node_intent.change(node, order.verb)]
+def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None], told: Told) -> int:
+    nodes = asyncio.run(_at_the_door(config, lambda kube: _show(kube, order, config, told)))
+    changing = []
+    for node in nodes:
+        if changes := node_intent.change(node, order.verb):
+            changing.append(node)
+            if config.dry_run:
+                told.row("nodes", name=node.name, annotations=changes, result="would be changed")
+        else:
+            told.row("nodes", name=node.name, result="is as it should be")
     if not changing:
         return 0
     if config.dry_run:
-        show("\nnothing was changed, because of --dry-run")
+        told.say("\nnothing was changed, because of --dry-run")
         return 0
     if not order.yes:
         agreed = ask(f"\n{order.verb} {', '.join(node.name for node in changing)}? [y/N] ")
@@ -111,9 +119,11 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) 
             return _complain("there is no terminal to ask on; nothing was changed: add --yes")
         if not agreed:
             return _complain("nothing was changed")
-    done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb)))
+    done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb, told)))
     steps = list(node_intent.next_steps(done, order.verb))
-    show("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
+    told.say("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
+    for step in steps:
+        told.row("next", command=step.partition("   # ")[0])
     return 0 if len(done) == len(changing) else 1
 
 
@@ -125,13 +135,16 @@ async def _at_the_door(config: Config, act: Callable[[KubeApi], Awaitable[T]]) -
         await doors.close()
 
 
-async def _show(kube: KubeApi, order: Order, config: Config) -> list[Node]:
-    """Prints what would happen. Raises before anything is asked or written if a node does not exist."""
+async def _show(kube: KubeApi, order: Order, config: Config, told: Told) -> list[Node]:
+    """Tells what would happen. Raises before anything is asked or written if a node does not exist."""
     nodes = [Node.of(await kube.get(NODES, name)) for name in order.nodes]
     if order.verb is not Verb.RELEASE:
         for listed in await _look(kube, config, order.nodes):
-            show(_judged(listed, order, config), end="\n\n")
-    show("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
+            judged = _judged(listed, order, config)
+            told.say(_as_text(listed, judged, order.verb.intent), end="\n\n")
+            for one in judged:
+                told.row("judgements", **as_json(one))
+    told.say("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
     return nodes
 
 
@@ -144,15 +157,19 @@ async def _look(kube: KubeApi, config: Config, names: Sequence[str]) -> list[Lis
     return [picker.node(name) if name in listed else await listing(kube, config, name).look() for name in names]
 
 
-def _judged(listed: ListedNode, order: Order, config: Config) -> str:
+def _judged(listed: ListedNode, order: Order, config: Config) -> tuple[Judged, ...]:
     """As `explain node` has it, for the node as it will be."""
     assert listed.node is not None
     after = replace(listed, node=node_intent.afterwards(listed.node, order.verb))
     judged = judge(after, order.driver, default_policy=default_policy(config))
     if not judged and listed.ignorance:
         raise Fatal(f"the drivers of node {listed.node_name} could not be listed: {first_few(listed.ignorance, 1)}")
+    return judged
+
+
+def _as_text(listed: ListedNode, judged: Sequence[Judged], intent: Intent | None) -> str:
     nobody = f"node {listed.node_name}: no CSI driver has, or could have, volumes that only this node can reach"
-    return "\n\n".join(_told(one, order.verb.intent) for one in judged) or nobody
+    return "\n\n".join(_told(one, intent) for one in judged) or nobody
 
 
 def _told(judged: Judged, intent: Intent | None) -> str:
@@ -160,7 +177,7 @@ def _told(judged: Judged, intent: Intent | None) -> str:
     return "\n".join([text, "", *node_intent.verdicts(judged.assessment)])
 
 
-async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb) -> list[Node]:
+async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb, told: Told) -> list[Node]:
     """Those that were written. One that fails keeps no other from being written."""
     done = []
     for node in nodes:
@@ -168,8 +185,10 @@ async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb) -> list[N
             await _write(kube, node, verb)
         except ApiError as error:
             _complain(f"node {node.name} was not changed: {error}{_hint(error)}")
+            told.row("nodes", name=node.name, result="failed", error=str(error))
             continue
-        show(f"{node.name}: done")
+        told.say(f"{node.name}: done")
+        told.row("nodes", name=node.name, annotations=node_intent.change(node, verb), result="changed")
         done.append(node)
     return done
 

@@ -15,6 +15,13 @@ def show(text: str, *, end: str = "\n") -> None:
         raise SystemExit(f"csi-node-sidecar: the answer could not be written: {error}") from error
 
 
+def terminal_width() -> int:
+    """Columns of the terminal that reads; 0 where something else does."""
+    import shutil  # what runs on nodes needs none of it
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
 def _hush() -> None:
     """What is said after this goes nowhere, and the interpreter has nothing left to flush when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

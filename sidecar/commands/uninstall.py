@@ -10,6 +10,8 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
+from sidecar.commands import help
+from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
 from sidecar.config.parse import Parsed
@@ -36,8 +38,6 @@ from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 from sidecar.observe.logs import setup_for_people
-
-USAGE: Final = "usage: csi-node-sidecar uninstall --driver DRIVER [--dry-run] [flags of run, such as --kubeconfig]"
 
 _TRIES: Final = 3
 """A node changes all the time (its kubelet alone writes it again and again), so a write may need another try."""
@@ -68,38 +68,47 @@ class Unread:
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code: 0 nothing is left, 1 something could not be listed or removed, 2 the command line cannot be read."""
-    line = read_for_driver(words, environ, USAGE)
+    line = read_for_driver(words, environ, "uninstall")
     if line is None:
-        show(USAGE)
+        show(help.text(["uninstall"]), end="")
         return 0
-    driver, parsed = line
+    own, parsed = line
     setup_for_people(parsed.config.verbosity, logging.ERROR)  # what is left to do is said here
     try:
-        return asyncio.run(_uninstall(parsed, driver))
+        return asyncio.run(_uninstall(parsed, own.driver, form=own.output))
     except SidecarError as error:
         print(f"csi-node-sidecar: {error}; check --kubeconfig and your rights", file=sys.stderr)
         return 1
 
 
-async def _uninstall(parsed: Parsed, driver: str) -> int:
-    config, failed, found = parsed.config, 0, 0
+async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
+    config = parsed.config
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        async for step in steps(doors.kube, driver):
-            if isinstance(step, Unread):
-                _complain(step.what, step.error)
-                failed += 1
-                continue
-            found += 1
-            show(f"{'would remove' if config.dry_run else 'removes'} {step.what}")
-            if not config.dry_run:
-                failed += not await _take(doors.kube, step)
+        with Told(form, driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+            return await _remove_all(doors.kube, driver, told, dry_run=config.dry_run)
     finally:
         await doors.close()
+
+
+async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) -> int:
+    failed, found = 0, 0
+    async for step in steps(kube, driver):
+        if isinstance(step, Unread):
+            _complain(step.what, step.error)
+            told.row("unread", what=step.what, error=str(step.error))
+            failed += 1
+            continue
+        found += 1
+        told.say(f"{'would remove' if dry_run else 'removes'} {step.what}")
+        gone = dry_run or await _take(kube, step)
+        failed += not gone
+        result = "would be removed" if dry_run else "removed" if gone else "failed"
+        told.row("removed", what=step.what, kind=step.resource.kind, namespace=step.namespace, name=step.name, result=result)
     if found:
-        show(f"A sidecar of {driver} that still runs with --drain-report writes this again: stop it, and run this command again.")
+        told.say(f"A sidecar of {driver} that still runs with --drain-report writes this again: stop it, and run this command again.")
     elif not failed:
-        show(f"There is nothing of {driver} on nodes, and no gate and no report; check the driver's name if you expected something.")
+        told.say(f"There is nothing of {driver} on nodes, and no gate and no report; check the driver's name if you expected something.")
     return 1 if failed else 0
 
 

@@ -75,6 +75,9 @@ class Config:
     pod_name: str
     # Gates named on the command line. VolumeAttributesClass is turned off in a cluster without that API only if it is not among them.
     gates_named: frozenset[str] = frozenset()
+    # Of commands for people, which have flags for these.
+    context: str = ""  # of the kubeconfig; empty: its current one
+    request_timeout: float | None = None
     # Flag name (environment variable for values that have no flag) → "default", "flag" or "env NAME".
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 

@@ -83,14 +83,16 @@ def _read_given(given: Iterable[Given]) -> tuple[dict[str, Any], list[str], list
 
 
 def _read_environment(environ: Mapping[str, str], values: dict[str, Any], origins: dict[str, str]) -> list[str]:
-    """Adds to `values` and `origins` what the environment sets; an empty variable counts as unset."""
+    """Adds to `values` and `origins` what the environment sets. An empty variable counts as unset, and so does an empty flag beside one."""
     warnings = []
     for row in TABLE:
         text = environ.get(row.env, "") if row.env else ""
         if not text:
             continue
-        if values.get(row.name, text) != text:
-            warnings.append(f"--{row.name}={values[row.name]}: overridden by the environment variable {row.env}={text}")
+        if given := values.get(row.name):
+            if given != text:
+                warnings.append(f"{row.env}={text}: not used, because --{row.name}={given} is given; external-provisioner would use it")
+            continue
         values[row.name] = text
         origins[row.name] = f"env {row.env}"
     return warnings

@@ -23,7 +23,7 @@ VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
 
 @frozen
 class Row:
-    """One setting: a flag, a flag that an environment variable overrides, or an environment variable alone."""
+    """One setting: a flag, a flag that takes the place of an environment variable, or an environment variable alone."""
 
     name: str  # the flag without its dashes; for a row without a flag the environment variable
     kind: Kind
@@ -103,7 +103,7 @@ TABLE: tuple[Row, ...] = (
     _setting(DRIVER, "csi-address", TEXT, "/run/csi/socket", "Socket of the CSI driver: /path or unix:///path.", check=socket_fault),
     _setting(DRIVER, "timeout", DURATION, 10.0, "Limit of every single call to the driver.",
              check=more_than_zero("no call could ever succeed")),
-    _setting(KUBERNETES, "kubeconfig", TEXT, "", "Kubeconfig file, outside a cluster. The variable KUBECONFIG overrides it.",
+    _setting(KUBERNETES, "kubeconfig", TEXT, "", "Kubeconfig file, outside a cluster; by default what the variable KUBECONFIG names.",
              env="KUBECONFIG"),
     _setting(KUBERNETES, "master", replace(TEXT, show=_show_url), "", "URL of the API server; overrides the one in the kubeconfig."),
     _setting(KUBERNETES, "kube-api-qps", FLOAT, 5.0, f"Requests per second to the API server. {_RATE}"),

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import sidecar
 from sidecar.engine.limiter import TokenBucket
@@ -14,14 +15,17 @@ from sidecar.kube.read_batching import SHORTEST
 from sidecar.kube.transport import Limiter, Observer, Sleep, Transport
 from sidecar.kube.verbs import Kinds, KubeClient
 
+REQUEST_TIMEOUT: Final = 30.0
+
 
 async def open_client(
     *,
     kubeconfig: str = "",
+    context: str = "",
     master: str = "",
     qps: float = 5.0,
     burst: int = 10,
-    request_timeout: float = 30.0,
+    request_timeout: float = REQUEST_TIMEOUT,
     watch_silence: float = 135.0,
     watch_seconds: tuple[int, int] = (290, 600),
     user_agent: str = f"csi-node-sidecar/{sidecar.__version__}",
@@ -38,9 +42,9 @@ async def open_client(
 
     `watch_silence`: a watch without a byte for so long is closed. Bookmarks come every 60 to 75 s, but the first one may be missing where
     nothing changes. `longest_read_delay`: events of a busy watch may wait so long, to be read together. `request_timeout` begins when the
-    limiter lets a request through.
+    limiter lets a request through; it may be infinite.
     """
-    access = Access(kubeconfig=kubeconfig, master=master, service_account=service_account, environ=environ, clock=clock)
+    access = Access(kubeconfig=kubeconfig, context=context, master=master, service_account=service_account, environ=environ, clock=clock)
     await access.load()
     observer = observer or Observer()
     transport = Transport(
@@ -62,7 +66,7 @@ async def open_client(
         shortest, longest = watch_seconds
         return int(shortest + rng() * (longest - shortest))
 
-    return KubeClient(transport, limiter, qps=qps, burst=burst, watch_for=watch_for, kinds=Kinds(clock))
+    return KubeClient(transport, limiter, qps=qps, burst=burst, watch_for=watch_for, kinds=Kinds(clock), namespace=access.namespace)
 
 
-__all__ = ["SERVICE_ACCOUNT", "KubeClient", "Observer", "open_client"]
+__all__ = ["REQUEST_TIMEOUT", "SERVICE_ACCOUNT", "KubeClient", "Observer", "open_client"]

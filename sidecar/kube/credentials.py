@@ -41,13 +41,24 @@ class Credentials:
     """The certificate files, each with the digest of its content. A TLS context reads them once, so a changed file means reading again."""
     tls_server_name: str | None = None
     proxy: str | None = None
+    namespace: str = ""
+    """Of the kubeconfig's context: where people mean things to be that they name without a namespace."""
 
 
 class Access:
     def __init__(
-        self, *, kubeconfig: str, master: str, service_account: Path, environ: Mapping[str, str], clock: Callable[[], float]
+        self,
+        *,
+        kubeconfig: str,
+        master: str,
+        service_account: Path,
+        environ: Mapping[str, str],
+        clock: Callable[[], float],
+        context: str = "",
     ) -> None:
+        """`context`: that one of the kubeconfig; empty: its current one."""
         self._kubeconfig = kubeconfig
+        self._context = context
         self._master = master
         self._service_account = service_account
         self._environ = environ
@@ -65,7 +76,7 @@ class Access:
             raise Fatal(_gone(lost))
         server = (_complete(self._master, found) if self._master else found.server).rstrip("/")
         if not server:
-            raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: its current context names no server")
+            raise Fatal(f"kubeconfig {self._kubeconfig} cannot be used: its context names no server")
         if why := _why_no_server(server):
             address = server.rpartition("@")[2]  # without user name and password
             raise Fatal(f"the API server's address {address!r} cannot be used: {why}; it looks like https://host:6443")
@@ -88,7 +99,7 @@ class Access:
         if self._kubeconfig:
             from sidecar.kube import kubeconfig  # costs 15 MiB and a third of a second, which a pod with a service account saves
 
-            return await kubeconfig.read(self._kubeconfig)
+            return await kubeconfig.read(self._kubeconfig, context=self._context)
         if self._master:
             return Credentials(server="", tls=as_go_trusts(ssl.create_default_context()), authorization=_nobody)
         return _of_service_account(self._service_account, self._environ, self._clock)
@@ -96,6 +107,10 @@ class Access:
     @property
     def server(self) -> str:
         return self._latest.server
+
+    @property
+    def namespace(self) -> str:
+        return self._latest.namespace
 
     @property
     def tls(self) -> ssl.SSLContext:

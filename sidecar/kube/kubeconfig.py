@@ -1,13 +1,15 @@
 """Reads a kubeconfig. The only file that imports `kubernetes`, which is loaded only where a kubeconfig is named: not in a pod.
 
-It uses the library's loader, its Configuration, and the TLS context that its ApiClient makes from that. It does not use the typed APIs
-(CoreV1Api costs 25 MiB and half a second), nor its watches and informers, which send thousands of requests a second to a broken server.
+It uses the library's reading of one kubeconfig (where it merges several, the current context of the last one counts), its Configuration,
+and the TLS context that its ApiClient makes from that. It does not use the typed APIs (CoreV1Api costs 25 MiB and half a second), nor its
+watches and informers, which send thousands of requests a second to a broken server.
 """
 
 import os
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from kubernetes.aio import config as loaders
@@ -18,10 +20,16 @@ from sidecar.errors import Fatal
 from sidecar.kube.credentials import Credentials, as_go_trusts
 from sidecar.kube.mounted_files_io import digest_of, trouble
 
+_CURRENT: Final = "current-context"
+_MOST_NAMES: Final = 8
 
-async def read(paths: str) -> Credentials:
-    """The credentials of its current context, whose server may be missing. `Fatal` if it cannot be used."""
-    found = await _loaded(paths)
+
+async def read(paths: str, *, context: str = "") -> Credentials:
+    """The credentials of that context, or of the current one; its server may be missing. `Fatal` if it cannot be used.
+
+    `paths` is a file, or several with colons between them, of which some may be missing.
+    """
+    found, namespace = await _loaded(paths, context)
     if not found.verify_ssl and (found.ssl_ca_cert or found.ca_cert_data):  # refused by client-go as well
         raise Fatal(f"kubeconfig {paths} has a certificate-authority and says insecure-skip-tls-verify: remove one of them")
     try:  # before the TLS library reads them: what changes in between is noticed later
@@ -42,10 +50,12 @@ async def read(paths: str) -> Credentials:
         files=files,
         tls_server_name=found.tls_server_name or None,
         proxy=found.proxy or None,
+        namespace=namespace,
     )
 
 
-async def _loaded(paths: str) -> Any:
+async def _loaded(paths: str, context: str) -> tuple[Any, str]:
+    """What the library makes of it, and the namespace of the context."""
     files = _listed(paths)
     try:
         if not any(map(Path.is_file, files)):
@@ -55,27 +65,58 @@ async def _loaded(paths: str) -> Any:
     found = Configuration()
     found.host = ""
     try:
-        if os.pathsep in str(files[0]):  # the loader would take the one file for a list of files
-            await loaders.load_kube_config_from_dict(_content(files[0]), client_configuration=found)
-        else:
-            await loaders.load_kube_config(paths, client_configuration=found, persist_config=False)
+        merged = _merged(files)
+        if why := _why_not(merged.value, context):
+            raise Fatal(f"kubeconfig {paths} {why}")
+        loader = await loaders.load_kube_config_from_dict(merged, context=context or None, client_configuration=found)
+        return found, str(loader.current_context["context"].get("namespace") or "")
+    except Fatal:
+        raise
     except (AttributeError, LookupError, TypeError) as error:  # what the library raises for an unexpected structure
         raise Fatal(f"kubeconfig {paths} cannot be used: it is empty, or its content is no kubeconfig") from error
     except Exception as error:  # a malformed file provokes all sorts of errors
         raise Fatal(f"kubeconfig {paths} cannot be used: {' '.join(str(error).split())}") from error
-    return found
 
 
 def _listed(paths: str) -> list[Path]:
-    """The files in KUBECONFIG. The loader skips missing ones, and if all are missing its error does not say so."""
     whole = Path(paths).expanduser()
     is_one = os.path.isfile(whole)  # noqa: PTH113  # a Path would raise over a list that is too long for a name
     return [whole] if is_one else [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
 
 
-def _content(file: Path) -> Any:
-    """The content with its file's name, since relative paths in a kubeconfig begin in its folder."""
-    return ConfigNode(str(file), yaml.safe_load(file.read_bytes()), str(file))
+def _merged(files: Iterable[Path]) -> ConfigNode:
+    """As kubectl merges files: of each name the first one that has it counts, and the first current context that is set.
+
+    Each entry knows its file, since relative paths begin in that file's folder.
+    """
+    merged: dict[str, Any] = {"clusters": [], "contexts": [], "users": []}
+    for file in files:
+        content = yaml.safe_load(file.read_bytes()) if file.exists() else None
+        if content is None:
+            continue
+        for part in ("clusters", "contexts", "users"):
+            known = {entry["name"] for entry in merged[part]}
+            for entry in content.get(part) or ():
+                if entry["name"] not in known:
+                    known.add(entry["name"])
+                    merged[part].append(ConfigNode(f"{file}/{part}/{entry['name']}", entry, str(file)))
+        if content.get(_CURRENT):
+            merged.setdefault(_CURRENT, content[_CURRENT])
+    return ConfigNode("kubeconfig", merged)
+
+
+def _why_not(merged: dict[str, Any], context: str) -> str:
+    """Why this context cannot be used; empty: it can."""
+    names = sorted(str(entry["name"]) for entry in merged["contexts"])
+    if not names:
+        return "cannot be used: it is empty, or its content is no kubeconfig: it has no context"
+    if str(context or merged.get(_CURRENT)) in names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    known = f"its contexts are {', '.join(names[:_MOST_NAMES])}{more}"
+    if not context and not merged.get(_CURRENT):
+        return f"cannot be used: it says of no context that it is the current one; {known}"
+    return f'has no context "{context or merged[_CURRENT]}"; {known}'
 
 
 def _tls(found: Any, paths: str) -> ssl.SSLContext:

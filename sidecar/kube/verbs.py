@@ -77,8 +77,11 @@ class KubeClient:
         watch_for: Callable[[], int],
         kinds: Kinds,
         limits: dict[Resource, int] | None = None,
+        namespace: str = "",
     ) -> None:
         """`limits` are what page_sizes has found, by resource."""
+        self.namespace = namespace
+        """Where people mean things to be that they name without a namespace, if their kubeconfig says so."""
         self._transport = transport
         self._make_limiter = limiter
         self._limiter = limiter(qps, burst)
@@ -88,7 +91,7 @@ class KubeClient:
 
     def with_limits(self, *, qps: float, burst: int) -> "KubeClient":
         """Another client on the same connections, with a rate of its own. Closing the first one closes them for all."""
-        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits}
+        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "namespace": self.namespace}
         return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, **shared)
 
     async def aclose(self) -> None:

@@ -102,6 +102,16 @@ def test_the_line_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "namespace"),
+    [(["a/b"], "a"), (["b", "-n", "a"], "a"), (["b", "--namespace=a"], "a"), (["a/b", "-na"], "a"), (["b"], "")],
+    ids=str,
+)
+def test_the_namespace_of_a_claim_stands_before_its_name_or_in_the_flag(words: list[str], namespace: str) -> None:
+    question = read_question(["pvc", *words], {})
+    assert question and (question.namespace, question.name) == (namespace, "b")
+
+
+@pytest.mark.parametrize(
     "words", [["--kubeconfig", "k", "node", "n1"], ["node", "--kubeconfig", "k", "n1"], ["node", "n1", "--kubeconfig", "k"]]
 )
 def test_flags_may_stand_anywhere(words: list[str]) -> None:
@@ -122,6 +132,10 @@ def test_flags_may_stand_anywhere(words: list[str]) -> None:
         (["pvc", "a/b", "--exit-code"], "explain pvc takes neither --intent nor --exit-code"),
         (["node", "n1", "-o", "wide"], "explain node has no output wide"),
         (["nodes", "--node=n1"], "explain nodes takes no --node"),
+        (["nodes", "-n", "a"], "explain nodes takes no --namespace"),
+        (["node", "n1", "--namespace=a"], "explain node takes no --namespace"),
+        (["pvc", "a/b", "-n", "c"], '"a/b" is in another namespace than --namespace=c says'),
+        (["pvc", "/b", "-n", "c"], '"/b" is no NAMESPACE/NAME'),
         (["pod", "n1"], 'there is no kind "pod"'),
     ],
 )

@@ -88,3 +88,26 @@ def test_the_flags_of_the_sidecars_on_which_the_judgement_depends_are_taken(scen
     assert "Block (Namespace default)" in capsys.readouterr().out
     assert explain(scene, *words, "--drain-tenant-policies=heeded=yes") == 0
     assert "Block (Namespace default)" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("of_context", "words", "found"),
+    [
+        ("", ["a"], True),
+        ("default", ["a"], True),
+        ("team-a", ["a"], False),
+        ("team-a", ["default/a"], True),
+        ("team-a", ["a", "-n", "default"], True),
+        ("", ["a", "-n", "team-a"], False),
+    ],
+    ids=str,
+)
+def test_a_claim_that_is_named_alone_is_in_the_namespace_of_the_context(
+    scene: Scene, of_context: str, words: list[str], found: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads(scene.kubeconfig.read_text())
+    config["contexts"][0]["context"] |= {"namespace": of_context} if of_context else {}
+    scene.kubeconfig.write_text(json.dumps(config))
+    assert explain(scene, "pvc", *words) == (0 if found else 1)
+    out, err = capsys.readouterr()
+    assert ("default/a" in out, "check the namespace" in err) == (found, not found)

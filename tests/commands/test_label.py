@@ -1,15 +1,19 @@
 """Claims that are older than the policy are labelled: those of the driver, each by one write, and what goes wrong is said."""
 
 import asyncio
+import json
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from sidecar.commands import label
+from sidecar.commands.forms import Told
 from sidecar.commands.label import Labelled, NotLabelled, due, labelled
+from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES
-from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unavailable
+from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Class
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
@@ -179,3 +183,47 @@ def test_one_that_is_gone_or_was_written_meanwhile_is_no_failure() -> None:
 
     assert asyncio.run(label.label(InProcessApi(cluster, before=before), DRIVER, dry_run=False)) == 0
     assert labels(cluster) == ["node."]
+
+
+def test_only_the_claims_of_one_namespace_if_one_is_named() -> None:
+    cluster = cluster_with(2, policy=False)
+    spread(cluster, 1, 3)
+    for resource, written in zip((claim_policy.POLICIES, claim_policy.BINDINGS), claim_policy.written(), strict=True):
+        cluster.create(resource, written)
+    asked = Asked(cluster)
+    assert (asked.label(namespace="a000"), asked.patches) == (0, 3)
+    assert labels(cluster) == ["open."] * 3 + [""] * 5
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    document = json.loads(capsys.readouterr().out)
+    assert document["driver"] == DRIVER
+    return [(row["name"], row["label"][:5], row["result"], row.get("error", "")) for row in document["claims"]]
+
+
+def test_programs_read_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = cluster_with(2)
+    assert Asked(cluster).label(dry_run=True, form="json") == 0
+    assert rows(capsys) == [(name, "open.", "would be labelled", "") for name in ("c000", "c001")]
+    assert Asked(cluster, lambda number: Forbidden("not this one", status=403) if number == 2 else None).label(form="json") == 1
+    assert rows(capsys) == [("c000", "open.", "labelled", ""), ("c001", "open.", "failed", "not this one")]
+    assert Asked(cluster).label(form="json") == 0
+    assert rows(capsys) == [("c001", "open.", "labelled", "")]
+    assert Asked(cluster).label(form="json") == 0
+    assert rows(capsys) == []
+
+
+def test_what_was_done_before_it_failed_is_in_the_document_too(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = Asked(cluster_with(2), lambda number: Unauthorized("who are you", status=401) if number == 2 else None)
+    with pytest.raises(Unauthorized):
+        asked.label(form="json")
+    assert [row[2] for row in rows(capsys)] == ["labelled", "failed"]
+
+
+def test_of_what_could_not_begin_there_is_no_document(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = Asked(cluster_with(0))
+    assert asked.label(form="yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == {"driver": DRIVER, "dryRun": False, "claims": []}
+    with pytest.raises(Fatal), Told("json", claims=[]):
+        raise Fatal("there is no cluster")
+    assert capsys.readouterr().out == ""

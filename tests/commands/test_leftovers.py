@@ -12,7 +12,7 @@ from sidecar.commands.leftovers import Order, delete, run
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
-from sidecar.csi.api import CreatedVolume, CreateRequest
+from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.model.objects import Json
 from sidecar.provisioning.creations import leftovers_io
@@ -23,22 +23,7 @@ from sidecar.provisioning.lookups import Lookups
 from sidecar.provisioning.progress_table import ProgressTable
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
-
-REQUEST = CreateRequest("pvc-u1", 100, ())
-SUSPECT = CreationRecord("u1", "ns", "data", "fast", REQUEST, suspect="somebody may want it")
-OPEN = replace(SUSPECT, uid="u2", name="other", request=replace(REQUEST, name="pvc-u2"), suspect="")
-
-
-def written(folder: Path, *records: CreationRecord) -> FileJournal:
-    """A journal whose process runs."""
-
-    async def write() -> FileJournal:
-        journal = FileJournal(folder, samples.DRIVER, on_state=print)
-        for record in records:
-            await journal.begin(record)
-        return journal
-
-    return asyncio.run(write())
+from tests.harness.leftovers import OPEN, REQUEST, SUSPECT, written
 
 
 def command(folder: Path, *words: str, ask: Any = lambda question: None) -> int:
@@ -373,3 +358,28 @@ def test_what_one_dead_process_has_left_to_people_is_not_deleted_for_another_s_l
 
     assert [bool(record.suspect) for record in asyncio.run(story())] == [True]
     assert listed(tmp_path) == [("pvc-u1", True)]
+
+
+@pytest.mark.parametrize(("words", "result", "asked"), [([], "deleted", 2), (["--dry-run"], "would be deleted", 0)])
+def test_programs_read_what_was_deleted(
+    words: list[str], result: str, asked: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = ScriptedDriver()
+    work = delete(
+        SUSPECT,
+        samples.here(),
+        ScriptedKube({}),  # type: ignore[arg-type]
+        driver,
+        order=Order(samples.DRIVER, "pvc-u1", yes=True, form="json"),
+        config=config(tmp_path, *words),
+        ask=lambda question: None,
+    )
+    assert asyncio.run(work) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["volume"], said["claim"]["name"], said["result"], len(driver.asked)) == ("pvc-u1", "data", result, asked)
+
+
+def test_a_program_is_not_asked(tmp_path: Path) -> None:
+    written(tmp_path, SUSPECT)
+    with pytest.raises(UsageError, match="with -o json nobody is asked: add --yes"):
+        command(tmp_path, "--delete=pvc-u1", "-ojson")

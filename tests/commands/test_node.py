@@ -1,9 +1,11 @@
 """The verbs of `node` as people call them, against an API server over HTTP: what is shown, what is asked, and what is written."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sidecar.cli import main
 from sidecar.commands.node import run
@@ -235,6 +237,37 @@ def test_a_line_that_cannot_be_read_names_the_mistake_first(words: list[str], sa
     assert refused.value.messages[0] == says
 
 
-def test_its_help_is_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["node", "reboot", "--help"]) == 0
-    assert "node reboot|retire|release NAME" in capsys.readouterr().out
+@pytest.mark.parametrize(("words", "usage"), [(["node"], "node reboot|retire|release NAME"), (["node", "reboot"], "node reboot NAME")])
+def test_its_help_is_its_usage(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--help"]) == 0
+    assert f"usage: csi-node-sidecar {usage}" in capsys.readouterr().out
+
+
+def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.faults.set(ApiFault(verb="patch", resource="nodes", names="n2", status=403))
+    scene.annotate("n3", {names.DRAIN_INTENT: "retire"})
+    assert scene.run("retire", "n1", "n2", "n3", "--yes", "-o", "json") == 1
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert [(row["name"], row["result"]) for row in document["nodes"]] == [
+        ("n3", "is as it should be"),
+        ("n1", "changed"),
+        ("n2", "failed"),
+    ]
+    assert [(one["node"], one["driver"]) for one in document["judgements"]] == [("n1", DRIVER), ("n1", OTHER)]
+    assert document["next"][0] == {"command": "kubectl drain n1 --ignore-daemonsets"}
+    assert "node n2 was not changed" in err and "patch nodes" in document["nodes"][2]["error"]
+
+
+def test_a_program_sees_beforehand_what_would_be_written(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    before = scene.versions()
+    assert scene.run("reboot", "n2", "--dry-run", "-oyaml") == 0
+    document = yaml.safe_load(capsys.readouterr().out)
+    assert document["nodes"] == [{"name": "n2", "annotations": {names.DRAIN_INTENT: "reboot"}, "result": "would be changed"}]
+    assert (document["dryRun"], scene.versions()) == (True, before)
+
+
+def test_a_program_is_not_asked(scene: Scene) -> None:
+    with pytest.raises(UsageError, match="with -o json nobody is asked: add --yes"):
+        scene.run("retire", "n1", "-o=json")
+    assert scene.asked == []

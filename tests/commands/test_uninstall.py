@@ -197,3 +197,32 @@ def test_what_was_misspelt_does_not_look_done(monkeypatch: pytest.MonkeyPatch, c
 def test_without_a_driver_it_says_how_it_is_used(words: list[str]) -> None:
     with pytest.raises(UsageError, match="usage: csi-node-sidecar uninstall"):
         run(words, {})
+
+
+def test_programs_read_one_document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = new_cluster()
+    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {SUMMARY: "{}", "mine": "1"}}})
+
+    async def open_doors(*_: object, **__: object) -> Opened:
+        return Opened(InProcessApi(cluster, before=before))
+
+    async def before(call: Call) -> None:
+        if (call.verb, call.resource) == ("list", LEASES):
+            raise Forbidden("not yours", status=403)
+
+    def document(*words: str) -> Json:
+        line = parse(["--node-deployment", *words], {"NODE_NAME": "-"})
+        assert isinstance(line, Parsed)
+        assert run_virtual(_uninstall(line, DRIVER, form="json")) == 1
+        read: Json = json.loads(capsys.readouterr().out)
+        return read
+
+    monkeypatch.setattr(uninstall, "open_doors", open_doors)
+    would, did, again = document("--dry-run"), document(), document()
+    row = {"what": f"{SUMMARY} of node n0", "kind": "Node", "name": "n0"}
+    assert (would["removed"], did["removed"], again["removed"]) == (
+        [row | {"result": "would be removed"}],
+        [row | {"result": "removed"}],
+        [],
+    )
+    assert (would["dryRun"], did["dryRun"], [one["error"] for one in did["unread"]]) == (True, False, ["not yours"] * 2)

@@ -120,7 +120,7 @@ def test_any_line_at_all_is_read_or_refused_in_words(argv):
 
 
 def test_every_value_knows_its_origin():
-    told = parsed("--timeout=10s", "--kubeconfig=/a", environ=POD | {"KUBECONFIG": "/b", "POD_NAME": ""}).config
+    told = parsed("--timeout=10s", environ=POD | {"KUBECONFIG": "/b", "POD_NAME": ""}).config
     assert told.kubeconfig == "/b"
     assert told.origins["kubeconfig"] == "env KUBECONFIG"
     assert (told.origins["timeout"], told.origins["worker-threads"]) == ("flag", "default")
@@ -129,12 +129,15 @@ def test_every_value_knows_its_origin():
     assert set(parsed("--version=false", "--leader-election").config.origins) == set(told.origins)
 
 
-def test_kubeconfig_from_the_environment_wins_and_says_so():
+def test_the_flag_kubeconfig_wins_over_the_variable_and_says_so():
     both = parsed("--kubeconfig=/a", environ=NODE | {"KUBECONFIG": "/b"})
-    assert both.warnings == ("--kubeconfig=/a: overridden by the environment variable KUBECONFIG=/b",)
+    assert (both.config.kubeconfig, both.config.origins["kubeconfig"]) == ("/a", "flag")
+    assert both.warnings == ("KUBECONFIG=/b: not used, because --kubeconfig=/a is given; external-provisioner would use it",)
     assert parsed("--kubeconfig=/a", environ=NODE | {"KUBECONFIG": "/a"}).warnings == ()
     unset = parsed("--kubeconfig=/a", environ=NODE | {"KUBECONFIG": ""}).config
     assert (unset.kubeconfig, unset.origins["kubeconfig"]) == ("/a", "flag")
+    empty = parsed("--kubeconfig=", environ=NODE | {"KUBECONFIG": "/b"})
+    assert (empty.config.kubeconfig, empty.config.origins["kubeconfig"], empty.warnings) == ("/b", "env KUBECONFIG", ())
 
 
 def test_the_effective_configuration_has_a_line_for_every_value():

@@ -168,6 +168,14 @@ def test_a_slow_answer_ends_at_the_deadline() -> None:
     assert "in time" in str(error)
 
 
+def test_a_request_may_have_no_deadline() -> None:
+    async def main() -> Any:
+        async with ScriptedServer(says('{"metadata": {}}')) as server:
+            return await _get(server, request_timeout=float("inf"))
+
+    assert run(main()) == {"metadata": {}}
+
+
 def test_a_page_that_breaks_off_is_unavailable() -> None:
     async def half(request: Any) -> Any:
         return await streams(b'{"items": [', then="breaks")(request)

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from sidecar.commands import help
 from sidecar.commands.explain import claim, node, nodes, volumes
 from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
-from sidecar.commands.explain.question import CLAIM, NODE, NODES, USAGE, VOLUMES, read_question
+from sidecar.commands.explain.question import CLAIM, NODE, NODES, VOLUMES, read_question
 from sidecar.commands.printing import show
-from sidecar.config.parse import Parsed, parse
+from sidecar.commands.reach import configured
 from sidecar.errors import SidecarError
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.observe.logs import setup_for_people
@@ -28,9 +29,11 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     With --exit-code: 0 ready, 3 not ready, 4 not known; of several answers the worst, and 3 is worse than 4.
     """
     question = read_question(words, environ)
-    parsed = question and parse([*AS_IN_A_DAEMON_SET, *question.flags], {**environ, "NODE_NAME": question.node or "-"})
-    if question is None or not isinstance(parsed, Parsed):
-        show(USAGE)
+    parsed = (
+        None if question is None else configured([*AS_IN_A_DAEMON_SET, *question.flags], question.reach, environ, node=question.node or "-")
+    )
+    if question is None or parsed is None:
+        show(help.text(["explain", *words]), end="")
         return 0
     setup_for_people(parsed.config.verbosity, logging.WARNING)  # people want the answer, not how it was found
     try:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar import settings
-from sidecar.commands.explain.answer import TABLE, Answer, structured
+from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.hearing import UNKNOWN, Hearing, hearing_of
 from sidecar.commands.explain.hearing_io import others_of, policy
 from sidecar.commands.explain.question import Question
+from sidecar.commands.forms import TABLE, structured
+from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, TOPOLOGY, CapacityAnswer, Driver, DriverInfo
@@ -40,6 +42,7 @@ from sidecar.provisioning.rules import decide
 from sidecar.provisioning.view import ClaimView
 
 _PATIENCE: Final = 5.0
+_NAMESPACE: Final = "default"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -60,14 +63,13 @@ def render(facts: Facts, *, form: str) -> str:
     """A table for people, or JSON, or YAML."""
     if form != TABLE:
         return structured(plain(facts.rows), form)
-    width = max(len(name) for name in facts.rows)
-    return "\n".join(
-        f"{name.ljust(width)}  {value if isinstance(value, str) else to_json(plain(value))}" for name, value in facts.rows.items()
-    )
+    rows = [(name, value if isinstance(value, str) else to_json(plain(value))) for name, value in facts.rows.items()]
+    return "\n".join(table(rows))
 
 
 async def _explain(config: Config, question: Question) -> Facts:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    question = replace(question, namespace=question.namespace or doors.kube.namespace or _NAMESPACE)
     facts = Facts()
     try:
         async with _driver(doors) as info:

@@ -6,10 +6,11 @@ begun, and volumes that its driver has without a PersistentVolume) is not visibl
 
 from collections.abc import Sequence
 
-from sidecar.commands.explain.answer import Answer, structured
+from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.judged import Judged, judge, listing
 from sidecar.commands.explain.question import Question
 from sidecar.commands.explain.rows import about_own_word, as_json
+from sidecar.commands.forms import structured
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.publish.as_text import render

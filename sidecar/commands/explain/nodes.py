@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-from sidecar.commands.explain.answer import Answer, structured
+from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.judged import Judged, judge, listing
 from sidecar.commands.explain.node import default_policy
-from sidecar.commands.explain.question import WIDE, Question
+from sidecar.commands.explain.question import Question
 from sidecar.commands.explain.rows import NARROW, row, summary
 from sidecar.commands.explain.rows import WIDE as WIDE_HEADS
+from sidecar.commands.forms import WIDE, structured
+from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
-from sidecar.drain.publish.as_text import aligned
 from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
@@ -67,7 +68,7 @@ def _of_nothing(cluster: ListedCluster, driver: str) -> tuple[Status, ...]:
 
 def _lines(judged: Sequence[Judged], cluster: ListedCluster, question: Question, intent: Intent | None) -> Iterable[str]:
     wide = question.form == WIDE
-    yield from aligned([row(one, intent, wide=wide) for one in judged], heads=WIDE_HEADS if wide else NARROW)
+    yield from table([row(one, intent, wide=wide) for one in judged], heads=WIDE_HEADS if wide else NARROW)
     if not judged:
         whose = f" of {question.driver}" if question.driver else ", of any CSI driver,"
         yield f"no node has volumes{whose} that it alone can reach, or could have"

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sidecar.commands.explain.answer import FORMS, JSON, TABLE, WIDE, YAML
-from sidecar.commands.line import CommandParser, Line, reads
+from sidecar.commands.forms import JSON, STRUCTURED, TABLE, WIDE, YAML
+from sidecar.commands.line import CommandParser, Line
+from sidecar.commands.reach import Reach
+from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
-from sidecar.config.kinds import one_of
 from sidecar.config.words import quoted
 from sidecar.frozen import frozen
 
@@ -23,14 +24,6 @@ _KINDS: Final = {
 _NAMED: Final = (CLAIM, NODE)
 """Kinds of questions about one object. The others are about all."""
 _JUDGED: Final = (NODE, NODES)
-USAGE: Final = (
-    "usage: csi-node-sidecar explain pvc NAMESPACE/NAME [--node NODE]\n"
-    "     | explain node NAME [--intent reboot|retire] [--exit-code]\n"
-    "     | explain nodes [--intent reboot|retire] [--exit-code]\n"
-    "     | explain volumes [--node NODE]\n"
-    "each with [--driver DRIVER] [-o table|json|yaml] and flags of run such as --kubeconfig; nodes and volumes also with -o wide.\n"
-    "--exit-code: 0 ready, 3 not ready, 4 not known; of several answers 3 is worse than 4. Without it 0 is explained; 1 and 2 are errors."
-)
 
 
 @frozen
@@ -39,6 +32,7 @@ class Question:
 
     kind: str
     namespace: str
+    """Empty: that of the kubeconfig's context."""
     name: str
     node: str
     driver: str
@@ -46,20 +40,21 @@ class Question:
     form: str
     exit_code: bool
     flags: tuple[str, ...]
+    reach: Reach
 
     @property
     def is_structured(self) -> bool:
         """The answer is for programs."""
-        return self.form in (JSON, YAML)
+        return self.form in STRUCTURED
 
 
 def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question | None:
     """None where help is wanted."""
-    line = _parser().read(words)
+    line = CommandParser(usage("explain"), flags_of("explain")).read(words)
     if line is None:
         return None
     kind = _kind(line)
-    namespace, name = _name(kind, line.positional[1]) if kind in _NAMED else ("", "")
+    namespace, name = _name(kind, line.positional[1], line.own.namespace) if kind in _NAMED else ("", "")
     here = environ.get("NODE_NAME", "") if kind == CLAIM else ""
     return Question(
         kind,
@@ -68,20 +63,11 @@ def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question 
         node=line.own.node or here,
         driver=line.own.driver,
         intent=line.own.intent,
-        form=FORMS[line.own.output],
+        form=line.own.output,
         exit_code=line.own.exit_code,
         flags=line.of_run,
+        reach=Reach.of(line.own),
     )
-
-
-def _parser() -> CommandParser:
-    parser = CommandParser(USAGE)
-    parser.add_argument("--node", default="")
-    parser.add_argument("--driver", default="")
-    parser.add_argument("--intent", default="", type=reads(one_of("an intent", "reboot", "retire", "")))
-    parser.add_argument("-o", "--output", default=TABLE, type=reads(one_of("a form of output", *FORMS)))
-    parser.add_switch("exit-code")
-    return parser
 
 
 def _kind(line: Line) -> str:
@@ -96,18 +82,23 @@ def _kind(line: Line) -> str:
         raise _wrong(f"explain {kind} takes no name, as it is about all of them: {quoted(words[1])}")
     if (line.own.intent or line.own.exit_code) and kind not in _JUDGED:
         raise _wrong(f"explain {kind} takes neither --intent nor --exit-code: it gives no verdict")
-    if FORMS[line.own.output] == WIDE and kind in _NAMED:
+    if line.own.output == WIDE and kind in _NAMED:
         raise _wrong(f"explain {kind} has no output {WIDE}: it tells all it knows")
     if line.own.node and kind in _JUDGED:
         raise _wrong(f"explain {kind} takes no --node")
+    if line.own.namespace and kind != CLAIM:
+        raise _wrong(f"explain {kind} takes no --namespace: it is about all of them")
     return kind
 
 
-def _name(kind: str, word: str) -> tuple[str, str]:
-    namespace, slash, name = word.rpartition("/")
-    if not name or "/" in namespace or bool(slash) is not bool(namespace) or (slash and kind == NODE):
+def _name(kind: str, word: str, namespace: str) -> tuple[str, str]:
+    """Namespace and name. The namespace may stand before the name or in its flag."""
+    before, slash, name = word.rpartition("/")
+    if not name or "/" in before or bool(slash) is not bool(before) or (slash and kind == NODE):
         raise _wrong(f"{quoted(word)} is no {'name of a node' if kind == NODE else 'NAMESPACE/NAME'}")
-    return ("", name) if kind == NODE else (namespace or "default", name)
+    if before and namespace not in ("", before):
+        raise _wrong(f"{quoted(word)} is in another namespace than --namespace={namespace} says")
+    return ("", name) if kind == NODE else (before or namespace, name)
 
 
 def _wrong(what: str) -> UsageError:
@@ -115,4 +106,4 @@ def _wrong(what: str) -> UsageError:
     return UsageError([f"{what}; explain is asked about {kinds}, and `csi-node-sidecar explain --help` shows how"])
 
 
-__all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "USAGE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]
+__all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]

@@ -7,17 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sidecar.commands.explain.answer import Answer, structured
+from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.node import default_policy
 from sidecar.commands.explain.nodes import listed
-from sidecar.commands.explain.question import WIDE, Question
+from sidecar.commands.explain.question import Question
+from sidecar.commands.forms import WIDE, structured
+from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.drain.facts.listed_cluster import ListedCluster, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.judgement.pod_fates import counts_as_gone
 from sidecar.drain.judgement.policy import Resolved
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.publish.as_text import aligned, size
+from sidecar.drain.publish.as_text import size
 from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.drain.wording import first_few
@@ -118,13 +120,13 @@ def told(found: Sequence[Row], cluster: ListedCluster, question: Question) -> st
 
 def _lines(placed: Sequence[Row], orphans: Sequence[Row], cluster: ListedCluster, *, wide: bool) -> Iterable[str]:
     heads = _WIDE_HEADS if wide else _HEADS
-    yield from aligned([_cells(row, wide=wide) for row in placed], heads=heads)
+    yield from table([_cells(row, wide=wide) for row in placed], heads=heads)
     if not placed:
         yield "no volume of a driver with topology is on any node that was asked about"
     if orphans:
         yield ""
         yield f"Orphans: {ORPHAN}."
-        yield from (f"  {line}" for line in aligned([_cells(row, wide=wide) for row in orphans], heads=heads))
+        yield from (f"  {line}" for line in table([_cells(row, wide=wide) for row in orphans], heads=heads, indent=2))
         yield f"  {ORPHAN_REMEDY}"
     yield from (f"not known: {sentence}" for sentence in cluster.ignorance)
 

@@ -29,7 +29,7 @@ class Program:
         self.name = name
         self.log = work / f"{name}.log"
         self._command = [sys.executable, "-m", *arguments]
-        # HOME keeps somebody's own ~/.kube out of it, and the rest of their environment too: KUBECONFIG would overrule the flag.
+        # HOME keeps somebody's own ~/.kube out of it, and the rest of their environment too.
         self._environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "PYTHONPATH": str(_PACKAGES), **(environ or {})}
         self._child: subprocess.Popen[bytes] | None = None
 

@@ -1,0 +1,122 @@
+"""Each command says how it is used, with examples that can be read, from the table that its parser reads."""
+
+import itertools
+
+import pytest
+
+from sidecar import cli
+from sidecar.commands import help
+from sidecar.commands.explain.question import read_question
+from sidecar.commands.flags import Flag
+from sidecar.commands.line import CommandParser
+from sidecar.commands.table import BY_NAME, PROGRAM, TABLE, VERBS, Command, children, flags_of, meant, usage
+from sidecar.config.kinds import BOOL
+from sidecar.config.table import FLAGS
+
+FOR_PEOPLE = [command for command in TABLE if command.flags]
+EXAMPLES = [line for command in TABLE if command.verb in {one.verb for one in FOR_PEOPLE} for line, _ in command.examples]
+
+
+def test_the_program_knows_the_commands_of_the_table() -> None:
+    assert tuple(cli.COMMANDS) == VERBS
+
+
+def test_no_two_explanations_are_the_same() -> None:
+    texts = [help.text_of(command, 100) for command in TABLE]
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("command", FOR_PEOPLE, ids=lambda command: command.name)
+def test_help_has_usage_examples_flags_and_exit_codes(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ([*command.name.split(), "--help"], ["help", *command.name.split()], [*command.name.split(), "--nope", "-h"]):
+        assert cli.main(line) == 0
+        out = capsys.readouterr().out
+        assert out == help.text_of(command, 120)
+    assert out.startswith(f"usage: {PROGRAM} {command.name} ")
+    assert "\nExamples:\n" in out and "\nExit codes:\n" in out
+    for name in (*(flag.name for flag in command.flags), *command.of_run):
+        assert f"--{name}" in out
+
+
+@pytest.mark.parametrize(("verb", "name"), [("explain", "explain pvc"), ("explain", "explain volumes"), ("node", "node release")])
+def test_help_of_several_commands_lists_them(verb: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([verb, "--help"]) == 0
+    assert BY_NAME[name].summary in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_text_fits_the_terminal(columns: int) -> None:
+    """Examples are lines to be copied: they are never broken."""
+    for command in TABLE:
+        lines = help.text_of(command, columns).splitlines()
+        assert all(len(line) <= columns for line in lines if not line.startswith(("usage:", f"  {PROGRAM} ", "`"))), command.name
+    assert all(len(line) <= max(columns, 70) for line in help.overview(columns).splitlines())
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_examples_can_be_read(line: str) -> None:
+    verb, *words = line.partition(" && ")[0].partition(" > ")[0].split()
+    read = CommandParser(usage(verb), flags_of(verb)).read(words)
+    assert read is not None
+    if verb == "explain":
+        assert read_question(words, {})
+
+
+def test_what_a_command_names_of_run_is_there() -> None:
+    named = set(itertools.chain.from_iterable(command.of_run for command in TABLE))
+    assert named <= {name for name, row in FLAGS.items() if not row.ignored}
+
+
+def test_a_flag_means_the_same_in_all_commands_of_a_verb() -> None:
+    def kind(flag: Flag) -> tuple[str, bool]:
+        return flag.letter, flag.kind is BOOL
+
+    for verb in VERBS:
+        for first, second in itertools.combinations([flag for child in children(verb) for flag in child.flags], 2):
+            assert first.name != second.name or kind(first) == kind(second)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["explain"], "explain"),
+        (["explain", "-o", "json", "node", "n1"], "explain node"),
+        (["explain", "no"], "explain node"),
+        (["explain", "pv"], "explain volumes"),
+        (["node", "retire", "n1"], "node retire"),
+        (["label", "node"], "label"),
+        (["nope"], None),
+        ([], None),
+    ],
+    ids=str,
+)
+def test_which_command_a_line_is_about(words: list[str], name: str | None) -> None:
+    found = meant(words)
+    assert (found and found.name) == name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope"], 'there is no command "nope"; did you mean node?'),
+        (["explain", "nod"], 'there is no command "explain nod"; did you mean explain node?'),
+        (["label", "x"], 'there is no command "label x"'),
+    ],
+    ids=str,
+)
+def test_help_about_what_there_is_not(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "run"], ["--help"], ["run", "--help"]], ids=str)
+def test_help_about_all_has_all_commands_and_all_flags_of_run(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert all(f"--{name}" in out for name in FLAGS)
+    assert all(command.synopsis in out for command in TABLE if not children(command.name))
+
+
+def test_a_line_that_cannot_be_read_names_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["label", "--drvr=d"]) == 2
+    assert "Run `csi-node-sidecar label --help` for its flags." in capsys.readouterr().err
