@@ -83,7 +83,7 @@ def test_bash_gets_what_is_behind_the_equals_sign_as_it_is_a_word_of_its_own_the
 
 
 def test_other_shells_hear_what_a_word_is() -> None:
-    assert answer(["zsh", "vers"]) == "version\tprint name and version\n"
+    assert answer(["zsh", "vers"]) == "version\tprint name and version; as JSON also commit, CSI, Python and platform\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
