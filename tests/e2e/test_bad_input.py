@@ -49,9 +49,7 @@ def without_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping
         pytest.param(None, "no such file", id="missing"),
         pytest.param("{{{ no yaml\n -", "cannot be used", id="malformed"),
         pytest.param("", "cannot be used", id="empty"),
-        pytest.param(
-            '{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}', "current-context", id="no-context"
-        ),
+        pytest.param('{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}', "no context", id="no-context"),
         pytest.param("/", "directory", id="directory"),
     ],
 )
