@@ -4,8 +4,10 @@ nodes hear of each claim, programs and scopes are rolled to and fro, and no clai
 `hack/fire --worlds labelled` plays any number of them. By day 24 seeds are played, with CSI_NODE_SIDECAR_SEEDS=all, as at night, 500.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -116,6 +118,11 @@ def _labels_are_believed(patch: Patch) -> None:
     patch.setattr(claim_hearing_io, "why_wrong", lambda obj, **_: "")
 
 
+def _without_list_of_all(patch: Patch) -> None:
+    """It would find later what a watch has missed."""
+    patch.setattr(claim_hearing_io, "WholeList", lambda _, share: SimpleNamespace(share=share, due=lambda _: math.inf))
+
+
 def _gap_at_a_change(patch: Patch) -> None:
     """What is listed when selectors change is not taken in; only what the new watch brings."""
     real = ChangingReflector.told
@@ -169,7 +176,7 @@ def test_what_nobody_alive_hears_of_is_found_by_others(monkeypatch: Patch):
     ],
 )
 def test_what_is_broken_loses_claims(breaks: Callable[[Patch], None], plan: Plan, monkeypatch: Patch):
-    monkeypatch.setattr(claim_hearing_io, "_ALL_EVERY", 1e6)  # the list of all claims would find them later
+    _without_list_of_all(monkeypatch)
     breaks(monkeypatch)
     assert LOST in play(plan).kinds
 
@@ -187,7 +194,7 @@ def test_what_is_broken_loses_claims(breaks: Callable[[Patch], None], plan: Plan
 def test_a_world_finds_it(breaks: Callable[[Patch], None], found_before: int, without: tuple[str, ...], monkeypatch: Patch):
     """A seed that no longer finds it costs time and nothing else."""
     with monkeypatch.context() as patch:
-        patch.setattr(claim_hearing_io, "_ALL_EVERY", 1e6)  # the list of all claims would find them later
+        _without_list_of_all(patch)
         breaks(patch)
         plans = (plan_of(seed, without=without) for seed in (found_before, *range(MOST)))
         found = next((plan for plan in plans if LOST in play(plan).kinds), None)
