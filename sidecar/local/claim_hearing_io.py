@@ -198,14 +198,13 @@ class ClaimHearing:
         waiting_at, whole = self._clock(), WholeList(self._clock(), self._rng())
         again_at = self._clock() + _AGAIN * whole.share if self._has_seen_old else math.inf
         while True:
-            all_at = min(whole.due(self._contenders()), again_at)
-            await self._until(min(waiting_at, all_at))
+            await self._until(min(waiting_at, whole.due(self._contenders()), again_at))
             if self._trust.is_away:
                 return
             if waiting_at <= self._clock():
                 done = await self._tried(self._look_at_waiting(claims))
                 waiting_at = self._clock() + self._every(_WAITING_EVERY if done else _AGAIN)
-            elif all_at <= self._clock():
+            elif min(whole.due(self._contenders()), again_at) <= self._clock():
                 done = await self._tried(self._look_at_others(claims))
                 whole = WholeList(self._clock(), self._every(1.0))
                 again_at = math.inf if done else self._clock() + _AGAIN * whole.share

@@ -52,13 +52,14 @@ class Scene:
         self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock(), rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
         self.shards = shards
+        self.contenders = contenders
         self.hearing = ClaimHearing(
             self.tools,
             node=node,
             driver=samples.DRIVER,
             is_ours=lambda name: name == "ours",
             shards=lambda: self.shards,
-            contenders=lambda: contenders,
+            contenders=lambda: self.contenders,
             bids=bids,
         )
         self.store: Store[Claim] = Store()
@@ -308,6 +309,28 @@ def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_
         assert scene.held >= {"before", "hidden"}
 
     play(story, contenders=contenders)
+
+
+def test_the_list_of_all_is_put_off_when_it_becomes_known_that_there_are_many_nodes():
+    """As after a start of all of them, in which the contenders are listed later than claims."""
+    found_at: list[float] = []
+
+    async def story(scene: Scene) -> None:
+        await scene.late("hidden", "n2")
+        await scene.policy(on=False)
+        await scene.note("hidden", node=NODE)
+        if found_at:
+            await asyncio.sleep(found_at[0] - 2.0 - scene.clock())
+            scene.contenders = 5000
+            await asyncio.sleep(60.0)
+            assert scene.held == {"before"}
+            return
+        while "hidden" not in scene.held:
+            await asyncio.sleep(1.0)
+        found_at.append(scene.clock())
+
+    play(story)
+    play(story)
 
 
 def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_by_label_again():
