@@ -77,13 +77,10 @@ def rest_cost(nodes: int, *, scope: str, volumes: int, ranked: bool = True) -> R
         objects += nodes / _CONTENDERS_EVERY
     if scope == LABELLED:
         # All claims come from the server's cache, which knows no pages.
-        requests += (
-            1 / _WAITING_EVERY
-            + (1 + _pages(volumes)) / whole_lists_apart(nodes)
-            + (1 / _LEFT_EVERY if ranked and is_shared_out(nodes) else 0.0)
-        )
-        kilobytes += (_as_sent(volumes * _KB_CLAIM) + _listed(volumes, _KB_VOLUME)) / whole_lists_apart(nodes)
-        objects += 2 * volumes / whole_lists_apart(nodes)
+        apart = whole_lists_apart(nodes)
+        requests += 1 / _WAITING_EVERY + (1 + _pages(volumes)) / apart + (1 / _LEFT_EVERY if ranked and is_shared_out(nodes) else 0.0)
+        kilobytes += (_as_sent(volumes * _KB_CLAIM) + _listed(volumes, _KB_VOLUME)) / apart
+        objects += 2 * volumes / apart
     return Rest(
         requests=nodes * requests,
         events=nodes * _WATCHES[scope] * _BOOKMARKS,
