@@ -21,6 +21,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
 from sidecar.kube.whole_lists import WholeList
 from sidecar.local.claim_labels import EVERYTHING, REMEDY, WAITING, Flaw, Trust, heard_claims, is_right, not_trusted, why_wrong, written
+from sidecar.local.few_of_many import FewOfMany
 from sidecar.local.left_claims_io import LeftClaims, look_for_ever
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, is_source_that_leaves, selected_node
@@ -38,7 +39,7 @@ _AGAIN: Final = 30.0
 _WIDENS_WITHIN: Final = 8.0
 _SECONDS_A_NODE: Final = 0.05
 _LONGEST: Final = 45.0
-# What a list has found, so much at a time. All are heard soon after, if there are more.
+# What a list has found, so much at a time, and others next time.
 _MOST_FOUND: Final = 100
 _MOST_TELLERS: Final = 8
 
@@ -287,19 +288,19 @@ class ClaimHearing:
     async def _look_through(self, claims: ChangingReflector[Claim], *, label_selector: str = "", cached: bool = False) -> None:
         """Wrong labels are many where there is one. Each node looks at what may be its own."""
         flaws = _Flaws()
-        ours: list[ObjectRef] = []
+        ours = FewOfMany[ObjectRef](_MOST_FOUND, self._rng)
 
         def note(obj: Json) -> ObjectRef | None:
             found = self._found(obj)
             if found is not None:
                 flaws.note(found)
-            hidden = found is not None and not found.flaw.is_missing and selected_node(obj) in ("", self._node)
+            waits_here = selected_node(obj) in ("", self._node) and not (obj.get("spec") or {}).get("volumeName")
+            hidden = found is not None and not found.flaw.is_missing and waits_here
             return _ref(obj) if hidden or is_source_that_leaves(obj) else None
 
         async for ref in records(self._kube, CLAIMS, note, cached=cached, label_selector=label_selector):
-            if len(ours) < _MOST_FOUND:
-                ours.append(ref)
-        for ref in ours:
+            ours.note(ref.namespace, ref)
+        for ref in ours.chosen():
             await claims.look(ref.namespace, ref.name)
         if (worst := flaws.which_counts(self._trust)) is not None:
             self._flawed(worst)

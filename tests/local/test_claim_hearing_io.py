@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, KubeApi
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.kube.reflector import Reflector
@@ -116,15 +116,15 @@ class Scene:
         for resource, body in zip((POLICIES, BINDINGS), written(), strict=True):
             await (self.people.create(resource, body) if on else self.people.delete(resource, names.CLAIM_POLICY))
 
-    async def make(self, name: str, *, class_name: str = "ours") -> None:
+    async def make(self, name: str, *, class_name: str = "ours", namespace: str = "default") -> None:
         spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-        await self.people.create(CLAIMS, body, namespace="default")
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+        await self.people.create(CLAIMS, body, namespace=namespace)
 
-    async def note(self, name: str, **notes: str | None) -> None:
+    async def note(self, name: str, *, namespace: str = "default", **notes: str | None) -> None:
         given = {"node": names.SELECTED_NODE, "provisioner": names.STORAGE_PROVISIONER}
         meta = {"annotations": {given[key]: text for key, text in notes.items()}}
-        await self.people.patch(CLAIMS, name, {"metadata": meta}, content_type=MERGE_PATCH, namespace="default")
+        await self.people.patch(CLAIMS, name, {"metadata": meta}, content_type=MERGE_PATCH, namespace=namespace)
 
     async def late(self, name: str, node: str) -> None:
         await self.make(name)
@@ -431,6 +431,64 @@ def test_a_wrong_label_that_nobody_can_put_right_keeps_nobody_at_all_claims_and_
         assert scene.held == {"before", "moved"}
         await asyncio.sleep(7200.0)
         assert scene.by_label and scene.held == {"before", "moved"}
+
+    play(story)
+
+
+async def _by_a_policy_that_was_away(scene: Scene, mislabel: Callable[[], Awaitable[None]]) -> None:
+    """What it mislabels is older than what shows that the policy works again."""
+    await scene.policy(on=False)
+    await mislabel()
+    await scene.late("shows-it", "n2")
+    await asyncio.sleep(60.0)
+    await scene.policy(on=True)
+    await scene.make("proof")
+    await asyncio.sleep(400.0)
+    assert scene.by_label
+
+
+def test_claims_that_have_their_volume_hide_none_that_wait_for_one():
+    """Each list has them first, with labels that were never put right, and no more than a hundred were looked at."""
+
+    async def story(scene: Scene) -> None:
+        bound = [f"a-{number:03}" for number in range(120)]
+        for name in (*bound, "moved"):
+            await scene.late(name, "n2")
+
+        async def mislabel() -> None:
+            for name in (*bound, "moved"):
+                await scene.note(name, node=NODE)
+            for name in bound:
+                await scene.people.patch(CLAIMS, name, {"spec": {"volumeName": "v"}}, content_type=MERGE_PATCH, namespace="default")
+
+        await _by_a_policy_that_was_away(scene, mislabel)
+        await asyncio.sleep(60.0)
+        assert scene.held == {"before", "moved"}
+
+    play(story)
+
+
+def test_many_hidden_claims_of_one_namespace_hide_neither_each_other_nor_those_of_another():
+    """All nodes found the same hundred in each list, and nobody ever looked at the others."""
+
+    async def story(scene: Scene) -> None:
+        many = [f"a-{number:03}" for number in range(250)]
+        for name in many:
+            await scene.make(name)
+        await scene.people.create(NAMESPACES, {"metadata": {"name": "other"}})
+        await scene.make("one", namespace="other")
+
+        async def mislabel() -> None:
+            for name in many:
+                await scene.note(name, provisioner=samples.DRIVER)
+            await scene.note("one", namespace="other", provisioner=samples.DRIVER)
+
+        await _by_a_policy_that_was_away(scene, mislabel)
+        await asyncio.sleep(60.0)
+        assert "one" in scene.held
+        assert 100 <= len(scene.held) < 110
+        await asyncio.sleep(24 * 3600.0)
+        assert scene.by_label and scene.held >= {*many, "one"}
 
     play(story)
 
