@@ -39,6 +39,8 @@ _AGAIN: Final = 30.0
 _WIDENS_WITHIN: Final = 8.0
 _SECONDS_A_NODE: Final = 0.05
 _LONGEST: Final = 45.0
+# Where no claim that was made since has proven the policy for so long, this node's clock may be ahead of the server's.
+_CLOCK_BELIEVED_FOR: Final = 1800.0
 # What a list has found, so much at a time, and others next time.
 _MOST_FOUND: Final = 100
 _MOST_TELLERS: Final = 8
@@ -111,6 +113,9 @@ class ClaimHearing:
         """Of the first lists; None when they are complete, and every claim that is seen is judged at once."""
         self._wrong: ObjectRef | None = None
         self._wrong_since = ""
+        """By this node's clock. What was made later, by the server's, was made since."""
+        self._latest_made = ""
+        """Of all claims that were seen."""
         self._has_seen_old = False
         """There are wrong labels that do not count. The claims that have them are heard of by lists alone."""
         self._is_wide = False
@@ -135,6 +140,7 @@ class ClaimHearing:
 
     def _found(self, obj: Json) -> _Found | None:
         """What is wrong with it. That nothing is wrong with it is noted, whose claim it may be."""
+        self._latest_made = max(self._latest_made, written(obj).created)
         if is_right(obj):
             was_proven, one = self._trust.proven, written(obj)
             self._trust = self._trust.seen_right(one, made_since=one.created > self._wrong_since)
@@ -213,7 +219,12 @@ class ClaimHearing:
     async def _hear_all(self) -> None:
         """Until the policy works again and no label is wrong that counts."""
         while self._trust.is_away:
-            await self._until(self._trust.look_at())
+            due, believed_until = self._trust.look_at(), self._trust.flawed_at + _CLOCK_BELIEVED_FOR
+            if due is None and believed_until <= self._clock():
+                self._wrong_since = min(self._wrong_since, self._latest_made)  # all that was there has been seen by now
+            elif due is None:
+                due = believed_until
+            await self._until(due)
             due = self._trust.look_at()
             if due is not None and due <= self._clock() and not await self._tried(self._look_at_all()):
                 await asyncio.sleep(self._every(_AGAIN))

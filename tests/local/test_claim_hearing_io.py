@@ -40,6 +40,7 @@ class Scene:
         contenders: int | None = None,
         bids: bool = True,
         watch_for: float = 300.0,
+        clock_ahead: float = 0.0,
     ) -> None:
         clock = asyncio.get_running_loop().time
         self.clock = clock
@@ -49,7 +50,7 @@ class Scene:
         self.failing: ApiError | None = None
         self.events: list[tuple[str, str]] = []
         api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked, watch_for=lambda: watch_for))
-        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock(), rng=random.Random(1).random)
+        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock() + clock_ahead, rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
         self.shards = shards
         self.contenders = contenders
@@ -353,6 +354,38 @@ def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_b
         assert set(scene.claims.selectors) >= {UNLABELLED}
 
     play(story)
+
+
+@pytest.mark.parametrize("days", [-1, 1, 400])
+def test_a_node_whose_clock_is_wrong_hears_by_label_again_when_the_policy_works(days: int):
+    """By a clock that was ahead no claim was ever made since a label was wrong."""
+
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("shows-it", "n2")
+        await asyncio.sleep(60.0)
+        assert not scene.by_label
+        await scene.policy(on=True)
+        await scene.people.patch(CLAIMS, "shows-it", {}, content_type=MERGE_PATCH, namespace="default")
+        for number in range(60):
+            await scene.make(f"proof-{number}")
+            await asyncio.sleep(60.0)
+        assert scene.by_label
+        assert scene.times_away == 1
+
+    play(story, clock_ahead=days * 86400.0)
+
+
+def test_a_clock_that_is_wrong_proves_no_policy_that_is_away():
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("shows-it", "n2")
+        for number in range(120):
+            await scene.make(f"made-{number}")
+            await asyncio.sleep(60.0)
+            assert not scene.by_label
+
+    play(story, clock_ahead=86400.0)
 
 
 def test_a_claim_that_never_gets_a_label_keeps_nobody_at_all_claims_and_is_worked_on():
