@@ -1,10 +1,10 @@
 """Chooses of which claims this node hears with `--watch-scope=labelled`, and looks whether the labels can be trusted.
 
 Every claim that is seen is compared with the rule of its label. What no watch of ours would show is listed now and then: claims that wait
-for nobody, every ten minutes; all claims, every half hour, and less often in large clusters: one whose label names another node, which
-does not hear of it either, is in no other list. After a wrong label all claims are heard, as with `--watch-scope=all`, until the policy has
-proven itself. A claim without a label may be there when this process begins, and be older than the policy: then all claims are listed
-once, and what they show decides.
+for nobody, every ten minutes, or less often where very many do; all claims, every half hour, and less often in large clusters: one whose
+label names another node, which does not hear of it either, is in no other list. After a wrong label all claims are heard, as with
+`--watch-scope=all`, until the policy has proven itself. A claim without a label may be there when this process begins, and be older than
+the policy: then all claims are listed once, and what they show decides.
 """
 
 import asyncio
@@ -32,6 +32,9 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 _WAITING_EVERY: Final = 600.0
+# So many claims may be shown to all nodes together in that time. Where more wait they are listed less often, but as often as this at least.
+_MOST_SHOWN: Final = 50_000
+_WAITING_AT_LEAST_EVERY: Final = 3600.0
 _SPREAD: Final = 0.2
 # After a list that failed.
 _AGAIN: Final = 30.0
@@ -118,6 +121,8 @@ class ClaimHearing:
         """Of all claims that were seen."""
         self._has_seen_old = False
         """There are wrong labels that do not count. The claims that have them are heard of by lists alone."""
+        self._waiting = 0
+        """How many claims waited for nobody, as last listed."""
         self._is_wide = False
         self._stirred = asyncio.Event()
         self._claims: ChangingReflector[Claim] | None = None
@@ -210,11 +215,16 @@ class ClaimHearing:
                 return
             if waiting_at <= self._clock():
                 done = await self._tried(self._look_at_waiting(claims))
-                waiting_at = self._clock() + self._every(_WAITING_EVERY if done else _AGAIN)
+                waiting_at = self._clock() + self._every(self._waiting_lists_apart() if done else _AGAIN)
             elif min(whole.due(self._contenders()), again_at) <= self._clock():
                 done = await self._tried(self._look_at_others(claims))
                 whole = WholeList(self._clock(), self._every(1.0))
                 again_at = math.inf if done else self._clock() + _AGAIN * whole.share
+
+    def _waiting_lists_apart(self) -> float:
+        """Anybody may make many claims that wait for ever."""
+        shown = self._waiting * (self._contenders() or 1)
+        return min(_WAITING_EVERY * max(1.0, shown / _MOST_SHOWN), _WAITING_AT_LEAST_EVERY)
 
     async def _hear_all(self) -> None:
         """Until the policy works again and no label is wrong that counts."""
@@ -290,18 +300,20 @@ class ClaimHearing:
 
     async def _look_at_waiting(self, claims: ChangingReflector[Claim]) -> None:
         """What waits for nobody although it should be heard by somebody."""
-        await self._look_through(claims, label_selector=WAITING)
+        self._waiting = await self._look_through(claims, label_selector=WAITING)
 
     async def _look_at_others(self, claims: ChangingReflector[Claim]) -> None:
         """Claims of all: one from which others were cloned may be kept by our finalizer although its node is gone."""
         await self._look_through(claims, cached=True)
 
-    async def _look_through(self, claims: ChangingReflector[Claim], *, label_selector: str = "", cached: bool = False) -> None:
-        """Wrong labels are many where there is one. Each node looks at what may be its own."""
-        flaws = _Flaws()
+    async def _look_through(self, claims: ChangingReflector[Claim], *, label_selector: str = "", cached: bool = False) -> int:
+        """Wrong labels are many where there is one. Each node looks at what may be its own. Returns how many claims were listed."""
+        flaws, listed = _Flaws(), 0
         ours = FewOfMany[ObjectRef](_MOST_FOUND, self._rng)
 
         def note(obj: Json) -> ObjectRef | None:
+            nonlocal listed
+            listed += 1
             found = self._found(obj)
             if found is not None:
                 flaws.note(found)
@@ -315,6 +327,7 @@ class ClaimHearing:
             await claims.look(ref.namespace, ref.name)
         if (worst := flaws.which_counts(self._trust)) is not None:
             self._flawed(worst)
+        return listed
 
     async def _look_at_all(self) -> None:
         flaws = _Flaws()

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, KubeApi
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, KubeApi, Page, Resource
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_uid
 from sidecar.local.claim_hearing_io import ClaimHearing
-from sidecar.local.claim_labels import EVERYTHING, UNLABELLED
+from sidecar.local.claim_labels import EVERYTHING, UNLABELLED, WAITING
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
 from sidecar.simulation.clock import run_virtual
@@ -27,6 +27,16 @@ from tests.harness.doors import tools
 
 NODE = "n1"
 EPOCH = 1_767_225_600.0
+
+
+class Api(InProcessApi):
+    """Counts the lists of claims that wait."""
+
+    waiting_lists = 0
+
+    async def list_page(self, resource: Resource, *, label_selector: str = "", **more: Any) -> Page:
+        self.waiting_lists += label_selector == WAITING
+        return await super().list_page(resource, label_selector=label_selector, **more)
 
 
 class Scene:
@@ -49,7 +59,8 @@ class Scene:
         self.lists: list[float] = []
         self.failing: ApiError | None = None
         self.events: list[tuple[str, str]] = []
-        api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked, watch_for=lambda: watch_for))
+        self.api = Api(self.cluster, before=self._asked, watch_for=lambda: watch_for)
+        api = cast(KubeApi, self.api)
         self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock() + clock_ahead, rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
         self.shards = shards
@@ -310,6 +321,25 @@ def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_
         assert scene.held >= {"before", "hidden"}
 
     play(story, contenders=contenders)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "contenders", "most", "least"), [(300, 10, 24, 15), (20, 1000, 24, 15), (300, 1000, 4, 2), (2, None, 24, 15)]
+)
+def test_claims_that_wait_are_listed_less_often_where_that_shows_very_many_to_all_nodes(
+    waiting: int, contenders: int | None, most: int, least: int
+):
+    """A tenant may make thousands of late claims that no pod ever uses, and each node listed them every ten minutes."""
+
+    async def story(scene: Scene) -> None:
+        for number in range(waiting):
+            await scene.make(f"waits-{number}")
+        await asyncio.sleep(1500.0)
+        lists = scene.api.waiting_lists
+        await asyncio.sleep(3 * 3600.0)
+        assert least <= scene.api.waiting_lists - lists <= most
+
+    play(story, contenders=contenders, bids=False)
 
 
 def test_the_list_of_all_is_put_off_when_it_becomes_known_that_there_are_many_nodes():
