@@ -112,6 +112,8 @@ class ChangingReflector(Generic[R]):
         self._open: dict[str, _Running[R]] = {}
         self._current: tuple[str, ...] = ()
         """The selectors whose lists are complete, once they are; the first one is that of what concerns us."""
+        self._shown_before: dict[str, None] = {}
+        """What watches have shown that have ended since the selectors arrived: it stays until others do."""
         self._synced = asyncio.Event()
         self._told_state: ReflectorState | None = None
         self._strays: dict[str, _Question] = {}
@@ -165,6 +167,7 @@ class ChangingReflector(Generic[R]):
             while True:
                 self._changed.clear()
                 wanted = self._wanted
+                self._end({*self._open} - {*self._current, *wanted})
                 for selector in wanted:
                     if selector not in self._open:
                         self._open[selector] = self._begin(selector, group)
@@ -194,16 +197,22 @@ class ChangingReflector(Generic[R]):
 
     def _arrive(self, wanted: tuple[str, ...]) -> None:
         self._current = wanted
-        ended = [self._open.pop(selector) for selector in list(self._open) if selector not in wanted]
-        for one in ended:
-            one.part.is_open = False
-            one.task.cancel()
+        self._end({*self._open} - {*wanted})
         self._synced.set()
+        ended, self._shown_before = self._shown_before, {}
         version = self.resource_version
-        for key in {key: None for one in ended for key in one.part.shows}:
+        for key in ended:
             if not self._is_shown(key):
                 self._leave(key, version)
         self._tell_state()
+
+    def _end(self, selectors: set[str]) -> None:
+        """What they have shown stays until the next ones are listed, which may show it too."""
+        for selector in [selector for selector in self._open if selector in selectors]:
+            one = self._open.pop(selector)
+            one.part.is_open = False
+            one.task.cancel()
+            self._shown_before |= dict.fromkeys(one.part.shows)
 
     def _leave(self, key: str, version: str) -> None:
         """A watch that has ended has shown it, and no list of the others has. What was shown after those lists may be theirs yet."""
@@ -257,7 +266,7 @@ class ChangingReflector(Generic[R]):
 
     def _is_gone(self, key: str) -> bool:
         """Whether to believe that, now that no watch shows it."""
-        if key in self.store and (self._selected.is_under_way(key) or key in self._strays):
+        if key in self.store and (self._selected.is_under_way(key) or key in self._strays or key in self._shown_before):
             self._ask_soon(key)
             return False
         self._strays.pop(key, None)

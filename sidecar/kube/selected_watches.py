@@ -202,6 +202,8 @@ class SelectedWatches:
         key = answer.asked.key
         if self._sightings.seen(key) != answer.asked or key in self._departures:
             return  # something newer has been heard of it meanwhile
+        if answer.found is not None and sighting_of(key, answer.found) == answer.asked:
+            self._sightings.stays(key)
         if answer.found is None or sighting_of(key, answer.found).uid != answer.asked.uid:
             yield answer.asked.gone()
         if answer.found is not None:
@@ -263,7 +265,7 @@ class SelectedWatches:
     async def _ask_for_strays(self) -> None:
         while True:
             stray = self._sightings.next_stray()
-            await self._sleep(SOONEST if stray is None else max(_BETWEEN_STRAYS, stray[1] - self._clock()))
+            await self._sleep(SOONEST if stray is None else min(max(_BETWEEN_STRAYS, stray[1] - self._clock()), SOONEST))
             if (stray := self._sightings.next_stray()) is None or stray[1] > self._clock():
                 continue
             self._sightings.asked_for(stray[0].key)

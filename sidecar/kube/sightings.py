@@ -12,8 +12,9 @@ from sidecar.kube.api import WatchEvent
 from sidecar.model.objects import Json
 from sidecar.model.selectors import parse_selector
 
-# Between two questions about a stray, on average.
+# Between two questions about a stray, on average, at first. While it stays as it is, each pause is twice the one before.
 ASKED_EVERY: Final = 30.0
+_LONGEST: Final = 480.0
 _SPREAD: Final = 0.2
 SOONEST: Final = ASKED_EVERY * (1.0 - _SPREAD)
 # What a slow watch brings of an object is older than what a quick one has brought of its end, for as long as it is behind.
@@ -41,6 +42,14 @@ def sighting_of(key: str, obj: Json) -> Sighting:
     return Sighting(key, meta["name"], meta.get("namespace") or "", meta.get("uid") or "", meta.get("resourceVersion") or "")
 
 
+@frozen
+class _Question:
+    """About a stray: when it is due, and how long after the one before, on average."""
+
+    due: float
+    pause: float
+
+
 class Sightings:
     """`holds`: whether the store has a record with that key."""
 
@@ -54,8 +63,7 @@ class Sightings:
         self._seen: dict[str, Sighting] = {}
         self._gone: dict[str, None] = {}
         """The uids of what is gone, the latest ones last."""
-        self._strays: dict[str, float] = {}
-        """When each is to be asked for."""
+        self._strays: dict[str, _Question] = {}
 
     def seen(self, key: str) -> Sighting | None:
         return self._seen.get(key)
@@ -71,11 +79,11 @@ class Sightings:
         if not self._holds(key):
             self._forget(key)
             return
-        self._seen[key] = told
+        before, self._seen[key] = self._seen.get(key), told
         if self._is_selected(obj):
             self._strays.pop(key, None)
-        else:
-            self._strays[key] = self._next_time()
+        elif before != told or key not in self._strays:
+            self._strays[key] = self._question(ASKED_EVERY)
 
     def is_gone(self, told: Sighting) -> None:
         """The server has said so, and the store has been told. Of what was never held nothing is noted: it may enter another selector."""
@@ -97,13 +105,20 @@ class Sightings:
         """The one to be asked for first, and when."""
         if not self._strays:
             return None
-        key = min(self._strays, key=self._strays.__getitem__)
-        return self._seen[key], self._strays[key]
+        key = min(self._strays, key=lambda each: self._strays[each].due)
+        return self._seen[key], self._strays[key].due
 
     def asked_for(self, key: str) -> None:
         """Whatever the answer is, not again for a while."""
-        if key in self._strays:
-            self._strays[key] = self._next_time()
+        self._postpone(key, 1.0)
+
+    def stays(self, key: str) -> None:
+        """The answer has shown nothing new."""
+        self._postpone(key, 2.0)
+
+    def _postpone(self, key: str, factor: float) -> None:
+        if (last := self._strays.get(key)) is not None:
+            self._strays[key] = self._question(min(factor * last.pause, _LONGEST))
 
     @property
     def strays(self) -> int:
@@ -117,8 +132,8 @@ class Sightings:
         labels = obj["metadata"].get("labels") or {}
         return any(all(each.holds(labels) for each in selector) for selector in self._selectors)
 
-    def _next_time(self) -> float:
-        return next_question(self._clock(), self._rng)
+    def _question(self, pause: float) -> "_Question":
+        return _Question(next_question(self._clock(), self._rng, pause), pause)
 
 
 def next_question(now: float, rng: Callable[[], float], pause: float = ASKED_EVERY) -> float:

@@ -1,10 +1,10 @@
 """Chooses of which claims this node hears with `--watch-scope=labelled`, and looks whether the labels can be trusted.
 
 Every claim that is seen is compared with the rule of its label. What no watch of ours would show is listed now and then: claims that wait
-for nobody, every ten minutes; all claims, every half hour, and less often in large clusters: one whose label names another node, which
-does not hear of it either, is in no other list. After a wrong label all claims are heard, as with `--watch-scope=all`, until the policy has
-proven itself. A claim without a label may be there when this process begins, and be older than the policy: then all claims are listed
-once, and what they show decides.
+for nobody, every ten minutes, or less often where very many do; all claims, every half hour, and less often in large clusters: one whose
+label names another node, which does not hear of it either, is in no other list. After a wrong label all claims are heard, as with
+`--watch-scope=all`, until the policy has proven itself. A claim without a label may be there when this process begins, and be older than
+the policy: then all claims are listed once, and what they show decides.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.kube.events.recorder import ObjectRef
 from sidecar.kube.whole_lists import WholeList
 from sidecar.local.claim_labels import EVERYTHING, REMEDY, WAITING, Flaw, Trust, heard_claims, is_right, not_trusted, why_wrong, written
+from sidecar.local.few_of_many import FewOfMany
 from sidecar.local.left_claims_io import LeftClaims, look_for_ever
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, is_source_that_leaves, selected_node
@@ -31,6 +32,9 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 _WAITING_EVERY: Final = 600.0
+# So many claims may be shown to all nodes together in that time. Where more wait they are listed less often, but as often as this at least.
+_MOST_SHOWN: Final = 50_000
+_WAITING_AT_LEAST_EVERY: Final = 3600.0
 _SPREAD: Final = 0.2
 # After a list that failed.
 _AGAIN: Final = 30.0
@@ -38,7 +42,9 @@ _AGAIN: Final = 30.0
 _WIDENS_WITHIN: Final = 8.0
 _SECONDS_A_NODE: Final = 0.05
 _LONGEST: Final = 45.0
-# What a list has found, so much at a time. All are heard soon after, if there are more.
+# Where no claim that was made since has proven the policy for so long, this node's clock may be ahead of the server's.
+_CLOCK_BELIEVED_FOR: Final = 1800.0
+# What a list has found, so much at a time, and others next time.
 _MOST_FOUND: Final = 100
 _MOST_TELLERS: Final = 8
 
@@ -110,8 +116,13 @@ class ClaimHearing:
         """Of the first lists; None when they are complete, and every claim that is seen is judged at once."""
         self._wrong: ObjectRef | None = None
         self._wrong_since = ""
+        """By this node's clock. What was made later, by the server's, was made since."""
+        self._latest_made = ""
+        """Of all claims that were seen."""
         self._has_seen_old = False
         """There are wrong labels that do not count. The claims that have them are heard of by lists alone."""
+        self._waiting = 0
+        """How many claims waited for nobody, as last listed."""
         self._is_wide = False
         self._stirred = asyncio.Event()
         self._claims: ChangingReflector[Claim] | None = None
@@ -134,6 +145,7 @@ class ClaimHearing:
 
     def _found(self, obj: Json) -> _Found | None:
         """What is wrong with it. That nothing is wrong with it is noted, whose claim it may be."""
+        self._latest_made = max(self._latest_made, written(obj).created)
         if is_right(obj):
             was_proven, one = self._trust.proven, written(obj)
             self._trust = self._trust.seen_right(one, made_since=one.created > self._wrong_since)
@@ -203,16 +215,26 @@ class ClaimHearing:
                 return
             if waiting_at <= self._clock():
                 done = await self._tried(self._look_at_waiting(claims))
-                waiting_at = self._clock() + self._every(_WAITING_EVERY if done else _AGAIN)
+                waiting_at = self._clock() + self._every(self._waiting_lists_apart() if done else _AGAIN)
             elif min(whole.due(self._contenders()), again_at) <= self._clock():
                 done = await self._tried(self._look_at_others(claims))
                 whole = WholeList(self._clock(), self._every(1.0))
                 again_at = math.inf if done else self._clock() + _AGAIN * whole.share
 
+    def _waiting_lists_apart(self) -> float:
+        """Anybody may make many claims that wait for ever."""
+        shown = self._waiting * (self._contenders() or 1)
+        return min(_WAITING_EVERY * max(1.0, shown / _MOST_SHOWN), _WAITING_AT_LEAST_EVERY)
+
     async def _hear_all(self) -> None:
         """Until the policy works again and no label is wrong that counts."""
         while self._trust.is_away:
-            await self._until(self._trust.look_at())
+            due, believed_until = self._trust.look_at(), self._trust.flawed_at + _CLOCK_BELIEVED_FOR
+            if due is None and believed_until <= self._clock():
+                self._wrong_since = min(self._wrong_since, self._latest_made)  # all that was there has been seen by now
+            elif due is None:
+                due = believed_until
+            await self._until(due)
             due = self._trust.look_at()
             if due is not None and due <= self._clock() and not await self._tried(self._look_at_all()):
                 await asyncio.sleep(self._every(_AGAIN))
@@ -278,31 +300,34 @@ class ClaimHearing:
 
     async def _look_at_waiting(self, claims: ChangingReflector[Claim]) -> None:
         """What waits for nobody although it should be heard by somebody."""
-        await self._look_through(claims, label_selector=WAITING)
+        self._waiting = await self._look_through(claims, label_selector=WAITING)
 
     async def _look_at_others(self, claims: ChangingReflector[Claim]) -> None:
         """Claims of all: one from which others were cloned may be kept by our finalizer although its node is gone."""
         await self._look_through(claims, cached=True)
 
-    async def _look_through(self, claims: ChangingReflector[Claim], *, label_selector: str = "", cached: bool = False) -> None:
-        """Wrong labels are many where there is one. Each node looks at what may be its own."""
-        flaws = _Flaws()
-        ours: list[ObjectRef] = []
+    async def _look_through(self, claims: ChangingReflector[Claim], *, label_selector: str = "", cached: bool = False) -> int:
+        """Wrong labels are many where there is one. Each node looks at what may be its own. Returns how many claims were listed."""
+        flaws, listed = _Flaws(), 0
+        ours = FewOfMany[ObjectRef](_MOST_FOUND, self._rng)
 
         def note(obj: Json) -> ObjectRef | None:
+            nonlocal listed
+            listed += 1
             found = self._found(obj)
             if found is not None:
                 flaws.note(found)
-            hidden = found is not None and not found.flaw.is_missing and selected_node(obj) in ("", self._node)
+            waits_here = selected_node(obj) in ("", self._node) and not (obj.get("spec") or {}).get("volumeName")
+            hidden = found is not None and not found.flaw.is_missing and waits_here
             return _ref(obj) if hidden or is_source_that_leaves(obj) else None
 
         async for ref in records(self._kube, CLAIMS, note, cached=cached, label_selector=label_selector):
-            if len(ours) < _MOST_FOUND:
-                ours.append(ref)
-        for ref in ours:
+            ours.note(ref.namespace, ref)
+        for ref in ours.chosen():
             await claims.look(ref.namespace, ref.name)
         if (worst := flaws.which_counts(self._trust)) is not None:
             self._flawed(worst)
+        return listed
 
     async def _look_at_all(self) -> None:
         flaws = _Flaws()

@@ -18,8 +18,9 @@ _MOST_OF_WRITE: Final = 30.0
 _MOST_OF_WATCH: Final = 60.0
 # Whose turns were late, of so many at most. A turn that is late now tells so itself, whoever was forgotten.
 _MOST_PARTIES: Final = 1000
-# Seconds after which a write that was refused is not going to be tried again: somebody else may have done it.
-_GIVEN_UP: Final = 120.0
+# Seconds after which a write that was refused is not on its way any more. It is tried again sooner (`pace.APART`), unless somebody else has
+# done it, or it is put off because this node lags; and then it must not be what this node lags by.
+_GIVEN_UP: Final = 20.0
 
 
 class LocalDelay:
@@ -83,14 +84,16 @@ class LocalDelay:
         if self._told is not None:
             self._look_at_watch(*self._told, now)
         told = now if self._told is None else self._told[1]
-        turns = self._turns.get(namespace)
-        return max(turns.now(now) if turns else 0.0, self._write.now(now), now - self._oldest(now)) + max(self._watch.now(now), now - told)
+        turns, under_way = self._turns.get(namespace), now - self._oldest(now)
+        return max(turns.now(now) if turns else 0.0, self._write.now(now), under_way) + max(self._watch.now(now), now - told)
 
     def _oldest(self, now: float) -> float:
-        """When the oldest of those was first tried that are not done."""
+        """When the oldest of those was first tried that are not done. What it took until one was given up is measured."""
         while (key := next(iter(self._begun), None)) is not None:
-            if now - self._refused.get(key, now) <= _GIVEN_UP:
+            refused = self._refused.get(key, now)
+            if now - refused <= _GIVEN_UP:
                 return self._begun[key]
+            self._write.set(max(self._write.now(refused), refused - self._begun[key]), refused)
             self.dropped(key)
         return now
 

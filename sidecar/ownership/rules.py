@@ -27,6 +27,8 @@ _LONGEST_RECHECK: Final = 60.0
 # better than a claim without a node.
 _LONGEST_PUT_OFF: Final = 300.0
 _LONGEST_WITHOUT_WATCH: Final = 60.0
+# A node that puts off its turn looks so often whether it still lags as far: what made it lag may be over.
+_LAG_LOOKED_AT_EVERY: Final = 20.0
 _ELSEWHERE_RECHECK: Final = 1800.0
 _UNFIT_RECHECK: Final = 60.0
 
@@ -52,6 +54,10 @@ class Race:
     """The driver's last answer left open whether it is still there. After a second such answer this node bids all the same."""
     put_off: float = 0.0
     """For how many seconds in all this node's turn was postponed because it lags behind."""
+    put_off_from: float | None = None
+    """When its turn had come that is postponed now; None if none is."""
+    share: float = 0.0
+    """By which part of a turn it was postponed further, so that those who share one do not look together."""
     source_elsewhere: bool = False
     """What hindered this node is not a lack of room: the source lies on another node, or cannot be used yet."""
     source_unseen: bool = False
@@ -230,12 +236,14 @@ def _race(view: OwnershipView) -> Decision:
     elif race.blind and not _is_blind(view):
         # The random delay may be far longer than the one by order, so the earlier of the two counts.
         race = replace(race, bid_at=min(race.bid_at, _due(view, _opening_delay(view))), blind=False)
+    elif race.put_off_from is not None:
+        race = _brought_forward(view, race, race.put_off_from)
     if view.now < race.bid_at:
         turn = _turn_to_tell(view, race)
         if turn is not None and view.now >= turn:
             return Tell(replace(race, told=True), f"no node has taken the claim yet: {race.why}")
-        until = race.bid_at if turn is None else min(race.bid_at, turn)
-        return Wait(until, race, race.why or _while_it_waits(view))
+        looks_at = math.inf if race.put_off_from is None else view.now + _LAG_LOOKED_AT_EVERY
+        return Wait(min(race.bid_at, looks_at, math.inf if turn is None else turn), race, race.why or _while_it_waits(view))
     if race.beaten and race.beaten == view.claim.resource_version:
         # The cache still holds the version that met a conflict. A write with it would only meet the next one.
         wait = _again(view, max(_drawn(view), 1.0), "the claim has changed, and the watch has not shown it yet")
@@ -269,17 +277,36 @@ def _put_off(view: OwnershipView, race: Race) -> Wait | None:
     Such a node bids because those before it have had time to bid. While writes are slow, or their result cannot be seen, they may not
     have had that time. The first node never waits: it bids against nobody.
     """
-    if view.free is not None or not isinstance(view.placement, Ranked) or not (rank := _rank(view)):
+    if view.free is not None or not isinstance(view.placement, Ranked) or not _rank(view):
         return None
-    late = max(view.local_delay, view.placement.step if view.watch_down else 0.0)
-    needed, drawn = (view.placement.patience(rank, late, chance) for chance in (0.0, view.chance))
-    enough = _LONGEST_WITHOUT_WATCH if view.watch_down else min(needed, _LONGEST_PUT_OFF)
-    if 2.0 * late < view.placement.step or race.put_off >= enough:
+    late, step = _lag(view, view.placement), view.placement.step
+    enough = _LONGEST_WITHOUT_WATCH if view.watch_down else _patience(view, view.placement, share=0.0)
+    if 2.0 * late < step or race.put_off >= enough:
         return None
-    delay = max(min(drawn, _LONGEST_PUT_OFF) - race.put_off, (1.0 + view.chance) * view.placement.step)
-    moved = replace(race, bid_at=_due(view, delay), put_off=race.put_off + delay)
+    delay = max(_patience(view, view.placement, share=view.chance) - race.put_off, (1.0 + view.chance) * step)
+    began = view.now if race.put_off_from is None else race.put_off_from
+    bid_at = _due(view, delay)
+    moved = replace(race, bid_at=bid_at, put_off=race.put_off + delay, put_off_from=began, share=view.chance)
     why = "the watch of claims is down" if view.watch_down else f"this node lags {view.local_delay:.1f} s; bid postponed"
-    return Wait(moved.bid_at, moved, why)
+    return Wait(min(bid_at, view.now + _LAG_LOOKED_AT_EVERY), moved, why)
+
+
+def _brought_forward(view: OwnershipView, race: Race, began: float) -> Race:
+    """Its turn was postponed by what it lagged then, which may be less by now."""
+    if view.now >= race.bid_at or not isinstance(view.placement, Ranked):
+        return race
+    bid_at = max(view.now, began + _patience(view, view.placement, share=race.share))
+    return race if bid_at >= race.bid_at else replace(race, bid_at=bid_at, put_off=max(0.0, race.put_off - (race.bid_at - bid_at)))
+
+
+def _lag(view: OwnershipView, placement: Ranked) -> float:
+    return max(view.local_delay, placement.step if view.watch_down else 0.0)
+
+
+def _patience(view: OwnershipView, placement: Ranked, *, share: float) -> float:
+    """Seconds for which it leaves the claim to those before it, by what it lags now."""
+    longest = _LONGEST_WITHOUT_WATCH if view.watch_down else _LONGEST_PUT_OFF
+    return min(placement.patience(_rank(view) or 0, _lag(view, placement), share), longest)
 
 
 def _turn_to_tell(view: OwnershipView, race: Race) -> float | None:
@@ -408,5 +435,6 @@ def _hindered(view: OwnershipView, delay: float, why: str) -> Wait:
 
 
 def _again(view: OwnershipView, delay: float, why: str) -> Wait:
-    race = replace(view.race or Race(0, 0.0), attempt=_attempt(view), bid_at=_due(view, delay), blind=_is_blind(view))
+    before = replace(view.race or Race(0, 0.0), put_off_from=None)
+    race = replace(before, attempt=_attempt(view), bid_at=_due(view, delay), blind=_is_blind(view))
     return Wait(race.bid_at, race, why)

@@ -35,6 +35,8 @@ class Api(InProcessApi):
         self.list_failing: ApiError | None = None
         self.unlisted: set[str] = set()
         """Selectors by which no list comes."""
+        self.refusals: list[str] = []
+        """Lists that did not come, by selector."""
         self.list_slow = self.list_late = 0.0
         self.slow = 0.0
         self.late = 0.0
@@ -61,6 +63,7 @@ class Api(InProcessApi):
 
     async def list_page(self, resource: Resource, *, label_selector: str = "", **more: Any) -> Page:
         if label_selector in self.unlisted:
+            self.refusals.append(label_selector)
             raise Unavailable("away")
         page = await super().list_page(resource, label_selector=label_selector, **more)
         await asyncio.sleep(self.list_late)

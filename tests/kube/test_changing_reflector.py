@@ -505,6 +505,65 @@ def test_a_change_that_is_taken_back_when_half_of_its_lists_have_come(ahead: boo
     assert play(story, A).losses("in-a") == 1
 
 
+@pytest.mark.parametrize("unlisted", [ALL, "each"])
+def test_selectors_that_are_wanted_no_more_before_they_are_listed_cost_nothing_further(unlisted: str):
+    """Each change while a list fails left a reflector behind, which went on asking and watching until one arrived."""
+    changes = [f"{LABEL} in (a,x{number})" for number in range(30)]
+
+    async def story(scene: Scene) -> None:
+        scene.api.unlisted = {ALL, *(changes if unlisted == "each" else ())}
+        for one in changes:
+            scene.reflector.select((one, ALL))
+            await asyncio.sleep(10.0)
+        assert sum(scene.api.open.values()) <= 2
+        before = scene.api.count("list") + len(scene.api.refusals)
+        await asyncio.sleep(600.0)
+        assert scene.api.count("list") + len(scene.api.refusals) - before <= 2 * 60, "of two lists, each a dozen times a minute at most"
+        await scene.edit("in-a", "edited")
+        await asyncio.sleep(1.0)
+        assert scene.note("in-a") == "edited"
+        scene.api.unlisted = set()
+        await asyncio.sleep(60.0)
+        assert scene.held == {"in-a", "in-b", "in-c", "plain"}
+
+    assert play(story, A).losses("in-a") == 0
+
+
+def test_what_only_a_watch_has_shown_that_was_wanted_no_more_goes_with_the_next_change():
+    async def story(scene: Scene) -> None:
+        scene.api.unlisted = {ALL}
+        scene.reflector.select((B, ALL))
+        await asyncio.sleep(3.0)
+        assert scene.held == {"in-a", "in-b"}
+        scene.reflector.select((NONE, ALL))
+        await asyncio.sleep(3.0)
+        scene.reflector.select((NONE,))
+        await asyncio.sleep(3.0)
+        assert scene.held == {"plain"}
+
+    assert play(story, A).losses("in-b") == 1
+
+
+def test_what_moves_to_a_selector_that_cannot_be_listed_yet_is_asked_for():
+    """No watch is left that shows it, and one that was wanted no more has shown it."""
+    moved = f"{LABEL} in (a,c)"
+
+    async def story(scene: Scene) -> None:
+        scene.api.unlisted = {ALL, moved}
+        scene.reflector.select((AB, ALL))
+        await asyncio.sleep(3.0)
+        scene.reflector.select((moved,))
+        await asyncio.sleep(3.0)
+        await scene.label("in-a", "c")
+        await asyncio.sleep(3.0)
+        assert "in-a" in scene.held
+        scene.api.unlisted = set()
+        await asyncio.sleep(60.0)
+        assert scene.held == {"in-a", "in-c"}
+
+    assert play(story, A).losses("in-a") == 0
+
+
 def test_a_watch_that_stays_goes_on_showing_what_another_one_has_shown_too():
     async def story(scene: Scene) -> None:
         scene.reflector.select((ALL, NONE))

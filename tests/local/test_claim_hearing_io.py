@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, KubeApi, Page, Resource
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_uid
 from sidecar.local.claim_hearing_io import ClaimHearing
-from sidecar.local.claim_labels import EVERYTHING, UNLABELLED
+from sidecar.local.claim_labels import EVERYTHING, UNLABELLED, WAITING
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
 from sidecar.simulation.clock import run_virtual
@@ -29,6 +29,16 @@ NODE = "n1"
 EPOCH = 1_767_225_600.0
 
 
+class Api(InProcessApi):
+    """Counts the lists of claims that wait."""
+
+    waiting_lists = 0
+
+    async def list_page(self, resource: Resource, *, label_selector: str = "", **more: Any) -> Page:
+        self.waiting_lists += label_selector == WAITING
+        return await super().list_page(resource, label_selector=label_selector, **more)
+
+
 class Scene:
     """A cluster with its policy, and a node that keeps unbound claims that are open or its own."""
 
@@ -40,6 +50,7 @@ class Scene:
         contenders: int | None = None,
         bids: bool = True,
         watch_for: float = 300.0,
+        clock_ahead: float = 0.0,
     ) -> None:
         clock = asyncio.get_running_loop().time
         self.clock = clock
@@ -48,8 +59,9 @@ class Scene:
         self.lists: list[float] = []
         self.failing: ApiError | None = None
         self.events: list[tuple[str, str]] = []
-        api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked, watch_for=lambda: watch_for))
-        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock(), rng=random.Random(1).random)
+        self.api = Api(self.cluster, before=self._asked, watch_for=lambda: watch_for)
+        api = cast(KubeApi, self.api)
+        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock() + clock_ahead, rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
         self.shards = shards
         self.contenders = contenders
@@ -116,15 +128,15 @@ class Scene:
         for resource, body in zip((POLICIES, BINDINGS), written(), strict=True):
             await (self.people.create(resource, body) if on else self.people.delete(resource, names.CLAIM_POLICY))
 
-    async def make(self, name: str, *, class_name: str = "ours") -> None:
+    async def make(self, name: str, *, class_name: str = "ours", namespace: str = "default") -> None:
         spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-        await self.people.create(CLAIMS, body, namespace="default")
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+        await self.people.create(CLAIMS, body, namespace=namespace)
 
-    async def note(self, name: str, **notes: str | None) -> None:
+    async def note(self, name: str, *, namespace: str = "default", **notes: str | None) -> None:
         given = {"node": names.SELECTED_NODE, "provisioner": names.STORAGE_PROVISIONER}
         meta = {"annotations": {given[key]: text for key, text in notes.items()}}
-        await self.people.patch(CLAIMS, name, {"metadata": meta}, content_type=MERGE_PATCH, namespace="default")
+        await self.people.patch(CLAIMS, name, {"metadata": meta}, content_type=MERGE_PATCH, namespace=namespace)
 
     async def late(self, name: str, node: str) -> None:
         await self.make(name)
@@ -311,6 +323,25 @@ def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_
     play(story, contenders=contenders)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "contenders", "most", "least"), [(300, 10, 24, 15), (20, 1000, 24, 15), (300, 1000, 4, 2), (2, None, 24, 15)]
+)
+def test_claims_that_wait_are_listed_less_often_where_that_shows_very_many_to_all_nodes(
+    waiting: int, contenders: int | None, most: int, least: int
+):
+    """A tenant may make thousands of late claims that no pod ever uses, and each node listed them every ten minutes."""
+
+    async def story(scene: Scene) -> None:
+        for number in range(waiting):
+            await scene.make(f"waits-{number}")
+        await asyncio.sleep(1500.0)
+        lists = scene.api.waiting_lists
+        await asyncio.sleep(3 * 3600.0)
+        assert least <= scene.api.waiting_lists - lists <= most
+
+    play(story, contenders=contenders, bids=False)
+
+
 def test_the_list_of_all_is_put_off_when_it_becomes_known_that_there_are_many_nodes():
     """As after a start of all of them, in which the contenders are listed later than claims."""
     found_at: list[float] = []
@@ -353,6 +384,38 @@ def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_b
         assert set(scene.claims.selectors) >= {UNLABELLED}
 
     play(story)
+
+
+@pytest.mark.parametrize("days", [-1, 1, 400])
+def test_a_node_whose_clock_is_wrong_hears_by_label_again_when_the_policy_works(days: int):
+    """By a clock that was ahead no claim was ever made since a label was wrong."""
+
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("shows-it", "n2")
+        await asyncio.sleep(60.0)
+        assert not scene.by_label
+        await scene.policy(on=True)
+        await scene.people.patch(CLAIMS, "shows-it", {}, content_type=MERGE_PATCH, namespace="default")
+        for number in range(60):
+            await scene.make(f"proof-{number}")
+            await asyncio.sleep(60.0)
+        assert scene.by_label
+        assert scene.times_away == 1
+
+    play(story, clock_ahead=days * 86400.0)
+
+
+def test_a_clock_that_is_wrong_proves_no_policy_that_is_away():
+    async def story(scene: Scene) -> None:
+        await scene.policy(on=False)
+        await scene.late("shows-it", "n2")
+        for number in range(120):
+            await scene.make(f"made-{number}")
+            await asyncio.sleep(60.0)
+            assert not scene.by_label
+
+    play(story, clock_ahead=86400.0)
 
 
 def test_a_claim_that_never_gets_a_label_keeps_nobody_at_all_claims_and_is_worked_on():
@@ -431,6 +494,64 @@ def test_a_wrong_label_that_nobody_can_put_right_keeps_nobody_at_all_claims_and_
         assert scene.held == {"before", "moved"}
         await asyncio.sleep(7200.0)
         assert scene.by_label and scene.held == {"before", "moved"}
+
+    play(story)
+
+
+async def _by_a_policy_that_was_away(scene: Scene, mislabel: Callable[[], Awaitable[None]]) -> None:
+    """What it mislabels is older than what shows that the policy works again."""
+    await scene.policy(on=False)
+    await mislabel()
+    await scene.late("shows-it", "n2")
+    await asyncio.sleep(60.0)
+    await scene.policy(on=True)
+    await scene.make("proof")
+    await asyncio.sleep(400.0)
+    assert scene.by_label
+
+
+def test_claims_that_have_their_volume_hide_none_that_wait_for_one():
+    """Each list has them first, with labels that were never put right, and no more than a hundred were looked at."""
+
+    async def story(scene: Scene) -> None:
+        bound = [f"a-{number:03}" for number in range(120)]
+        for name in (*bound, "moved"):
+            await scene.late(name, "n2")
+
+        async def mislabel() -> None:
+            for name in (*bound, "moved"):
+                await scene.note(name, node=NODE)
+            for name in bound:
+                await scene.people.patch(CLAIMS, name, {"spec": {"volumeName": "v"}}, content_type=MERGE_PATCH, namespace="default")
+
+        await _by_a_policy_that_was_away(scene, mislabel)
+        await asyncio.sleep(60.0)
+        assert scene.held == {"before", "moved"}
+
+    play(story)
+
+
+def test_many_hidden_claims_of_one_namespace_hide_neither_each_other_nor_those_of_another():
+    """All nodes found the same hundred in each list, and nobody ever looked at the others."""
+
+    async def story(scene: Scene) -> None:
+        many = [f"a-{number:03}" for number in range(250)]
+        for name in many:
+            await scene.make(name)
+        await scene.people.create(NAMESPACES, {"metadata": {"name": "other"}})
+        await scene.make("one", namespace="other")
+
+        async def mislabel() -> None:
+            for name in many:
+                await scene.note(name, provisioner=samples.DRIVER)
+            await scene.note("one", namespace="other", provisioner=samples.DRIVER)
+
+        await _by_a_policy_that_was_away(scene, mislabel)
+        await asyncio.sleep(60.0)
+        assert "one" in scene.held
+        assert 100 <= len(scene.held) < 110
+        await asyncio.sleep(24 * 3600.0)
+        assert scene.by_label and scene.held >= {*many, "one"}
 
     play(story)
 

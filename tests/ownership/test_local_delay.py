@@ -165,6 +165,17 @@ def test_a_write_that_is_refused_is_under_way_until_the_api_server_takes_it() ->
     assert local_delay.now(24.0) == pytest.approx(6.0)
 
 
+def test_a_refused_write_that_this_node_puts_off_is_not_what_it_lags_by() -> None:
+    """A claim whose bid was refused was put off because of that refusal, and nothing else could tell that the server was well again."""
+    local_delay = LocalDelay()
+    local_delay.began("a", 0.0)
+    local_delay.refused("a", 12.0)
+    local_delay.ended("a", 12.0)
+    assert local_delay.now(20.0) == 20.0, "it is tried again within 15 s"
+    assert local_delay.now(36.0) == pytest.approx(3.0), "it was 12 s at second 12"
+    assert local_delay.now(240.0) < 0.01
+
+
 @pytest.mark.parametrize("dropped", [True, False])
 def test_a_write_that_is_not_tried_again_does_not_count_for_ever(dropped: bool) -> None:
     local_delay = LocalDelay()

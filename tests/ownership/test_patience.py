@@ -1,5 +1,7 @@
 """How long nodes that lag behind leave a claim to those before them: what each does is asked of the rule, for all ranks and lags."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,13 +18,17 @@ CLAIM = samples.claim()
 ORDER = ROSTER.order(CLAIM.uid, CLAIM.requested or 0)
 RANKED = Ranked(RandomDelay(20.0, 60.0), step=0.4)
 LONGEST = 300.0
+WITHOUT_WATCH = 60.0
+SOON = 20.5
 BEAT = 0.32
 
 lags = st.floats(min_value=0.21, max_value=100.0)
 chances = st.lists(st.floats(min_value=0.0, max_value=1.0, exclude_max=True), min_size=1, max_size=9)
 
 
-def view(node: str, now: float, race: Race | None, *, lag: float, chance: float, claim: Claim = CLAIM) -> OwnershipView:
+def view(
+    node: str, now: float, race: Race | None, *, lag: float, chance: float, claim: Claim = CLAIM, watch_down: bool = False
+) -> OwnershipView:
     return OwnershipView(
         now=now,
         node=node,
@@ -37,14 +43,16 @@ def view(node: str, now: float, race: Race | None, *, lag: float, chance: float,
         free=None,
         roster=ROSTER,
         local_delay=lag,
+        watch_down=watch_down,
     )
 
 
-def turn(rank: int, *, lag: float, drawn: list[float]) -> float:
-    """Seconds after which the node of that rank asks about a claim of which it hears nothing."""
+def turn(rank: int, *, lag: float, drawn: list[float], heals_at: float = math.inf, watch_down: bool = False) -> float:
+    """Seconds after which the node of that rank asks about a claim of which it hears nothing. It lags no more from `heals_at` on."""
     now, race = 0.0, None
-    for number in range(100):
-        decision = decide(view(ORDER[rank], now, race, lag=lag, chance=drawn[number % len(drawn)]))
+    for number in range(200):
+        lags = lag if now < heals_at else 0.0
+        decision = decide(view(ORDER[rank], now, race, lag=lags, chance=drawn[number % len(drawn)], watch_down=watch_down))
         if isinstance(decision, Measure):
             return now
         assert isinstance(decision, Wait)
@@ -81,6 +89,19 @@ def test_each_turn_is_shared_by_twice_as_many_as_the_one_before(share: tuple[int
     """So few look before a watch that is so late can show who of them has taken the claim."""
     turns = [turn(rank, lag=lag, drawn=drawn) for rank in share]
     assert min(turns) >= min(2.0 * lag * share[0].bit_length(), LONGEST)
+
+
+@given(rank=st.integers(min_value=1, max_value=99), lag=lags, heals_at=st.floats(min_value=0.0, max_value=LONGEST), drawn=chances)
+def test_what_was_put_off_comes_soon_after_the_lag_is_over(rank: int, lag: float, heals_at: float, drawn: list[float]) -> None:
+    """It was put off by what its node lagged then: for up to five minutes, of which a minute of trouble was enough."""
+    own_turn = RANKED.delay(rank, 1.0) + BEAT
+    assert turn(rank, lag=lag, drawn=drawn, heals_at=heals_at) <= max(heals_at, own_turn) + SOON
+
+
+@given(rank=st.integers(min_value=1, max_value=99), lag=lags, drawn=chances)
+def test_a_node_that_only_cannot_hear_has_its_turn_after_a_minute(rank: int, lag: float, drawn: list[float]) -> None:
+    taken = turn(rank, lag=lag, drawn=drawn, watch_down=True)
+    assert taken <= RANKED.delay(rank, 1.0) + WITHOUT_WATCH + 2 * RANKED.step + 2 * BEAT * WITHOUT_WATCH / RANKED.step
 
 
 @given(before=lags, after=lags, drawn=chances)

@@ -24,6 +24,8 @@ COMBINED = "(combined from similar events): "
 
 _MOST_KEPT = 4096
 _BURST, _REFILL_SECONDS = 25, 300.0
+# API servers keep Events for an hour by default.
+_KEPT_SECONDS = 3600.0
 _MOST_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
 _LONGEST_MESSAGE = 4096
 _LONGEST_NAME = 253
@@ -99,12 +101,17 @@ class Correlator:
         self._buckets: _Lru[tuple[str, ...], TokenBucket] = _Lru(most_kept)
         self._similar: _Lru[tuple[str, ...], _Similar] = _Lru(most_kept)
         self._told: _Lru[tuple[str, ...], _Told] = _Lru(most_kept)
+        self._told_once: _Lru[tuple[str, str], float] = _Lru(most_kept)
+        """By namespace and name: when this process told it."""
         self._last_stamp = 0
 
     def correlate(
         self, ref: ObjectRef, type_: str, reason: str, message: str, *, now: float, wall: float, once: str = ""
     ) -> Posting | None:
-        """None if this object has had too many Events. `once` is the name of an Event that is written only once."""
+        """None if this object has had too many Events. `once` is the name of an Event that is written only once, as long as it is kept."""
+        told_at = self._told_once.get((ref.event_namespace, once)) if once else None
+        if told_at is not None and now < told_at + _KEPT_SECONDS:
+            return None
         message = _shortened(message)
         key = (*ref.identity, type_, reason)
         mark = str(hash(message))  # a hash, since thousands of messages would take megabytes
@@ -116,6 +123,8 @@ class Correlator:
         bucket = self._buckets.get(ref.identity) or self._buckets.put(ref.identity, TokenBucket(1.0 / _REFILL_SECONDS, _BURST))
         if not bucket.allow(now):
             return None
+        if once:
+            self._told_once.put((ref.event_namespace, once), now)
         body = self._body(ref, told, type_, reason, message, wall)
         return Posting(ref.event_namespace, told.name, body, again)
 

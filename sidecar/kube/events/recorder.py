@@ -49,7 +49,7 @@ class EventRecorder:
         self.dropped = 0
         """Events that were lost: the queue was full, or the server refused them or could not be reached for two minutes."""
         self.withheld = 0
-        """Events left out because their object had too many."""
+        """Events left out because their object had too many, or because they are told once and were."""
         self._api = api
         self._correlator = Correlator(component, host)
         self._waiting: asyncio.Queue[Posting] = asyncio.Queue(most_waiting)

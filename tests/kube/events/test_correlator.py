@@ -13,8 +13,8 @@ class Story:
         self.correlator = Correlator("driver_node", "node-1", **options)
         self.now = 0.0
 
-    def tell(self, message: str, *, ref: ObjectRef = CLAIM, reason: str = "R", type_: str = "Normal") -> Posting | None:
-        return self.correlator.correlate(ref, type_, reason, message, now=self.now, wall=1_767_225_600.0 + self.now)
+    def tell(self, message: str, *, ref: ObjectRef = CLAIM, reason: str = "R", type_: str = "Normal", once: str = "") -> Posting | None:
+        return self.correlator.correlate(ref, type_, reason, message, now=self.now, wall=1_767_225_600.0 + self.now, once=once)
 
     def told(self, message: str, **how: str) -> Posting:
         posting = self.tell(message, **how)  # type: ignore[arg-type]
@@ -164,3 +164,16 @@ def test_counts_never_fall_and_names_are_never_given_twice(history: list[tuple[s
             assert posting.body["count"] > counts.get(posting.name, 0)
             assert posting.again or posting.name not in counts
             counts[posting.name] = posting.body["count"]
+
+
+def test_what_is_told_once_is_not_asked_for_again_while_it_is_there() -> None:
+    """A node that hears of a claim again and again found each time that nobody takes it, and asked for the same Event each time."""
+    story = Story()
+    assert story.told("no room", once="a.waits").name == "a.waits"
+    for _ in range(10):
+        story.now += 300.0
+        assert story.tell("no room", once="a.waits") is None
+        assert story.tell("less room", once="a.waits") is None, "whatever it says by now"
+    assert story.tell("no room", once="b.waits") is not None
+    story.now += 700.0
+    assert story.told("no room", once="a.waits").name == "a.waits", "it has expired"
