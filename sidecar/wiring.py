@@ -1,4 +1,5 @@
-"""The composition root: makes the rooms, joins them, and starts and stops everything. The only file that knows all rooms.
+"""The composition root: makes the rooms, joins them, and starts and stops everything. The only file that knows all rooms; what is joined
+where another program provisions is in `report_only`.
 
 It decides nothing. What a room watches, and which change wakes what, is in the room's `watches.py`; what a room is told of the command
 line is in `settings`.
@@ -15,7 +16,7 @@ from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
-from sidecar.doors import Doors, Instruments, Opened
+from sidecar.doors import Doors, Instruments, Opened, former_journal_folder, journal_folder
 from sidecar.engine.loop import Loop
 from sidecar.equipment import LoopMaker, identity_of, tools_of
 from sidecar.kube.api import CLAIMS, KubeApi
@@ -38,14 +39,21 @@ from sidecar.watching import Watching
 if TYPE_CHECKING:
     from sidecar.drain.publish.last_served_io import LastServed
     from sidecar.drain.watches import DrainPart
+    from sidecar.report_only import ReportOnly
 
 log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
 
 
-def assemble(opened: Opened) -> "Sidecar":
+def assemble(opened: Opened) -> "Sidecar | ReportOnly":
     """Everything together, once the driver has said who it is."""
+    if not opened.config.provisioning:
+        from sidecar.provisioning.left_alone_io import JournalFiles
+        from sidecar.report_only import ReportOnly
+
+        journals = JournalFiles(journal_folder(opened.config), former=former_journal_folder(opened.config))
+        return ReportOnly(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), journals=journals)
     return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), asks_rights=not opened.config.dry_run)
 
 
@@ -56,6 +64,8 @@ def load_rooms(config: Config) -> None:
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
         from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401
+    if not config.provisioning:
+        from sidecar import report_only  # noqa: F401
     if config.drain_gate:
         from sidecar.drain.gate import takeover_io  # noqa: F401
 
