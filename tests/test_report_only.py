@@ -205,7 +205,11 @@ HELD: dict[str, tuple[Callable[[Scene], Any], str]] = {
 
 
 @pytest.mark.parametrize(("make", "verdict"), HELD.values(), ids=HELD.keys())
-@pytest.mark.parametrize("info", [NODE_ONLY, ALL_CAPABLE], ids=["node service alone", "with a controller"])
+@pytest.mark.parametrize(
+    "info",
+    [NODE_ONLY, ALL_CAPABLE, samples.info(controller=(), topology=False)],
+    ids=["node service alone", "with a controller", "topology said by its controller alone"],
+)
 def test_volumes_that_others_made_decide(tmp_path: Path, info: DriverInfo, make: Callable[[Scene], Any], verdict: str) -> None:
     async def story() -> None:
         scene = Scene(tmp_path, info)
