@@ -94,7 +94,7 @@ class Opened:
         return NothingRemembered() if self.config.dry_run else FileLastServed(Path(self.config.csi_address))
 
     def _journal(self) -> Journal:
-        if self.config.dry_run:
+        if self.config.dry_run or not self.config.provisioning:
             return NoJournal()
         scope = self.tools.health.scope("journal", gates_ready=False)
         scope.report(OK())
@@ -137,6 +137,7 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
         config.csi_address,
         call_timeout=config.timeout,
         topology=config.gate("Topology"),
+        needs_controller=config.provisioning,
         on_state=on_link,
         on_call=tools.metrics.csi_call,
         on_name=tools.metrics.driver_name,

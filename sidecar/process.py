@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 import sidecar
 from sidecar.config.config import Config
@@ -22,7 +22,7 @@ from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.wiring import Sidecar, assemble, before_the_driver, load_rooms
+from sidecar.wiring import assemble, before_the_driver, load_rooms
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +62,24 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+class Program(Protocol):
+    """What works between start and stop: `wiring.Sidecar`, or `report_only.ReportOnly`."""
+
+    async def run(self) -> None: ...
+
+    async def drain(self, limit: float) -> bool: ...
+
+    def wake_all(self) -> None: ...
+
+    def queues(self) -> dict[str, object]: ...
+
+
 class _Life:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._tools = Instruments()
         self._stop = asyncio.Event()
-        self._sidecar: Sidecar | None = None
+        self._sidecar: Program | None = None
         self._threads_of_others = frozenset(threading.enumerate())
         self._threads = ThreadPoolExecutor(thread_name_prefix="files")
         self._driver_away_since: float | None = None

@@ -1,4 +1,5 @@
-"""The composition root: makes the rooms, joins them, and starts and stops everything. The only file that knows all rooms.
+"""The composition root: makes the rooms, joins them, and starts and stops everything. The only file that knows all rooms; what is joined
+where another program provisions is in `report_only`.
 
 It decides nothing. What a room watches, and which change wakes what, is in the room's `watches.py`; what a room is told of the command
 line is in `settings`.
@@ -6,7 +7,6 @@ line is in `settings`.
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,13 +16,9 @@ from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
-from sidecar.csi.careful_io import CarefulDriver
-from sidecar.csi.losses import Losses
-from sidecar.doors import Doors, Instruments, Opened
-from sidecar.engine.backoff import Attempts
-from sidecar.engine.fair_line import Party
-from sidecar.engine.loop import WORK, Loop, NeedsWork
-from sidecar.engine.queue import WorkQueue
+from sidecar.doors import Doors, Instruments, Opened, former_journal_folder, journal_folder
+from sidecar.engine.loop import Loop
+from sidecar.equipment import LoopMaker, identity_of, tools_of
 from sidecar.kube.api import CLAIMS, KubeApi
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.store import Store
@@ -38,24 +34,26 @@ from sidecar.ownership.shards import LISTENERS, heard_shards, may_be_shared_out
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.rights.asking_io import RightsKnown
 from sidecar.rights.rights import NOT_KNOWN, FinalizerWrites, finalizer_writes
-from sidecar.tools import Tools
 from sidecar.watching import Watching
 
 if TYPE_CHECKING:
     from sidecar.drain.publish.last_served_io import LastServed
     from sidecar.drain.watches import DrainPart
+    from sidecar.report_only import ReportOnly
 
 log = logging.getLogger(__name__)
 
-# A look at a key may need two calls to the driver, and beside them requests that wait for the client's own rate limit.
-_LOOK_SLACK: Final = 120.0
 _FLUSH_SECONDS: Final = 2.0
-# One of so many workers is kept for other namespaces, should what one asks for hang in the driver.
-_PART_FOR_OTHERS: Final = 10
 
 
-def assemble(opened: Opened) -> "Sidecar":
+def assemble(opened: Opened) -> "Sidecar | ReportOnly":
     """Everything together, once the driver has said who it is."""
+    if not opened.config.provisioning:
+        from sidecar.provisioning.left_alone_io import JournalFiles
+        from sidecar.report_only import ReportOnly
+
+        journals = JournalFiles(journal_folder(opened.config), former=former_journal_folder(opened.config))
+        return ReportOnly(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), journals=journals)
     return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), asks_rights=not opened.config.dry_run)
 
 
@@ -66,6 +64,8 @@ def load_rooms(config: Config) -> None:
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
         from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401
+    if not config.provisioning:
+        from sidecar import report_only  # noqa: F401
     if config.drain_gate:
         from sidecar.drain.gate import takeover_io  # noqa: F401
 
@@ -127,23 +127,10 @@ class Sidecar:
         self._listeners = listeners
         self._doors = doors
         self._recorder = recorder
-        losses = Losses(settings.retry(config))
-        self._tools = Tools(
-            kube=doors.kube,
-            driver=CarefulDriver(doors.driver, losses, clock=instruments.clock),
-            recorder=recorder,
-            narrator=instruments.narrator,
-            metrics=instruments.metrics,
-            health=instruments.health,
-            retry=settings.retry(config),
-            clock=instruments.clock,
-            wall=instruments.wall,
-            rng=instruments.rng,
-            losses=losses,
-            dry_run=config.dry_run,
-        )
+        self._tools = tools_of(config, doors, instruments, recorder)
+        self._loop = LoopMaker(self._tools, call_timeout=config.timeout)
         driver = doors.driver.info
-        self._here = Here(config.node_name, driver, settings.options(config), self._identity(driver.name))
+        self._here = Here(config.node_name, driver, settings.options(config), identity_of(config, self._tools, driver.name))
         self._watching = Watching(self._tools, nodes=self._nodes)
         self.caches = Caches.empty()
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
@@ -335,41 +322,3 @@ class Sidecar:
 
     def _classes_by_name(self) -> dict[str, Class]:
         return {class_.name: class_ for class_ in self.caches.classes.values()}
-
-    # --- parts --------------------------------------------------------------------------------------------------------
-
-    def _identity(self, driver: str) -> str:
-        """As upstream writes it into volumes: time, a random number, driver and node."""
-        return f"{int(self._tools.wall() * 1000)}-{int(self._tools.rng() * 10000)}-{driver}-{self._config.node_name}"
-
-    def _loop(
-        self,
-        name: str,
-        handle: Callable[[str], Awaitable[float | None]],
-        *,
-        workers: int,
-        attempts: Attempts[str],
-        glance: Callable[[str], float | NeedsWork | None] = lambda key: WORK,
-        deadline: float | None = None,
-        party_of: Callable[[str], Party] | None = None,
-    ) -> Loop[str]:
-        observer = self._tools.metrics.queue(name)
-        queue: WorkQueue[str] = WorkQueue(
-            party_of or (lambda _: None),
-            has_failed=lambda key: loop.failures(key) > 0,
-            most_held=math.inf if party_of is None else workers - workers // _PART_FOR_OTHERS,
-        )
-        loop: Loop[str] = Loop(
-            name,
-            handle,
-            workers=workers,
-            deadline=deadline or 2 * self._config.timeout + _LOOK_SLACK,
-            backoff=self._tools.retry,
-            glance=glance,
-            queue=queue,
-            attempts=attempts,
-            clock=self._tools.clock,
-            observer=observer,
-        )
-        observer.watch(loop)
-        return loop

@@ -296,7 +296,7 @@ from pathlib import Path
 from sidecar.config.parse import parse
 from sidecar.wiring import load_rooms
 argv = ["--csi-address=/csi/csi.sock", "--kubeconfig=/k", "--node-deployment"]
-argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none"]
+argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none", "--provisioning=false"]
 load_rooms(parse(argv, {"NODE_NAME": "n1", "NAMESPACE": "csi"}).config)
 loaded = set(sys.modules)
 for file in ("wiring.py", "settings.py", "doors.py", "drain/watches.py", "kube/credentials.py", "kube/client.py"):

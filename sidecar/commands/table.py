@@ -83,8 +83,9 @@ TABLE: Final = (
     Command("explain pvc", "explain pvc NAMESPACE/NAME|NAME", "show what this program would do with a claim, and why; writes nothing",
             "Where the driver's socket can be reached, the driver is asked. Elsewhere --driver and --node say what to think of, and what "
             "only the driver knows is shown as not known.",
-            (NAMESPACE, DRIVER_TO_THINK_OF, NODE_TO_THINK_OF, output(), *REACH), (*_CLUSTER, *_SOCKET, "watch-scope"),
+            (NAMESPACE, DRIVER_TO_THINK_OF, NODE_TO_THINK_OF, output(), *REACH), (*_CLUSTER, *_SOCKET, "watch-scope", "provisioning"),
             (("explain pvc default/data", "a claim of the namespace default"),
+             ("explain pvc default/data --provisioning=false", "where its volume is, if another program provisions"),
              ("explain pvc data -n team-a --context staging", "the same of another namespace and cluster"),
              ("explain pvc default/data --driver local.example --node n1", "from outside, as if on node n1"),
              ("explain pvc default/data -o json", "for a script")),

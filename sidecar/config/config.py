@@ -21,6 +21,7 @@ class Config:
     kube_api_burst: int
     kube_api_capacity_qps: float  # negative: no limit
     kube_api_capacity_burst: int
+    provisioning: bool
     worker_threads: int
     retry_interval_start: float
     retry_interval_max: float

@@ -7,7 +7,7 @@ from sidecar.config.checks import metrics_path_fault, socket_path
 from sidecar.config.config import Config
 from sidecar.config.gates import resolve_gates
 from sidecar.config.kinds import show_duration
-from sidecar.config.table import EVACUATE, FLAGS, IGNORE, NO_SCHEDULE, OVERRIDE, RETIRE, USUAL_BURST, USUAL_QPS
+from sidecar.config.table import EVACUATE, FLAGS, IGNORE, NO_SCHEDULE, ONLY_PROVISIONING, OVERRIDE, RETIRE, USUAL_BURST, USUAL_QPS
 
 _NO_LIMIT = -1.0
 _SHORTEST_PAUSE = 0.001
@@ -20,7 +20,7 @@ def settle(values: dict[str, Any]) -> list[str]:
     values["csi_address"] = socket_path(values["csi_address"]) or values["csi_address"]
     values["feature_gates"], warnings = resolve_gates(values["feature_gates"])
     _settle_rates(values)
-    return [*warnings, *_settle_pauses(values), *_settle_names(values), *_idle_drain_flags(values)]
+    return [*warnings, *_settle_pauses(values), *_settle_names(values), *_idle_drain_flags(values), *_idle_flags_of_provisioning(values)]
 
 
 def _settle_rates(values: dict[str, Any]) -> None:
@@ -69,6 +69,14 @@ def _idle_drain_flags(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_assignment('drain_gate_assumes', values)}: has no effect with {policy}, by which a cordon means {RETIRE}"
 
 
+def _idle_flags_of_provisioning(values: Mapping[str, Any]) -> Iterator[str]:
+    """In one line, however many: a DaemonSet that used to provision has a dozen."""
+    if values["provisioning"]:
+        return
+    if given := [row.name for row in ONLY_PROVISIONING if values[row.field] != row.default]:
+        yield f"--provisioning=false: without effect beside it: {', '.join(f'--{name}' for name in given)}"
+
+
 def _assignment(name: str, values: Mapping[str, Any]) -> str:
     flag = name.replace("_", "-")
     return f"--{flag}={FLAGS[flag].kind.show(values[name])}"
@@ -91,9 +99,11 @@ def contradictions(config: Config) -> Iterator[str]:
     if config.http_address and (fault := metrics_path_fault(config.metrics_path)):
         yield f"--metrics-path={config.metrics_path}: {fault}"
     yield from _burst_faults("kube-api-burst", config.kube_api_qps, config.kube_api_burst)
-    if config.enable_capacity:
+    if config.enable_capacity and config.provisioning:
         yield from _burst_faults("kube-api-capacity-burst", config.kube_api_capacity_qps, config.kube_api_capacity_burst)
         yield from _capacity_faults(config)
+    if not config.provisioning:
+        yield from _report_only_faults(config)
     yield from _drain_faults(config)
     uid_length = _WHOLE_UID if config.volume_name_uuid_length == -1 else config.volume_name_uuid_length
     if len(config.volume_name_prefix) + 1 + uid_length > _LONGEST_NAME:
@@ -124,6 +134,16 @@ def _capacity_faults(config: Config) -> Iterator[str]:
             f"POD_NAME is not set: --enable-capacity with --capacity-ownerref-level={config.capacity_ownerref_level} finds the owner "
             "through the pod; set it in the pod's env from fieldRef metadata.name, or use --capacity-ownerref-level=-1"
         )
+
+
+def _report_only_faults(config: Config) -> Iterator[str]:
+    if config.enable_capacity:
+        yield (
+            "--enable-capacity contradicts --provisioning=false: whoever provisions for the driver publishes its capacity, and two figures "
+            "for one node would mislead the scheduler; leave one of the two out"
+        )
+    if not config.drain_report:
+        yield "--provisioning=false needs --drain-report: nothing else is left to do; add it"
 
 
 def _drain_faults(config: Config) -> Iterator[str]:

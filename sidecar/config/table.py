@@ -110,6 +110,10 @@ TABLE: tuple[Row, ...] = (
     _setting(KUBERNETES, "kube-api-burst", INT, 10, f"Requests that may go out at once. {_BURST}"),
     _setting(KUBERNETES, "kube-api-capacity-qps", FLOAT32, 1.0, f"The same for CSIStorageCapacity objects alone. {_RATE}"),
     _setting(KUBERNETES, "kube-api-capacity-burst", INT, 5, f"The same for CSIStorageCapacity objects alone. {_BURST}"),
+    _setting(PROVISIONING, "provisioning", BOOL, True,
+             "Make and delete volumes of this node. false: report only, beside a driver that provisions centrally. Then --drain-report is "
+             "needed, for nothing else would be done; --enable-capacity is refused, since the scheduler would count on figures that nobody "
+             "publishes here; flags that only tune provisioning have no effect, and one line names them."),
     _setting(PROVISIONING, "worker-threads", UINT, 100, "Claims, and likewise volumes to delete, that are worked on at the same time.",
              check=more_than_zero("nothing would be worked on")),
     _setting(PROVISIONING, "retry-interval-start", DURATION, 1.0, "Pause after the first failure; it doubles with each further one.",
@@ -227,3 +231,22 @@ TABLE: tuple[Row, ...] = (
 FLAGS: Mapping[str, Row] = MappingProxyType({row.name: row for row in TABLE if row.is_flag})
 KINDS: Mapping[str, Kind] = MappingProxyType({name: row.kind for name, row in FLAGS.items()})
 SHORTHANDS: Mapping[str, str] = MappingProxyType({row.shorthand: name for name, row in FLAGS.items() if row.shorthand})
+# What tells only how volumes are made and deleted, claims taken and capacity published.
+_BESIDE_PROVISIONING = frozenset(
+    {
+        "provisioning",
+        "retry-interval-start",
+        "retry-interval-max",
+        "feature-gates",
+        "journal-dir",
+        "node-deployment",
+        "immediate-topology",
+        "enable-capacity",
+    }
+)
+_MORE_OF_PROVISIONING = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst", "drain-publish-zero-capacity"})
+ONLY_PROVISIONING: tuple[Row, ...] = tuple(
+    row
+    for row in TABLE
+    if row.name in _MORE_OF_PROVISIONING or (row.group in (PROVISIONING, NODE, CAPACITY) and row.name not in _BESIDE_PROVISIONING)
+)

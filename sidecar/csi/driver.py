@@ -187,8 +187,9 @@ class GrpcDriver:
 class Interview:
     """Asks the driver what the link needs to know."""
 
-    def __init__(self, caller: Caller, on_name: Callable[[str], None]) -> None:
+    def __init__(self, caller: Caller, on_name: Callable[[str], None], *, needs_controller: bool = True) -> None:
         self._caller = caller
+        self._needs_controller = needs_controller
         self._on_name = on_name
         self._asking = ""
 
@@ -209,11 +210,14 @@ class Interview:
         return DriverInfo(name=name, version=version, plugin=plugin, controller=controller, node_id=node_id, segment=segment)
 
     async def _controller(self, plugin: frozenset[str]) -> frozenset[str]:
-        """As upstream it is asked even of a driver that advertises no controller, which may then answer Unimplemented."""
+        """As upstream it is asked even of a driver that advertises no controller, which may then answer Unimplemented.
+
+        The node sockets of central drivers advertise the controller that they have elsewhere, and do not serve it.
+        """
         try:
             return await self._ask(CONTROLLER_CAPABILITIES, pb.ControllerGetCapabilitiesRequest())
         except DriverError as error:
-            if error.code is Code.UNIMPLEMENTED and CONTROLLER_SERVICE not in plugin:
+            if error.code is Code.UNIMPLEMENTED and not (self._needs_controller and CONTROLLER_SERVICE in plugin):
                 return frozenset()
             raise
 
@@ -232,14 +236,15 @@ class DriverConnection:
         call_timeout: float,
         start_limit: float = 30.0,
         topology: bool = True,
+        needs_controller: bool = True,
         on_state: Callable[[link.LinkState], None],
         on_call: Callable[[str, str, float], None],
         on_name: Callable[[str], None] = lambda _name: None,
         clock: Callable[[], float] = time.monotonic,
         limits: link.Limits | None = None,
     ) -> None:
-        """`limits` overrides `start_limit`. `on_state` is called for each change, `on_call` for each call that was sent, and `on_name` with
-        the driver's name, before it is asked anything else.
+        """`limits` overrides `start_limit`. `needs_controller`: a Controller service that is advertised has to be served. `on_state` is
+        called for each change, `on_call` for each call that was sent, and `on_name` with the driver's name, before it is asked for more.
         """
         path = channel.socket_path(address)
         self._limits = limits or link.Limits(start=start_limit, patience=call_timeout)
@@ -251,7 +256,7 @@ class DriverConnection:
         self._told: tuple[link.LinkState | None, float] = (None, 0.0)
         self._settled = asyncio.Event()
         caller = Caller(self._wire, timeout=call_timeout, on_call=on_call, clock=clock)
-        self._interview = Interview(caller, on_name)
+        self._interview = Interview(caller, on_name, needs_controller=needs_controller)
         self.driver: Final = GrpcDriver(caller, standing=lambda: self._link)
 
     @property

@@ -298,7 +298,10 @@ def _nobody_came(link: Link, why: str) -> str:
 
 def _refused(link: Link, event: Failed) -> str:
     if event.error.code is Code.UNIMPLEMENTED:
-        return f"the CSI driver at {link.path} does not implement {event.rpc}, which every CSI driver on a node must: {event.error}"
+        central = ". If it provisions centrally, --provisioning=false reports only" if event.rpc == "ControllerGetCapabilities" else ""
+        return (
+            f"the CSI driver at {link.path} does not implement {event.rpc}, which every CSI driver on a node must: {event.error}{central}"
+        )
     return f"the CSI driver at {link.path} failed {event.rpc} at start: {event.error}. Its own log should say why."
 
 

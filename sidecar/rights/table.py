@@ -40,6 +40,7 @@ class Sample(Enum):
     BASE = "base"
     DRAIN = "components/drain"
     GATE = "components/gate"
+    REPORT = "components/report-only"
     NONE = ""
     """Whoever needs it grants it: deploy/README.md (Rights)."""
 
@@ -70,17 +71,23 @@ _SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead s
 _CAPACITY: Final = "publishing capacity"
 
 TABLE: Final[tuple[Row, ...]] = (
-    *_rows(VOLUMES, "list watch", Sample.BASE, off=_EVERYTHING),
-    *_rows(VOLUMES, "get", Sample.BASE, off="deleting released volumes"),
+    *_rows(VOLUMES, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
+    *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes"),
     *_rows(VOLUMES, "create", Sample.BASE, off="creating volumes"),
     *_rows(VOLUMES, "delete", Sample.BASE, off="deleting PersistentVolumes: those whose volume is deleted stay Released"),
     *_rows(VOLUMES, "patch", Sample.BASE, off=FINALIZER_OFF),
     *_rows(VOLUMES, "update", Sample.NONE),  # does what `patch` does for the finalizer
-    *_rows(CLAIMS, "list watch", Sample.BASE, off=_EVERYTHING),
-    *_rows(CLAIMS, "get", Sample.BASE, off="looking after volumes whose claim is gone, or was taken by another node"),
+    *_rows(CLAIMS, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
+    *_rows(CLAIMS, "get", Sample.BASE, Sample.REPORT, off="looking after volumes whose claim is gone, or was taken by another node"),
     *_rows(CLAIMS, "update", Sample.BASE, off="claims with immediate binding, giving late-binding ones back for want of room, and clones"),
-    *_rows(CLASSES, "list watch", Sample.BASE, off=_EVERYTHING),
-    *_rows(CLASSES, "get", Sample.BASE, off="looking after volumes whose class is new; and policies of classes in drain decisions"),
+    *_rows(CLASSES, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
+    *_rows(
+        CLASSES,
+        "get",
+        Sample.BASE,
+        Sample.REPORT,
+        off="looking after volumes whose class is new; and policies of classes in drain decisions",
+    ),
     *_rows(CSI_NODES, "list", Sample.BASE, off="--node-deployment-placement=ranked: claims are raced for"),
     *_rows(CSI_NODES, "get watch", Sample.BASE),
     *_rows(ATTACHMENTS, "list watch", Sample.BASE, off="deleting volumes of drivers that attach"),
@@ -88,8 +95,8 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(NODES, "get list watch", Sample.BASE, Sample.DRAIN, off=_DRAINS),
     *_rows(NODES, "patch", Sample.DRAIN, off="drain decisions: the marks on the Node"),
     *_rows(NODES, "patch", Sample.DRAIN, part="status", off="drain decisions: the conditions of the Node"),
-    *_rows(EVENTS, "create", Sample.BASE, off="Events"),
-    *_rows(EVENTS, "patch", Sample.BASE, off="Events: counting those that come again"),
+    *_rows(EVENTS, "create", Sample.BASE, Sample.REPORT, off="Events"),
+    *_rows(EVENTS, "patch", Sample.BASE, Sample.REPORT, off="Events: counting those that come again"),
     *_rows(EVENTS, "list watch update", Sample.BASE),
     *_rows(SNAPSHOTS, "get", Sample.BASE, off="restoring snapshots"),
     *_rows(SNAPSHOTS, "list", Sample.BASE, off="the sweep of snapshots whose protection was left behind"),
@@ -98,11 +105,12 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(SNAPSHOT_CONTENTS, "get", Sample.BASE, Sample.DRAIN, off="restoring snapshots"),
     *_rows(SNAPSHOT_CONTENTS, "list", Sample.BASE, Sample.DRAIN, off="drain decisions: snapshots that lie on the node"),
     *_rows(SNAPSHOT_CONTENTS, "watch", Sample.DRAIN, off="drain decisions: snapshots that lie on the node"),
-    *_rows(CAPACITIES, "list watch create update delete", Sample.BASE, own_namespace=True, off=_CAPACITY),
+    *_rows(CAPACITIES, "list", Sample.BASE, Sample.REPORT, own_namespace=True, off=_CAPACITY),
+    *_rows(CAPACITIES, "watch create update delete", Sample.BASE, own_namespace=True, off=_CAPACITY),
     *_rows(CAPACITIES, "get patch", Sample.BASE, own_namespace=True),
     *_rows(PODS, "get", Sample.BASE, own_namespace=True, off="--capacity-ownerref-level of 0 and more: the program ends"),
     *_rows(REPLICA_SETS, "get", Sample.BASE, own_namespace=True, off="--capacity-ownerref-level above 1: the program ends"),
-    *_rows(LEASES, "get list create update delete", Sample.BASE, own_namespace=True, off=_SLOTS),
+    *_rows(LEASES, "get list create update delete", Sample.BASE, Sample.REPORT, own_namespace=True, off=_SLOTS),
     *_rows(LEASES, "watch", Sample.BASE, own_namespace=True),
     *_rows(PODS, "get list watch", Sample.DRAIN, off=_DRAINS),
     *_rows(BUDGETS, "get list watch", Sample.DRAIN, off=_DRAINS),

@@ -73,6 +73,36 @@ def test_a_client_that_nobody_uses_can_be_made():
     assert parsed("--kube-api-capacity-burst=7").config.kube_api_capacity_burst == 7
 
 
+REPORT_ONLY = ("--provisioning=false", "--drain-report")
+
+
+def test_report_only_and_capacity_contradict_each_other_in_one_line():
+    (fault,) = faults("--node-deployment", *REPORT_ONLY, "--enable-capacity", "--capacity-poll-interval=0s")
+    assert fault.startswith("--enable-capacity contradicts --provisioning=false")
+
+
+def test_report_only_reports():
+    (fault,) = faults("--node-deployment", "--provisioning=false")
+    assert fault.startswith("--provisioning=false needs --drain-report")
+    assert parsed(*REPORT_ONLY).warnings == ()
+    assert parsed().config.provisioning and not parsed(*REPORT_ONLY).config.provisioning
+
+
+def test_report_only_names_in_one_line_what_has_no_effect_beside_it():
+    """Such as the flags of a DaemonSet that used to provision."""
+    given = (
+        *("--worker-threads=5", "--extra-create-metadata", "--strict-topology=true", "--default-fstype=xfs"),
+        *("--node-deployment-placement=ranked", "--watch-scope=labelled", "--capacity-ownerref-level=0", "--kube-api-capacity-qps=2"),
+        "--drain-publish-zero-capacity",
+    )
+    (warning,) = parsed(*REPORT_ONLY, *given).warnings
+    text, _, named = warning.rpartition(": ")
+    assert text == "--provisioning=false: without effect beside it"
+    assert set(named.split(", ")) == {flag.partition("=")[0] for flag in given}
+    used = ("--retry-interval-max=2s", "--timeout=20s", "--immediate-topology=false", "--journal-dir=/j", "--kube-api-qps=9")
+    assert parsed(*REPORT_ONLY, *used, "--worker-threads=100").warnings == ()
+
+
 @pytest.mark.parametrize("path", ["metrics", "", "/m?x"])
 def test_where_nothing_is_served_the_path_of_the_metrics_may_be_anything(path):
     assert parsed(f"--metrics-path={path}").warnings == ()

@@ -91,6 +91,7 @@ def test_any_line_of_known_flags_reads_back(data):
     untouched = {"volume-name-prefix", "retry-interval-start", "node-deployment-base-delay"}
     untouched |= {
         "node-deployment",
+        "provisioning",
         "enable-capacity",
         "drain-gate",
         "drain-autoscaler-annotations",

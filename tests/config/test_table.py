@@ -93,6 +93,7 @@ def test_flags_of_our_own_are_few():
         "node-deployment-placement",
         "watch-scope",
         "journal-dir",
+        "provisioning",
         "node-drain-policy",
         "drain-report",
         "drain-publish-zero-capacity",

@@ -159,6 +159,34 @@ def test_no_controller_service_and_no_controller(path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("advertised", [True, False], ids=["advertised", "not advertised"])
+def test_where_nothing_is_provisioned_the_node_service_is_enough(path: Path, advertised: bool) -> None:
+    """The node sockets of central drivers advertise the controller that they have elsewhere."""
+
+    async def main() -> None:
+        unserved = {"ControllerGetCapabilities": (grpc.StatusCode.UNIMPLEMENTED, "unknown service")}
+        driver = FakeDriver(path, fails=unserved) if advertised else FakeDriver(path, plugin=[], fails=unserved)
+        await driver.start()
+        async with connection(path, needs_controller=False) as (door, _, _):
+            info = await door.first_ready()
+            assert (info.plugin, info.controller) == ({CONTROLLER_SERVICE, TOPOLOGY} if advertised else frozenset(), frozenset())
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_controller_that_fails_is_not_taken_for_one_that_is_not_there(path: Path) -> None:
+    async def main() -> None:
+        driver = FakeDriver(path, fails={"ControllerGetCapabilities": (grpc.StatusCode.INTERNAL, "")})
+        await driver.start()
+        async with connection(path, needs_controller=False) as (door, _, _):
+            with pytest.raises(Fatal):
+                await door.first_ready()
+        await driver.stop()
+
+    run(main())
+
+
 def test_odd_drivers_start_with_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         driver = FakeDriver(path, name="Not_A_Name", segments={})

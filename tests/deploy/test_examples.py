@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sidecar.config.parse import Parsed, parse
-from tests.deploy.manifests import DEPLOY, Json, containers, rendered, the, written
+from tests.deploy.manifests import DEPLOY, Json, containers, granted, rendered, the, written
 
 pytestmark = pytest.mark.real_api
 
@@ -38,8 +38,9 @@ def sidecar(objects: list[Json]) -> Json:
     return found
 
 
-def test_all_four_are_there() -> None:
+def test_all_of_them_are_there() -> None:
     assert PROJECTS == ["csi-driver-host-path", "kubevirt-hpp", "rawfile-localpv", "scylladb-local-csi-driver"]
+    assert sorted(CENTRAL) == sorted(folder.parent.name for folder in EXAMPLES.glob("*/reporting"))
     for name in PROJECTS:
         folders = {file.name for file in (EXAMPLES / name).iterdir() if file.is_dir()}
         assert folders - {"tried"} == set(VARIANTS)
@@ -127,3 +128,69 @@ def test_what_the_page_gives_for_the_way_back_is_what_kubernetes_takes(plane: An
     told = settings("kubevirt-hpp")
     assert [(item["name"], item["namespace"]) for item in binding["subjects"]] == [(told["account"], told["namespace"])]
     plane.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", input=manifest)
+
+
+# --- drivers that provision centrally -----------------------------------------------------------------------------------
+
+# Of their charts: driver, namespace, and the node socket as node plugin and registrar have it.
+CENTRAL = {
+    "topolvm": ("topolvm.io", "topolvm-system", "/var/lib/kubelet/plugins/topolvm.io/node/csi-topolvm.sock"),
+    "lvm-localpv": ("local.csi.openebs.io", "openebs", "/var/lib/kubelet/plugins/lvm-localpv/csi.sock"),
+}
+central = pytest.mark.parametrize("project", CENTRAL)
+
+
+def of_central(project: str) -> dict[str, str]:
+    return dict(written("examples", project, "reporting", "settings.yaml")[0]["data"])
+
+
+@central
+def test_it_stands_beside_theirs_and_meets_the_driver_at_its_node_socket(project: str) -> None:
+    driver, namespace, socket = CENTRAL[project]
+    told, objects = of_central(project), variant(project, "reporting")
+    assert (told["driver"], told["driver-in-names"], told["namespace"]) == (driver, driver, namespace)
+    assert told["user"] == f"system:serviceaccount:{namespace}:{told['account']}"
+    found = the("DaemonSet", objects)
+    pod, container = found["spec"]["template"]["spec"], sidecar(objects)
+    (mounted,), (volume,) = container["volumeMounts"], pod["volumes"]
+    (address,) = [word.partition("=")[2] for word in container["args"] if word.startswith("--csi-address=")]
+    assert address.replace(mounted["mountPath"], volume["hostPath"]["path"], 1) == socket
+    assert volume["hostPath"]["type"] == "Directory", "the driver makes it"
+    assert len(containers(found)) == 1
+    assert not {item["kind"] for item in objects} & {"Namespace", "CSIDriver", "StorageClass"}, "what is theirs is not in it"
+
+
+@central
+@pytest.mark.parametrize("name", ["reporting", "gated", "monitored"])
+def test_the_program_takes_its_flags_without_a_warning(project: str, name: str) -> None:
+    container = sidecar(variant(project, name))
+    parsed = parse(container["args"], {item["name"]: "x" for item in container["env"]})
+    assert isinstance(parsed, Parsed) and parsed.warnings == ()
+    assert not parsed.config.provisioning and not parsed.config.enable_capacity
+    assert parsed.config.drain_report and parsed.config.drain_gate is (name == "gated")
+
+
+@central
+def test_the_role_can_write_neither_claims_nor_volumes_nor_capacity(project: str) -> None:
+    objects = variant(project, "gated")
+    roles = [item for item in objects if item["kind"] in ("Role", "ClusterRole")]
+    written_to = {resource for role in roles for _, resource, verb in granted(role["rules"]) if verb not in ("get", "list", "watch")}
+    assert written_to == {
+        *("nodes", "nodes/status", "events", "leases"),
+        *("nodedrainreports", "nodedrainreports/status", "poddisruptionbudgets", "deployments"),
+    }
+
+
+@central
+def test_metrics_of_what_only_reports_are_found(project: str) -> None:
+    objects = variant(project, "monitored")
+    monitor, found = the("PodMonitor", objects), the("DaemonSet", objects)
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= found["spec"]["template"]["metadata"]["labels"].items()
+    assert {item["metadata"]["namespace"] for item in objects if "namespace" in item["metadata"]} == {of_central(project)["namespace"]}
+
+
+@central
+def test_the_page_names_the_version_that_is_mirrored(project: str) -> None:
+    head = (EXAMPLES / project / "reporting" / "settings.yaml").read_text().splitlines()[0]
+    version = next(word for word in head.split() if word[:1].isdigit())
+    assert version in (EXAMPLES / "README.md").read_text()

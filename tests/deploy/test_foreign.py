@@ -31,6 +31,8 @@ SETTINGS: Json = {
     "guard-image": "registry.example/pause:3.10",
     "secret-namespaces": "storage",
     "placement": "any",
+    "socket-folder": "/var/lib/kubelet/plugins/disks/node",
+    "socket": "node.sock",
 }
 
 
@@ -109,6 +111,30 @@ def is_found(objects: list[Json]) -> None:
     assert port == {"name": endpoint["port"], "containerPort": 8080}
 
 
+def reports_beside(objects: list[Json]) -> None:
+    """A DaemonSet of its own, with an account of its own. Theirs stays as it was."""
+    theirs, ours = (the("DaemonSet", objects, name) for name in ("plugin", SETTINGS["account"]))
+    swapped = containers(theirs)
+    assert swapped.pop(NAME)["args"] == SIDECAR["args"]
+    assert swapped.keys() == containers(daemon_set()).keys() - {NAME}
+    pod = ours["spec"]["template"]["spec"]
+    assert ours["metadata"]["namespace"] == SETTINGS["namespace"] and pod["serviceAccountName"] == SETTINGS["account"]
+    assert ours["spec"]["selector"]["matchLabels"].items() <= ours["spec"]["template"]["metadata"]["labels"].items()
+    assert ours["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] == SETTINGS["account"]
+    (sidecar,) = containers(ours).values()
+    assert sidecar["args"][0] == "--csi-address=/csi/node.sock" and "--provisioning=false" in sidecar["args"]
+    assert [item["hostPath"]["path"] for item in pod["volumes"]] == [SETTINGS["socket-folder"]]
+    assert the("ServiceAccount", objects)["metadata"]["name"] == SETTINGS["account"]
+
+
+def is_granted_to_the_account(objects: list[Json]) -> None:
+    for kind in ("Role", "ClusterRole"):
+        role, binding = the(kind, objects), the(f"{kind}Binding", objects)
+        assert role["metadata"]["name"] == binding["metadata"]["name"] == binding["roleRef"]["name"]
+        assert role["metadata"]["name"].endswith("--disks.example.com--storage")
+        assert [(item["name"], item["namespace"]) for item in binding["subjects"]] == [(SETTINGS["account"], SETTINGS["namespace"])]
+
+
 POLICY = "ValidatingAdmissionPolicy"
 JUDGES = gives("--node-drain-policy=NoSchedule", "--drain-report=true")
 GATE = ("--drain-gate=true", "--drain-gate-image=registry.example/pause:3.10")
@@ -116,6 +142,7 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "drop-in": (swaps,),
     "drain": (JUDGES, is_about_the_driver("ClusterRole", "ClusterRoleBinding", POLICY, f"{POLICY}Binding")),
     "gate": (gives(*GATE), is_about_the_driver("Role", "RoleBinding", POLICY, f"{POLICY}Binding")),
+    "report-only": (reports_beside, is_granted_to_the_account),
     "own-node": (is_about_the_driver(POLICY, f"{POLICY}Binding"), lambda objects: places([o for o in objects if o["kind"] == POLICY])),
     "scoped-watches": (gives("--watch-scope=labelled"),),
     "scoped-watches-v1beta1": (gives("--watch-scope=labelled"),),
@@ -126,6 +153,7 @@ WITH_FLAGS = ["drain", "gate", "scoped-watches", "scoped-watches-v1beta1", "scra
 WITH_SETTINGS = {
     "drain": ["driver", "driver-in-names", "namespace", "account", "user"],
     "gate": ["driver", "driver-in-names", "namespace", "account", "user", "guard-image"],
+    "report-only": ["driver-in-names", "namespace", "account", "socket-folder", "socket"],
     "own-node": ["driver", "driver-in-names", "namespace", "user", "placement", "secret-namespaces"],
 }
 

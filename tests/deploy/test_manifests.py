@@ -23,8 +23,12 @@ FOLDERS = [pytest.param(folder, id=str(folder.relative_to(DEPLOY))) for folder i
 
 
 def take(plane: ControlPlane, objects: list[Json]) -> str:
-    """What the server answers to a dry run. Namespaces are created for real, since what is in them cannot be tried without them."""
-    for namespace in (item for item in objects if item["kind"] == "Namespace"):
+    """What the server answers to a dry run. Namespaces are created for real, since what is in them cannot be tried without them; also those
+    of projects whose own manifests are no part of it."""
+    theirs = {name for item in objects if (name := item["metadata"].get("namespace"))}
+    there = {item["metadata"]["name"] for item in objects if item["kind"] == "Namespace"}
+    others = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in theirs - there]
+    for namespace in (*others, *(item for item in objects if item["kind"] == "Namespace")):
         plane.apply(yaml.safe_dump(namespace))
     return plane.kubectl(*DRY_RUN, input=yaml.safe_dump_all(objects))
 

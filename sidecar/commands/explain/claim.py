@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar import settings
+from sidecar.commands.explain import claim_of_others
 from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.hearing import UNKNOWN, Hearing, hearing_of
 from sidecar.commands.explain.hearing_io import others_of, policy
@@ -107,6 +108,10 @@ async def _find_out(doors: Opened, question: Question, *, info: DriverInfo | Non
     facts.add("selected node", claim.selected_node or "none")
     name = info.name if info else question.driver
     facts.add("driver", f"{name} {info.version}, asked on {config.csi_address}" if info else _unreachable(config, question))
+    if not config.provisioning:
+        facts.rows |= await claim_of_others.rows(kube, claim)
+        _conclude(facts, claim_of_others.DECISION, claim_of_others.why(claim, name))
+        return
     begun = _begun(config, name, claim.uid) if name else []
     if suspects := [record.leftover for record in begun if record.suspect]:
         facts.add("left behind", "; ".join(suspects))

@@ -38,6 +38,7 @@ class Options:
     faults: tuple[Fault, ...]
     ready_after: float
     fsync: bool
+    node_only: bool
 
 
 def read_options(arguments: Sequence[str]) -> Options:
@@ -61,6 +62,7 @@ def read_options(arguments: Sequence[str]) -> Options:
         faults=(*probe_error, *given.fault),
         ready_after=given.ready_after,
         fsync=given.fsync or given.volumes is not None,
+        node_only=given.node_service_only,
     )
 
 
@@ -109,6 +111,8 @@ def _add_identity(add: Add) -> None:
     add("--endpoint", required=True, metavar="PATH", help="the unix socket; a stale one is replaced")
     add("--node-id", required=True, metavar="ID")
     add("--name", default=DEFAULT_NAME, help="the driver's name (default: %(default)s)")
+    alone = "serve no Controller service, as the node plugins of drivers that provision centrally; what is claimed stays"
+    add("--node-service-only", action="store_true", help=alone)
     topology = "repeatable; default: topology.<name>/node=<node id>"
     add("--topology", type=_pair, action="append", default=[], metavar="KEY=VALUE", help=topology)
 

@@ -209,9 +209,10 @@ SERVICES: Final = {
 
 @asynccontextmanager
 async def serving(
-    driver: LocalDriver, endpoint: str | Path, *, reception: Reception | None = None, ready_after: float = 0.0
+    driver: LocalDriver, endpoint: str | Path, *, reception: Reception | None = None, ready_after: float = 0.0, node_only: bool = False
 ) -> AsyncIterator[Reception]:
-    """The driver answers on this socket inside the block. Faults are set, and calls read, at the Reception it gives."""
+    """The driver answers on this socket inside the block. Faults are set, and calls read, at the Reception it gives. `node_only`: without
+    the Controller service."""
     path = _socket_place(Path(str(endpoint).removeprefix("unix://")))
     reception = reception or Reception()
     ready_at = time.monotonic() + ready_after
@@ -221,6 +222,8 @@ async def serving(
 
     server = grpc.aio.server()
     for service, methods in SERVICES.items():
+        if node_only and service == "csi.v1.Controller":
+            continue
         own = {"Probe": Method(pb.ProbeRequest, probe)} if service == "csi.v1.Identity" else {}
         server.add_generic_rpc_handlers([_handlers(service, {**methods, **own}, driver=driver, reception=reception)])
     server.add_insecure_port(f"unix:{path}")
@@ -318,7 +321,8 @@ async def run(options: Options) -> None:
     reception = Reception(record=Record(options.calls), faults=faults)
     async with AsyncExitStack() as stack:
         stack.callback(driver.close)
-        await stack.enter_async_context(serving(driver, options.endpoint, reception=reception, ready_after=options.ready_after))
+        serves = serving(driver, options.endpoint, reception=reception, ready_after=options.ready_after, node_only=options.node_only)
+        await stack.enter_async_context(serves)
         _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
         if options.registration is None:
             await stop.wait()

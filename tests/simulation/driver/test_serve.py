@@ -201,6 +201,26 @@ def test_probe_is_ready_after_a_while(tmp_path: Path) -> None:
     run(scene())
 
 
+def test_a_node_plugin_claims_a_controller_that_it_does_not_serve(tmp_path: Path) -> None:
+    endpoint = tmp_path / "csi.sock"
+
+    async def scene() -> None:
+        async with client(endpoint) as caller:
+            for method, message, answer in (
+                ("Controller/ControllerGetCapabilities", pb.ControllerGetCapabilitiesRequest(), pb.ControllerGetCapabilitiesResponse),
+                ("Controller/CreateVolume", create(), pb.CreateVolumeResponse),
+            ):
+                assert await caller.code(caller.ask(method, message, answer)) == "UNIMPLEMENTED"
+            claimed = await caller.ask(
+                "Identity/GetPluginCapabilities", pb.GetPluginCapabilitiesRequest(), pb.GetPluginCapabilitiesResponse
+            )
+            assert len(claimed.capabilities) == 2
+            assert (await caller.ask("Node/NodeGetInfo", pb.NodeGetInfoRequest(), pb.NodeGetInfoResponse)).node_id
+
+    with process(serve_driver(endpoint, "--node-service-only"), endpoint=endpoint, log=tmp_path / "log"):
+        run(scene())
+
+
 def test_options_reach_the_driver(tmp_path: Path) -> None:
     endpoint = tmp_path / "csi.sock"
     options = ("--no-topology", "--no-capacity", "--no-multi-writer", "--probe-error=INTERNAL", "--pool=fast=5Gi", "--max-size=1Gi")

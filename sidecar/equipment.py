@@ -1,0 +1,85 @@
+"""Makes what every room is handed: the tools, and loops over queues that report and wait as all do."""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from sidecar import settings
+from sidecar.config.config import Config
+from sidecar.csi.careful_io import CarefulDriver
+from sidecar.csi.losses import Losses
+from sidecar.doors import Doors, Instruments
+from sidecar.engine.backoff import Attempts
+from sidecar.engine.fair_line import Party
+from sidecar.engine.loop import WORK, Loop, NeedsWork
+from sidecar.engine.queue import WorkQueue
+from sidecar.kube.events.recorder import Recorder
+from sidecar.tools import Tools
+
+# A look at a key may need two calls to the driver, and beside them requests that wait for the client's own rate limit.
+_LOOK_SLACK: Final = 120.0
+# One of so many workers is kept for other namespaces, should what one asks for hang in the driver.
+_PART_FOR_OTHERS: Final = 10
+
+
+def tools_of(config: Config, doors: Doors, instruments: Instruments, recorder: Recorder) -> Tools:
+    losses = Losses(settings.retry(config))
+    return Tools(
+        kube=doors.kube,
+        driver=CarefulDriver(doors.driver, losses, clock=instruments.clock),
+        recorder=recorder,
+        narrator=instruments.narrator,
+        metrics=instruments.metrics,
+        health=instruments.health,
+        retry=settings.retry(config),
+        clock=instruments.clock,
+        wall=instruments.wall,
+        rng=instruments.rng,
+        losses=losses,
+        dry_run=config.dry_run,
+    )
+
+
+def identity_of(config: Config, tools: Tools, driver: str) -> str:
+    """As upstream writes it into volumes: time, a random number, driver and node."""
+    return f"{int(tools.wall() * 1000)}-{int(tools.rng() * 10000)}-{driver}-{config.node_name}"
+
+
+class LoopMaker:
+    """`tools.MakeLoop` for one process."""
+
+    def __init__(self, tools: Tools, *, call_timeout: float) -> None:
+        self._tools = tools
+        self._usual_deadline = 2 * call_timeout + _LOOK_SLACK
+
+    def __call__(
+        self,
+        name: str,
+        handle: Callable[[str], Awaitable[float | None]],
+        *,
+        workers: int,
+        attempts: Attempts[str],
+        glance: Callable[[str], float | NeedsWork | None] = lambda key: WORK,
+        deadline: float | None = None,
+        party_of: Callable[[str], Party] | None = None,
+    ) -> Loop[str]:
+        observer = self._tools.metrics.queue(name)
+        queue: WorkQueue[str] = WorkQueue(
+            party_of or (lambda _: None),
+            has_failed=lambda key: loop.failures(key) > 0,
+            most_held=math.inf if party_of is None else workers - workers // _PART_FOR_OTHERS,
+        )
+        loop: Loop[str] = Loop(
+            name,
+            handle,
+            workers=workers,
+            deadline=deadline or self._usual_deadline,
+            backoff=self._tools.retry,
+            glance=glance,
+            queue=queue,
+            attempts=attempts,
+            clock=self._tools.clock,
+            observer=observer,
+        )
+        observer.watch(loop)
+        return loop
