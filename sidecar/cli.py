@@ -10,12 +10,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from sidecar.commands.printing import show
+from sidecar.commands.printing import PROGRAM, is_plugin, program, show
 from sidecar.config.errors import Refused, UsageError
 from sidecar.config.parse import Parsed, ShowHelp, parse
 from sidecar.config.words import closest
-
-PROGRAM = "csi-node-sidecar"
 
 COMMANDS = ("run", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version", "help", "completion")
 """The verbs of `commands.table`, which a start of `run` does not load."""
@@ -31,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     words = list(sys.argv[1:] if argv is None else argv)
+    if not words and is_plugin():  # who types that wants to know what there is, and no sidecar
+        words = ["help"]
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
     try:
         match verb:
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             case _:
                 raise UsageError([_unknown(verb)])
     except UsageError as error:
-        hint = f"Run `{PROGRAM} {verb} --help` for its flags." if verb in _WITH_FLAGS else f"Run `{PROGRAM} --help` for all flags."
+        hint = f"Run `{program()} {verb} --help` for its flags." if verb in _WITH_FLAGS else f"Run `{program()} --help` for all flags."
         return _say("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), hint]), 2)
     except Refused as error:
         return _say("\n".join(f"{PROGRAM}: {fault}" for fault in error.faults), 1)
@@ -119,13 +119,13 @@ def _simulate(words: list[str]) -> int:
     if find_spec("sidecar.simulation") is None:
         return _say(f"{PROGRAM} simulate: the container image has no simulation; install the Python package, or use a clone", 1)
     if words[:1] != ["race"]:
-        return _say(f"usage: {PROGRAM} simulate race [flags]; `{PROGRAM} simulate race --help` shows them", 2)
+        return _say(f"usage: {program()} simulate race [flags]; `{program()} simulate race --help` shows them", 2)
     from sidecar.simulation.swarm import race
 
     try:
         return race.run(words[1:])
     except UsageError as error:
-        hint = f"Run `{PROGRAM} simulate race --help` for all flags."
+        hint = f"Run `{program()} simulate race --help` for all flags."
         return _say("\n".join([*(f"{PROGRAM} simulate race: {message}" for message in error.messages), hint]), 2)
 
 

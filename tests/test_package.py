@@ -1,6 +1,8 @@
 """What is shipped: the wheel's content, its command, and exactly the run-time dependencies that were agreed on."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sidecar
+from hack.lib import cache
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +39,35 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: zipfile.ZipFil
 def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:
     (entry,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
     assert "csi-node-sidecar = sidecar.cli:main" in wheel.read(entry).decode()
+
+
+def kubectl() -> str | None:
+    """The machine's, or the one that was built for the tests' control plane."""
+    built = sorted(cache.root().glob("control-plane-*/kubectl"))
+    return shutil.which("kubectl") or (str(built[-1]) if built else None)
+
+
+def test_the_wheel_brings_a_plugin_of_kubectl(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    install = ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile", "--prefix", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "pip", *install, str(wheel.filename)], check=True)
+    (packages,) = tmp_path.glob("lib/python3*/site-packages")
+    links = tmp_path / "links"  # as krew does, and deploy/commands/README.md
+    links.mkdir()
+    for name in ("csi-node-sidecar", "kubectl-csi_node"):
+        (links / name).symlink_to(tmp_path / "bin" / name)
+    environ = {"PATH": f"{links}:{os.environ['PATH']}", "PYTHONPATH": str(packages), "HOME": str(tmp_path)}
+
+    def said(*command: str) -> tuple[int, str, str]:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    for program, words in ((["csi-node-sidecar"], "csi-node-sidecar"), (["kubectl-csi_node"], "kubectl csi-node")):
+        assert said(*program, "version") == (0, f"csi-node-sidecar {sidecar.__version__}\n", "")
+        code, out, _ = said(*program, "explain", "node", "--help")
+        assert code == 0 and out.startswith(f"usage: {words} explain node NAME [flags]\n")
+    if found := kubectl():
+        assert said(found, "csi-node", "help", "uninstall") == said("kubectl-csi_node", "help", "uninstall")
+        assert said(found, "csi-node", "nonsense")[0] == 2
 
 
 def test_run_time_dependencies(wheel: zipfile.ZipFile) -> None:

@@ -23,7 +23,7 @@ from hack.benchmarks.stage import NODE, Stage, a_stage, count, is_synced, wait
 from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.control_plane import REPOSITORY, until
 from hack.lib.programs import GoDriver, Json
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names
@@ -57,7 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
         compile_bytecode()
         say("writing the cluster")
         asyncio.run(_fill(stage))
-        memory = {flags: [_resident(stage, flags, lives) for _ in range(arguments.runs)] for flags in ((), JUDGING, EVERYTHING)}
+        memory: dict[tuple[str, ...], list[float]] = {(): [], JUDGING: [], EVERYTHING: []}
+        for flags in each([flags for flags in memory for _ in range(arguments.runs)], "runs"):
+            memory[flags].append(_resident(stage, flags, lives))
         seconds = [_explained(stage) for _ in range(arguments.runs)]
     without, judging, everything = (statistics.median(memory[flags]) for flags in ((), JUDGING, EVERYTHING))
     print("| | MiB | |\n|---|--:|---|")

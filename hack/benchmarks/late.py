@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -45,7 +46,7 @@ from hack.benchmarks.stage import (
 from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import GoDriver, Json, claim
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
@@ -128,13 +129,12 @@ def run(arguments: argparse.Namespace) -> int:
     lives = Lives()
     versions: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-        for number in range(1, arguments.runs + 1):
-            for program in (OURS, PEER):
-                say(f"{program}, run {number} of {arguments.runs}")
-                work = Path(folder) / f"{program}-{number}"
-                measured, versions = measure(program, arguments.claims, flags=arguments.also, work=work, lives=lives, live=arguments.live)
-                say(_line(measured))
-                measurements.append(measured)
+        for number, program in each(list(itertools.product(range(1, arguments.runs + 1), (OURS, PEER))), "runs"):
+            say(f"{program}, run {number} of {arguments.runs}")
+            work = Path(folder) / f"{program}-{number}"
+            measured, versions = measure(program, arguments.claims, flags=arguments.also, work=work, lives=lives, live=arguments.live)
+            say(_line(measured))
+            measurements.append(measured)
     print(table(measurements))
     print()
     print(footnotes(arguments, measurements, versions))

@@ -8,6 +8,7 @@ repository takes turns too: what a change is worth shows there, and not beside a
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -28,7 +29,7 @@ from hack.benchmarks.process_cost import cost_of, cpu_so_far
 from hack.benchmarks.stage import CLASS, OURS, PEER, Stage, a_stage, count, is_synced, new_file, not_negative, wait
 from hack.lib.control_plane import REPOSITORY
 from hack.lib.programs import Process, Sidecar
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 
 ALL, LABELLED = "all", "labelled"
 LIMITS = {(EMPTY, ALL): 0.20, (EMPTY, LABELLED): 0.20, (FULL, LABELLED): 0.25}
@@ -89,12 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
         compile_bytecode()
         programs = [*_ours(stage, arguments.against), Program(PEER, ALL)]
         measurements = []
-        for cluster in (EMPTY, FULL):
-            if cluster == FULL:
+        for cluster, turn in each(list(itertools.product((EMPTY, FULL), range(1, arguments.turns + 1))), "turns"):
+            if cluster == FULL and turn == 1:
                 fill(stage, arguments.objects)
-            for turn in range(1, arguments.turns + 1):
-                say(f"{cluster} cluster, turn {turn} of {arguments.turns}")
-                measurements += [measure(stage, program, cluster, settle=arguments.settle, also=arguments.also) for program in programs]
+            say(f"{cluster} cluster, turn {turn} of {arguments.turns}")
+            measurements += [measure(stage, program, cluster, settle=arguments.settle, also=arguments.also) for program in programs]
         versions = stage.versions()
     print(table(measurements))
     print(f"\nMedians of {arguments.turns}, and the least and the most; on {os.cpu_count()} CPUs shared with etcd and kube-apiserver.")

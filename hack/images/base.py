@@ -16,7 +16,7 @@ from hack.images import cache
 from hack.images.oci import write_archive
 from hack.lib import debian
 from hack.lib.cache import only_one_at_a_time
-from hack.lib.progress import say
+from hack.lib.progress import step
 
 RUN = ("python3", "python-is-python3", "libstdc++6", "ca-certificates", "base-files", "media-types")
 BUILD = (*RUN, "python3-venv", "dash")
@@ -84,14 +84,14 @@ def _release() -> str:
 
 
 def _make(bench: Path) -> Path:
-    say("making the base image from Debian packages")
     made = bench / "made"
     made.mkdir()
     versions = set()
-    for name, wanted in (("run", RUN), ("build", BUILD)):
-        packages = debian.fetch(wanted, bench / f"{name}-packages", debian.With.EVERYTHING, instead=cache.WITHOUT_DEBIAN)
-        versions |= _furnish(bench / name, packages)
-        write_archive(made / f"{name}.tar", name=f"csi-node-sidecar-{name}-base:dev", root=bench / name, env={"PATH": PATH})
+    for number, (name, wanted) in enumerate((("run", RUN), ("build", BUILD)), 1):
+        with step(f"making base image {number} of 2 from Debian packages", about=30):
+            packages = debian.fetch(wanted, bench / f"{name}-packages", debian.With.EVERYTHING, instead=cache.WITHOUT_DEBIAN)
+            versions |= _furnish(bench / name, packages)
+            write_archive(made / f"{name}.tar", name=f"csi-node-sidecar-{name}-base:dev", root=bench / name, env={"PATH": PATH})
     (made / "packages").write_text("".join(f"{version}\n" for version in sorted(versions)))
     return made
 

@@ -15,7 +15,7 @@ from hack.images import base, buildah, cache, oci
 from hack.images import driver as driver_files
 from hack.lib import debian
 from hack.lib.failure import Failure
-from hack.lib.progress import say
+from hack.lib.progress import silent, step
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKERFILE = REPOSITORY / "Dockerfile"
@@ -43,8 +43,7 @@ def sidecar() -> Path:
         copy_context(context)
 
         def make(out: Path, bench: Path) -> None:
-            say("building from the Dockerfile")
-            with buildah.opened(bench) as tool:
+            with step("building from the Dockerfile", about=50), buildah.opened(bench) as tool:
                 # Without the commit: the archive is kept for as long as what goes in is the same, whatever else is committed.
                 built = tool.build(context, {"BASE": bases.run, "BUILD_BASE": bases.build}, {"VERSION": version_in(context)})
                 oci.write_archive(
@@ -139,7 +138,8 @@ def busybox() -> Path:
 
 
 def _go_program(part: str, *, name: str) -> Path:
-    done = subprocess.run([sys.executable, REPOSITORY / "hack/control-plane", part], check=False, stdout=subprocess.PIPE, text=True)
+    with silent():
+        done = subprocess.run([sys.executable, REPOSITORY / "hack/control-plane", part], check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure(f"hack/control-plane {part} failed")
     program = Path(done.stdout.strip()) / part

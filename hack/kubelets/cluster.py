@@ -17,7 +17,7 @@ from hack.kubelets.node import Node
 from hack.kubelets.place import API_ADDRESS, GATEWAY, MOST_NODES, Place, place_of
 from hack.kubelets.servers import Servers
 from hack.kubelets.waiting import until
-from hack.lib.progress import say, timed
+from hack.lib.progress import say, step, timed
 
 Json = dict[str, Any]
 
@@ -85,7 +85,7 @@ class Cluster:
         place.logs.mkdir()
         _furnish(place, nodes)
         cluster = cls(place)
-        with timed(f"{nodes} nodes"):
+        with step(f"starting {nodes} nodes", about=5 + nodes):
             cluster._start(leashed=leashed)
         return cluster
 

@@ -22,7 +22,7 @@ from hack.kubelets.servers import PROGRAMS as SERVERS
 from hack.kubelets.settings import PAUSE_IMAGE
 from hack.lib import cache, debian
 from hack.lib.cache import only_one_at_a_time
-from hack.lib.progress import timed
+from hack.lib.progress import silent, step
 
 RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 NETWORK = ("bridge", "host-local", "loopback")
@@ -42,7 +42,8 @@ def gather(folder: Path) -> None:
 
 def build_kubernetes() -> Path:
     command = [sys.executable, str(REPOSITORY / "hack" / "control-plane"), "core", "kubelet", "pause"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # its progress is ours
+    with silent():
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # its progress is ours
     if done.returncode:
         raise ClusterError(f"hack/control-plane failed (exit {done.returncode}); what it said is above")
     return Path(done.stdout.strip())
@@ -101,7 +102,10 @@ def _distribution() -> str:
 
 
 def _unpack(home: Path) -> None:
-    with timed(f"fetching {', '.join(PACKAGES)}"), tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
+    with (
+        step(f"fetching {', '.join(PACKAGES)}", about=20),
+        tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch,
+    ):
         root = Path(scratch, "root")
         packages = debian.fetch(PACKAGES, Path(scratch, "packages"), debian.With.NOTHING, instead=f"install {', '.join(PACKAGES)}")
         debian.unpack(packages, root)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from hack.lib.failure import Failure
 from hack.lib.progress import timed
 from hack.pins import index
@@ -63,9 +65,16 @@ def roots(pyproject: str) -> dict[str, list[str]]:
     """What each file begins with. The backend's version is ours to choose, so that of pyproject.toml does not count."""
     told = tomllib.loads(pyproject)
     extras = told["project"]["optional-dependencies"]
-    image: list[str] = told["project"]["dependencies"]
+    wheel: list[str] = told["project"]["dependencies"]
+    left_out = not_in_the_image(pyproject)
+    image = [text for text in wheel if simple(Requirement(text).name) not in left_out]
     build = [text.partition("==")[0] for text in told["build-system"]["requires"]]
-    return {"tests": [*image, *extras["dev"], *extras["bench"], *build], "image": image, "build": build}
+    return {"tests": [*wheel, *extras["dev"], *extras["bench"], *build], "image": image, "build": build}
+
+
+def not_in_the_image(pyproject: str) -> frozenset[str]:
+    """Dependencies of the wheel, by simple name, that people's machines need and nodes do not."""
+    return frozenset(map(simple, tomllib.loads(pyproject).get("tool", {}).get("csi-node-sidecar", {}).get("not-in-the-image", ())))
 
 
 def pins(asked: Mapping[str, Sequence[str]], *, within: Sequence[Pin]) -> dict[str, dict[str, Pin]]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sidecar.commands.flags import Flag
-from sidecar.commands.table import BY_NAME, PROGRAM, SHELLS, VERBS, Command, children, flags_of, meant
+from sidecar.commands.printing import PROGRAM
+from sidecar.commands.table import BY_NAME, SHELLS, VERBS, Command, children, flags_of, meant
 from sidecar.config.errors import UsageError
 from sidecar.config.table import FLAGS, SHORTHANDS
 from sidecar.config.words import quoted

@@ -5,8 +5,8 @@ from textwrap import wrap
 from typing import Final
 
 from sidecar.commands.flags import Flag
-from sidecar.commands.printing import terminal_width
-from sidecar.commands.table import BY_NAME, PROGRAM, TABLE, Command, children, meant
+from sidecar.commands.printing import PROGRAM, is_plugin, program, terminal_width
+from sidecar.commands.table import BY_NAME, TABLE, Command, children, meant
 from sidecar.config.errors import UsageError
 from sidecar.config.help import HELP_WIDTH, help_text
 from sidecar.config.table import FLAGS
@@ -44,9 +44,10 @@ def text(words: Sequence[str]) -> str:
 
 
 def overview(columns: int) -> str:
-    """All flags of `run`, and all commands."""
-    listed = [command for command in TABLE if not children(command.name)]
-    return f"{help_text(PROGRAM, columns)}\nCommands:\n{_rows(((command.synopsis, command.summary) for command in listed), columns)}"
+    """All commands, and the flags of `run`, except of kubectl, as whose plugin nobody runs a sidecar."""
+    listed = [command for command in TABLE if not children(command.name) and not (is_plugin() and command.name == "run")]
+    head = f"usage: {program()} COMMAND [flags]\n" if is_plugin() else help_text(PROGRAM, columns)
+    return f"{head}\nCommands:\n{_rows(((command.synopsis, command.summary) for command in listed), columns)}"
 
 
 def text_of(command: Command, columns: int) -> str:
@@ -54,13 +55,13 @@ def text_of(command: Command, columns: int) -> str:
     under = children(command.name)
     more = "" if command.name in ("version", "help", "completion", "simulate") else " [flags]"
     parts = [
-        f"usage: {PROGRAM} {command.synopsis}{more}",
+        f"usage: {program()} {command.synopsis}{more}",
         "\n".join(wrap(f"{command.summary[:1].upper()}{command.summary[1:]}. {command.about}".strip(), columns)),
         _section("Commands", ((child.synopsis, child.summary) for child in under), columns),
         _examples(command.examples),
         _section("Flags", map(_own, command.flags), columns),
         _section("Flags of run that matter here", map(_of_run, command.of_run), columns),
-        f"`{PROGRAM} {command.name} {under[0].name.partition(' ')[2]} --help` shows the flags of one." if under else "",
+        f"`{program()} {command.name} {under[0].name.partition(' ')[2]} --help` shows the flags of one." if under else "",
         _section("Exit codes", command.exit_codes, columns),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
@@ -83,7 +84,9 @@ def _section(head: str, rows: Iterable[tuple[str, str]], columns: int) -> str:
 
 def _examples(examples: Sequence[tuple[str, str]]) -> str:
     """Whole lines, to be copied."""
-    return "\n".join(["Examples:", *(f"  {PROGRAM} {line}{f'   # {what}' if what else ''}" for line, what in examples)]) if examples else ""
+    return (
+        "\n".join(["Examples:", *(f"  {program()} {line}{f'   # {what}' if what else ''}" for line, what in examples)]) if examples else ""
+    )
 
 
 def _rows(rows: Iterable[tuple[str, str]], columns: int) -> str:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from sidecar.commands.printing import program
 from sidecar.drain.facts.reboot_note import spent_marks
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.as_text import aligned
@@ -74,7 +75,7 @@ def meaning(verb: Verb) -> str:
         case Verb.REBOOT:
             return "A reboot counts while a node is cordoned, and ends when it is uncordoned."
         case Verb.RETIRE:
-            return "This stays until it is taken back: csi-node-sidecar node release NAME."
+            return f"This stays until it is taken back: {program()} node release NAME."
         case Verb.RELEASE:
             return "Cordons and taints stay as they are."
 
@@ -87,7 +88,7 @@ def next_steps(nodes: Sequence[Node], verb: Verb) -> Iterable[str]:
                 yield f"kubectl drain {node.name} --ignore-daemonsets   # after the reboot: kubectl uncordon {node.name}"
             case Verb.RETIRE:
                 yield f"kubectl drain {node.name} --ignore-daemonsets"
-                yield f"csi-node-sidecar explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
+                yield f"{program()} explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
                 yield f"kubectl delete node {node.name}   # and remove the machine"
             case Verb.RELEASE:
                 yield from _left(node)

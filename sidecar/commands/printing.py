@@ -1,7 +1,22 @@
-"""Prints what commands say. Who has read enough may go: `| head` is no error, and takes nothing from the exit code."""
+"""Prints what commands say, and by which name. Who has read enough may go: `| head` is no error, and takes nothing from the exit code."""
 
 import os
 import sys
+from typing import Final
+
+PROGRAM: Final = "csi-node-sidecar"
+PLUGIN: Final = "kubectl csi-node"
+_PLUGIN_FILE: Final = "kubectl-csi_node"
+"""kubectl finds a plugin by the name of its file, with an underscore for each dash of the command."""
+
+
+def is_plugin() -> bool:
+    return sys.argv[0].rpartition("/")[2] == _PLUGIN_FILE
+
+
+def program() -> str:
+    """As people have called it: usage lines, hints and examples say the same."""
+    return PLUGIN if is_plugin() else PROGRAM
 
 
 def show(text: str, *, end: str = "\n") -> None:
@@ -12,7 +27,7 @@ def show(text: str, *, end: str = "\n") -> None:
         _hush()
     except OSError as error:
         _hush()
-        raise SystemExit(f"csi-node-sidecar: the answer could not be written: {error}") from error
+        raise SystemExit(f"{PROGRAM}: the answer could not be written: {error}") from error
 
 
 def terminal_width() -> int:

@@ -20,9 +20,9 @@ from sidecar.commands.flags import (
     Flag,
     output,
 )
+from sidecar.commands.printing import PROGRAM, program
 from sidecar.frozen import frozen
 
-PROGRAM: Final = "csi-node-sidecar"
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
@@ -162,12 +162,12 @@ TABLE: Final = (
             _DONE),
     Command("simulate", "simulate race [flags]",
             "let many nodes compete for claims in virtual time; --help shows its flags; not in the container image",
-            f"`{PROGRAM} simulate race --help` shows its flags.", words=("race",),
+            "`simulate race --help` shows its flags.", words=("race",),
             examples=(("simulate race", "a race with the usual numbers"),)),
     Command("version", "version [-o json]", "print name and version; as JSON also commit, CSI, Python and platform"),
     Command("help", "help [COMMAND]", "show how a command is used, with examples", examples=(("help explain node", "the same as --help"),)),
     Command("completion", "completion bash|zsh|fish", "print what completes these commands and their flags in a shell",
-            "It calls this program for each word to complete, and asks no cluster.", words=SHELLS,
+            f"It calls {PROGRAM} for each word to complete, and asks no cluster.", words=SHELLS,
             examples=((f"completion bash > /etc/bash_completion.d/{PROGRAM}", "for everybody on this machine"),
                       ("completion bash > ~/.csi-node-sidecar.bash", "then, in ~/.bashrc: source ~/.csi-node-sidecar.bash"),
                       (f"completion zsh > \"${{fpath[1]}}/_{PROGRAM}\"", "before compinit runs"),
@@ -201,4 +201,4 @@ def meant(words: Sequence[str]) -> Command | None:
 
 def usage(verb: str) -> str:
     """One line for messages."""
-    return f"usage: {PROGRAM} {BY_NAME[verb].synopsis} [flags]; `{PROGRAM} help {verb}` shows them, with examples"
+    return f"usage: {program()} {BY_NAME[verb].synopsis} [flags]; `{program()} help {verb}` shows them, with examples"

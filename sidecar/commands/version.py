@@ -8,12 +8,11 @@ from typing import Final
 
 from sidecar import __version__
 from sidecar.commands.line import CommandParser, reads
-from sidecar.commands.printing import show
+from sidecar.commands.printing import program, show
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import one_of
 from sidecar.csi.version import CSI_VERSION
 
-USAGE: Final = "usage: csi-node-sidecar version [-o json]"
 REVISION: Final = "CSI_NODE_SIDECAR_REVISION"
 """The variable in which the image says of which commit it was built, if its builder has told (Dockerfile)."""
 _TEXT, _JSON = "text", "json"
@@ -23,14 +22,15 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Returns the exit code, 0. Raises UsageError."""
-    parser = CommandParser(USAGE)
+    usage = f"usage: {program()} version [-o json]"
+    parser = CommandParser(usage)
     parser.add_argument("-o", "--output", default=_TEXT, type=reads(one_of("a form of output", _TEXT, _JSON)))
     line = parser.read(words)
     if line is None:
-        show(USAGE)
+        show(usage)
         return 0
     if line.positional or line.of_run:
-        raise UsageError([USAGE])
+        raise UsageError([usage])
     show(json.dumps(facts(environ), indent=2) if line.own.output == _JSON else f"csi-node-sidecar {__version__}")
     return 0
 

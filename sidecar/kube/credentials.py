@@ -97,8 +97,10 @@ class Access:
 
     async def _found(self) -> Credentials:
         if self._kubeconfig:
-            from sidecar.kube import kubeconfig  # costs 15 MiB and a third of a second, which a pod with a service account saves
-
+            try:
+                from sidecar.kube import kubeconfig  # costs 15 MiB and a third of a second, which a pod with a service account saves
+            except ModuleNotFoundError as error:
+                raise Fatal(_no_reader(self._kubeconfig, error.name or "")) from error
             return await kubeconfig.read(self._kubeconfig, context=self._context)
         if self._master:
             return Credentials(server="", tls=as_go_trusts(ssl.create_default_context()), authorization=_nobody)
@@ -175,6 +177,14 @@ class _Trouble:
 
     def over(self) -> None:
         self._told = ""
+
+
+def _no_reader(paths: str, missing: str) -> str:
+    return (
+        f"kubeconfig {paths} cannot be read here: there is no Python module {missing}, as in the container image, which leaves out what "
+        "reads kubeconfigs: in a pod remove --kubeconfig and the variable KUBECONFIG, so that the pod's service account is used; elsewhere "
+        "install the Python package csi-node-sidecar"
+    )
 
 
 def _gone(files: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from sidecar.commands import help
 from sidecar.commands.explain.question import read_question
 from sidecar.commands.flags import Flag
 from sidecar.commands.line import CommandParser
-from sidecar.commands.table import BY_NAME, PROGRAM, TABLE, VERBS, Command, children, flags_of, meant, usage
+from sidecar.commands.printing import PLUGIN, PROGRAM
+from sidecar.commands.table import BY_NAME, TABLE, VERBS, Command, children, flags_of, meant, usage
 from sidecar.config.kinds import BOOL
 from sidecar.config.table import FLAGS
 
@@ -60,6 +61,33 @@ def test_examples_can_be_read(line: str) -> None:
     assert read is not None
     if verb == "explain":
         assert read_question(words, {})
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kubectl calls it."""
+    monkeypatch.setattr("sys.argv", ["/somewhere/kubectl-csi_node"])
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]], ids=str)
+@pytest.mark.usefixtures("plugin")
+def test_kubectls_plugin_shows_commands_and_starts_no_sidecar(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: {PLUGIN} COMMAND [flags]\n\nCommands:\n  explain pvc ")
+    assert "--node-deployment" not in out and "[run]" not in out
+
+
+@pytest.mark.parametrize("command", FOR_PEOPLE, ids=lambda command: command.name)
+@pytest.mark.usefixtures("plugin")
+def test_lines_to_copy_are_the_plugins_where_it_was_called(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help", *command.name.split()]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: {PLUGIN} {command.name} ") and f"  {PLUGIN} {command.examples[0][0]}" in out
+    assert PROGRAM not in out
+    assert cli.main([command.verb, "--nope"]) == 2
+    err = capsys.readouterr().err
+    assert f"usage: {PLUGIN} {command.verb} " in err and f"Run `{PLUGIN} {command.verb} --help`" in err and f"`{PROGRAM} " not in err
 
 
 def test_what_a_command_names_of_run_is_there() -> None:

@@ -36,7 +36,7 @@ from hack.benchmarks.stage import (
 )
 from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.programs import OurDriver
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 from sidecar.model.quantity import parse_bytes
 from sidecar.simulation.driver.journal import read_journal
 
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
             turns = [(OURS, ""), *((OURS, flag) for flag in arguments.also), (PEER, "")]
             measurements = [
                 measure(ground, program, flag, load=load, latency=arguments.latency, audit=audit, work=_folder(folder, number), lives=lives)
-                for number, (program, flag) in enumerate(turns)
+                for number, (program, flag) in each(list(enumerate(turns)), "programs measured")
             ]
             versions = ground.versions()
     print(table(measurements))

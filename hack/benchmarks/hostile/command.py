@@ -22,7 +22,7 @@ from hack.benchmarks.hostile.watcher import Figures
 from hack.benchmarks.pod import compile_bytecode
 from hack.benchmarks.stage import new_file, words_of
 from hack.benchmarks.stalls import MOST, RULE, Stalls, broken_stalls, told, total
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 
 _OWN_FILES = 4096
 
@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     _allow_files()
     compile_bytecode()
-    results = [measure(ATTACKS[name]) for name in arguments.only]
+    results = [measure(ATTACKS[name]) for name in each(arguments.only, "attacks")]
     print(table(results))
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import statistics
@@ -22,7 +23,7 @@ from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.benchmarks.process_cost import Cost, cost_of
 from hack.benchmarks.stage import OURS, PEER, Stage, a_stage, count, is_synced, new_file, not_negative, wait
 from hack.benchmarks.stalls import RULE, Lives
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 
 EMPTY, FULL = "empty", "full"
 
@@ -82,14 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measure_all(stage: Stage, *, objects: int, runs: int, settle: float, lives: Lives) -> list[Measurement]:
     """The two take turns, so that a machine that gets slower does so for both."""
-    measurements = []
-    for cluster in (EMPTY, FULL):
-        if cluster == FULL:
+    measurements: list[Measurement] = []
+    for cluster, number, program in each(list(itertools.product((EMPTY, FULL), range(1, runs + 1), (OURS, PEER))), "runs"):
+        if cluster == FULL and not any(item.cluster == FULL for item in measurements):
             fill(stage, objects)
-        for number in range(1, runs + 1):
-            for program in (OURS, PEER):
-                say(f"{program} on the {cluster} cluster, run {number} of {runs}")
-                measurements.append(measure(stage, program, cluster, settle=settle, lives=lives))
+        say(f"{program} on the {cluster} cluster, run {number} of {runs}")
+        measurements.append(measure(stage, program, cluster, settle=settle, lives=lives))
     return measurements
 
 

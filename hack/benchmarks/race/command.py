@@ -23,7 +23,7 @@ from hack.benchmarks.race.turn import a_place, as_json, made, measure_phase
 from hack.benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, words_of
 from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.control_plane import binaries
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 
 QUICK = {"nodes": [3, 10], "steady": 60, "claims": 200, "fill": 5}
 
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = [program for program in programs(arguments.base_delay) if program.name in arguments.only]
         measurements: list[Measurement] = []
         # Programs take turns on the same number of nodes, so that a machine that gets slower does so for all.
-        for nodes, program in itertools.product(arguments.nodes, chosen):
+        for nodes, program in each(list(itertools.product(arguments.nodes, chosen)), "nodes measured", weight=lambda turn: turn[0]):
             measurements += measure(setting, program, nodes, arguments, work=made(folder / f"{program.name}-{nodes}"), lives=lives)
             if arguments.json:
                 arguments.json.write_text(as_json(measurements, arguments))
@@ -104,7 +104,8 @@ def stand_beside(arguments: argparse.Namespace) -> int:
     with a_place(arguments.keep) as folder:
         setting = Setting(binaries("core", PEER), arguments.fill, arguments.latency, flags=beside.FLAGS)
         chosen = [program for program in programs(arguments.base_delay) if program.name in arguments.only and not program.central]
-        for nodes, impossible, program in itertools.product(arguments.nodes, arguments.impossible, chosen):
+        turns = list(itertools.product(arguments.nodes, arguments.impossible, chosen))
+        for nodes, impossible, program in each(turns, "nodes measured", weight=lambda turn: turn[0]):
             say(f"{program.name} on {nodes} nodes, beside {impossible}: starting")
             work = made(folder / f"{program.name}-{nodes}-{impossible}")
             rows.append(beside.measure(setting, program, nodes, impossible, late=arguments.late, work=work))

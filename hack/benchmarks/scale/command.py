@@ -31,7 +31,7 @@ from hack.benchmarks.scale.upkeep import Upkeep
 from hack.benchmarks.stage import PEER, count, new_file, new_folder, not_negative, positive, words_of
 from hack.benchmarks.stalls import Lives
 from hack.lib.control_plane import binaries
-from hack.lib.progress import say
+from hack.lib.progress import each, say
 
 PHASES = ("steady", "burst", "late", "rest", "roll")
 UPKEEP = {"rest", "roll"}
@@ -190,7 +190,7 @@ def _measure(chosen: Sequence[Program], arguments: argparse.Namespace, lives: Li
     started = time.monotonic()
     with a_place(arguments.keep) as folder:
         setting = Setting(binaries("core", "kwok", PEER), fill=1, latency=arguments.latency, kwok=True)
-        for program in chosen:
+        for program in each(chosen, "programs measured"):
             say(f"{program.name} on {arguments.nodes} nodes: starting")
             began = time.monotonic()
             with a_scene(setting, program, arguments.nodes, made(folder / program.name)) as scene:

@@ -5,6 +5,7 @@ from typing import Final
 
 from sidecar.commands.forms import JSON, STRUCTURED, TABLE, WIDE, YAML
 from sidecar.commands.line import CommandParser, Line
+from sidecar.commands.printing import program
 from sidecar.commands.reach import Reach
 from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
@@ -103,7 +104,7 @@ def _name(kind: str, word: str, namespace: str) -> tuple[str, str]:
 
 def _wrong(what: str) -> UsageError:
     kinds = f"{', '.join((CLAIM, NODE, NODES))} or {VOLUMES}"
-    return UsageError([f"{what}; explain is asked about {kinds}, and `csi-node-sidecar explain --help` shows how"])
+    return UsageError([f"{what}; explain is asked about {kinds}, and `{program()} explain --help` shows how"])
 
 
 __all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]

@@ -5,7 +5,7 @@ Counting happens at the API server and at the drivers, so that nothing depends o
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -38,11 +38,13 @@ _BALLAST: Final = "ballast"
 _OTHERS: Final = "others"
 
 
-def play(scenario: Scenario) -> Counts:
-    """Plays one race."""
+def play(scenario: Scenario, *, watched: Callable[[Callable[[], float]], None] = lambda _: None) -> Counts:
+    """Plays one race. `watched` is handed what tells, from any thread, which share of it is over."""
 
     async def story() -> Counts:
-        return await Arena(scenario).play()
+        arena = Arena(scenario)
+        watched(arena.share)
+        return await arena.play()
 
     limit = _READY + scenario.standing + scenario.arrivals()[-1] + scenario.patience + 1000.0
     with _quietly():
@@ -92,6 +94,12 @@ class Arena:
             for task in tasks:
                 task.cancel()
         return counts
+
+    def share(self) -> float:
+        """Of what there is to do, about: to start a node takes as long as to let all of them see one more claim."""
+        starting = len(self._cast) / (len(self._cast) + self._scenario.claims)
+        at_rest = min(1.0, self._clock() / (_READY + self._scenario.standing))
+        return starting * at_rest + (1.0 - starting) * len(self._bound) / self._scenario.claims
 
     def _node(self, part: Part) -> Node:
         plan = Plan(self._scenario.seed, (part.name,), pool=str(part.space), args=_args(self._scenario, part))

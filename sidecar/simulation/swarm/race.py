@@ -3,8 +3,11 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from sidecar.commands import progress
+from sidecar.commands.printing import PROGRAM
 from sidecar.simulation.swarm import thin
 from sidecar.simulation.swarm.cost_table import cost_table
 from sidecar.simulation.swarm.counts import Counts, Summary, summarize
@@ -12,6 +15,9 @@ from sidecar.simulation.swarm.drawing import draw_one, draw_sweep
 from sidecar.simulation.swarm.options import FULL, Options, read_options
 from sidecar.simulation.swarm.scenario import RANKED, Scenario
 from sidecar.simulation.swarm.table import table
+
+_OF_FULL: Final = 40.0
+"""How much longer a race of the real rooms takes than one of the thin model."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -23,26 +29,56 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.write(f"{costs}\n")
         return 0
     all_counts, summaries = [], []
-    for scenario in options.scenarios:
-        sys.stdout.write(f"{scenario}\n")
-        sys.stdout.flush()
-        counts, summary = play(scenario, options.model_of(scenario))
-        all_counts.append(counts)
-        summaries.append(summary)
+    course = Course(options)
+    with progress.shown(course.far, name=PROGRAM):
+        for scenario in options.scenarios:
+            progress.write(f"{scenario}\n", stream=sys.stdout)
+            counts, summary = play(scenario, options.model_of(scenario), watched=course.begin)
+            course.end()
+            all_counts.append(counts)
+            summaries.append(summary)
     sys.stdout.write(f"\n{table(summaries)}\n\n{costs}\n")
     _write(options, all_counts, summaries)
     return 1 if any(summary.fits for summary in summaries) else 0
 
 
-def play(scenario: Scenario, model: str) -> tuple[Counts, Summary]:
-    """One race by that model."""
+class Course:
+    """How much of all races is over. One of twice as many nodes takes twice as long, and one of the real rooms longer than one without."""
+
+    def __init__(self, options: Options) -> None:
+        self._weights = [each.nodes * each.claims * (_OF_FULL if options.model_of(each) == FULL else 1.0) for each in options.scenarios]
+        self._sizes = [each.nodes for each in options.scenarios]
+        self._over = 0
+        self._share: Callable[[], float] = _nothing
+
+    def begin(self, share: Callable[[], float]) -> None:
+        self._share = share
+
+    def end(self) -> None:
+        self._share = _nothing
+        self._over += 1
+
+    def far(self) -> progress.Far:
+        """Called by another thread, and so between two lines of `end`: then a race is forgotten for a moment."""
+        over = self._over
+        now = self._share() * self._weights[over] if over < len(self._weights) else 0.0
+        what = f"race {over + 1} of {len(self._weights)}, {self._sizes[over]} nodes" if over < len(self._weights) else "the end"
+        return progress.Far(what, share=(sum(self._weights[:over]) + now) / sum(self._weights))
+
+
+def _nothing() -> float:
+    return 0.0
+
+
+def play(scenario: Scenario, model: str, *, watched: Callable[[Callable[[], float]], None] = lambda _: None) -> tuple[Counts, Summary]:
+    """One race by that model. `watched` is handed what tells how much of it is over."""
     begun = time.perf_counter()
     if model == FULL:
         from sidecar.simulation.swarm.full import play as play_full  # the real rooms take a while to load
 
-        counts = play_full(scenario)
+        counts = play_full(scenario, watched=watched)
     else:
-        counts = thin.play(scenario)
+        counts = thin.play(scenario, watched=watched)
     return counts, summarize(scenario, counts, model=model, took=time.perf_counter() - begun)
 
 

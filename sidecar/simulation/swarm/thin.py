@@ -123,6 +123,9 @@ class Swarm:
             act(*about)
         return self._conclude()
 
+    def share(self) -> float:
+        return 1.0 - (self._to_come + len(self._unbound)) / self._scenario.claims
+
     def _conclude(self) -> Counts:
         counts = self.counts
         counts.fits = sum(self._fits_somewhere(race) for race in self._unbound)
@@ -388,9 +391,12 @@ class Swarm:
         return any(node.free >= race.size for node in self._running)
 
 
-def play(scenario: Scenario, *, again: int = 0) -> Counts:
-    """`again` draws the nodes' delays anew, with the same claims and the same network."""
-    return Swarm(scenario, again=again).run()
+def play(scenario: Scenario, *, again: int = 0, watched: Callable[[Callable[[], float]], None] = lambda _: None) -> Counts:
+    """`again` draws the nodes' delays anew, with the same claims and the same network. `watched` is handed what tells, from any thread,
+    which share of the race is over."""
+    swarm = Swarm(scenario, again=again)
+    watched(swarm.share)
+    return swarm.run()
 
 
 def _end_promise(node: _Node, size: int) -> None:

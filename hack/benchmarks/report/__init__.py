@@ -1,0 +1,1 @@
+"""`hack/bench report`: the last results as one page."""
