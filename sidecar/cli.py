@@ -17,9 +17,9 @@ from sidecar.config.words import closest
 
 PROGRAM = "csi-node-sidecar"
 
-COMMANDS = ("run", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version", "help", "completion")
+COMMANDS = ("run", "check", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version", "help", "completion")
 """The verbs of `commands.table`, which a start of `run` does not load."""
-_WITH_FLAGS = ("explain", "node", "leftovers", "label", "uninstall")
+_WITH_FLAGS = ("check", "explain", "node", "leftovers", "label", "uninstall")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         match verb:
             case "run":
                 return _run(words)
+            case "check":
+                from sidecar.commands import check
+
+                return check.run(words, os.environ)
             case "explain":
                 from sidecar.commands import explain
 

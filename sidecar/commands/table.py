@@ -8,8 +8,10 @@ from sidecar.commands.flags import (
     DELETE,
     DRIVER,
     DRIVER_ALONE,
+    DRIVER_TO_CHECK,
     DRIVER_TO_THINK_OF,
     EXIT_CODE,
+    IMAGE,
     INTENT,
     NAMESPACE,
     NAMESPACE_ALONE,
@@ -74,6 +76,16 @@ _NODE_FLAGS: Final = (DRIVER_ALONE, YES, output(), *REACH)
 # fmt: off
 TABLE: Final = (
     Command("run", "[run]", "work as a sidecar until stopped; also what happens without a command"),
+    Command("check", "check [--driver NAME]", "say what is wrong with the set-up, in one line each, and what to do; writes nothing",
+            "In the sidecar's pod (kubectl exec) it asks the driver, and checks the flags of the process that runs. From outside it looks "
+            "for the workload that has our image. Flags of run that stand behind its own are checked instead.",
+            (DRIVER_TO_CHECK, IMAGE, output(), *REACH), (*_CLUSTER, "csi-address"),
+            (("check --driver local.example", "from outside"),
+             ("check", "in the pod: kubectl exec ds/csi-node-sidecar-driver -c csi-provisioner -- csi-node-sidecar check"),
+             ("check --driver local.example --enable-capacity --capacity-ownerref-level=0", "flags that are not in use yet"),
+             ("check --driver local.example -o json", "for a script, or an issue")),
+            (("0", "nothing is wrong; some lines may be marked ! to look at"), ("1", "something is wrong"),
+             ("2", "the line cannot be read"))),
     Command("explain", "explain pvc|node|nodes|volumes", "show what this program would do, and why; writes nothing",
             "It applies the rules of the running program to what the cluster says now.",
             examples=(("explain pvc default/data", "why a claim has no volume yet"),

@@ -42,6 +42,8 @@ def words(line: str) -> list[str]:
         ("leftovers --del", ["--delete"]),
         ("label --kubeconfig ", [FILES]),
         ("uninstall --kube", ["--kubeconfig"]),
+        ("check --dri", ["--driver"]),
+        ("check -o ", ["table", "json", "yaml"]),
         ("completion z", ["zsh"]),
         ("simulate ", ["race"]),
         ("help expl", ["explain"]),

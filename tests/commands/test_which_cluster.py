@@ -16,6 +16,7 @@ from tests.harness.leftovers import SUSPECT, written
 LINES = {
     "run": ("run", "--node-deployment"),
     "run without a verb": ("--node-deployment",),
+    "check": ("check", "--driver=d"),
     "explain pvc": ("explain", "pvc", "ns/data"),
     "explain node": ("explain", "node", "n1"),
     "explain nodes": ("explain", "nodes"),

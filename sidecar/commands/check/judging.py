@@ -1,0 +1,30 @@
+"""All checks, in the order in which they are told."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from sidecar.commands.check import driver_rules, flag_rules, object_rules, other_rules, right_rules, server_rules
+from sidecar.commands.check.findings import Findings
+from sidecar.commands.check.lines import Line
+
+Check = Callable[[Findings], Iterator[Line]]
+CHECKS: Final[tuple[Check, ...]] = (
+    server_rules.version,
+    driver_rules.name,
+    flag_rules.check,
+    driver_rules.socket,
+    driver_rules.capabilities,
+    driver_rules.topology,
+    object_rules.driver_object,
+    object_rules.classes,
+    object_rules.published,
+    right_rules.check,
+    other_rules.check,
+    server_rules.claim_policy,
+    server_rules.clock,
+)
+
+
+def judge(found: Findings) -> Iterable[Line]:
+    for check in CHECKS:
+        yield from check(found)
