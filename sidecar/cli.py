@@ -17,9 +17,22 @@ from sidecar.config.words import closest
 
 PROGRAM = "csi-node-sidecar"
 
-COMMANDS = ("run", "check", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version", "help", "completion")
+COMMANDS = (
+    "run",
+    "check",
+    "explain",
+    "node",
+    "leftovers",
+    "label",
+    "uninstall",
+    "release-finalizers",
+    "simulate",
+    "version",
+    "help",
+    "completion",
+)
 """The verbs of `commands.table`, which a start of `run` does not load."""
-_WITH_FLAGS = ("check", "explain", "node", "leftovers", "label", "uninstall")
+_WITH_FLAGS = ("check", "explain", "node", "leftovers", "label", "uninstall", "release-finalizers")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from sidecar.commands import uninstall
 
                 return uninstall.run(words, os.environ)
+            case "release-finalizers":
+                from sidecar.commands import release_finalizers
+
+                return release_finalizers.run(words, os.environ)
             case "simulate":
                 return _simulate(words)
             case "version":

@@ -54,11 +54,11 @@ def test_who_has_read_enough_may_go(words: str) -> None:
 CUT_OFF = """
 import os, signal, sys
 from sidecar import cli, process
-from sidecar.commands import check, explain, label, leftovers, node, uninstall
+from sidecar.commands import check, explain, label, leftovers, node, release_finalizers, uninstall
 def stop(*_):
     os.kill(os.getpid(), signal.SIGTERM)
     while True: pass
-for module in (check, explain, label, leftovers, node, uninstall, process):
+for module in (check, explain, label, leftovers, node, release_finalizers, uninstall, process):
     module.run = stop
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -70,6 +70,7 @@ sys.exit(cli.main(sys.argv[1:]))
         ("explain node n1 --exit-code", 143),
         ("uninstall --driver d", 143),
         ("label --driver d", 143),
+        ("release-finalizers --driver d", 143),
         ("check --driver d", 143),
         ("run --node-deployment", 0),
     ],
@@ -170,6 +171,8 @@ MISTYPED = [
     pytest.param(["uninstall", "--drivr=d"], "--drivr=d: unknown flag; did you mean --driver?", id="uninstall"),
     pytest.param(["check", "--driver=d", "other"], "usage: csi-node-sidecar check", id="a word too many for check"),
     pytest.param(["check", "--worker-threads=many"], "--worker-threads: ", id="a flag that is to be checked"),
+    pytest.param(["release-finalizers"], "usage: csi-node-sidecar release-finalizers", id="no driver to release"),
+    pytest.param(["release-finalizers", "--driver="], "usage: csi-node-sidecar release-finalizers", id="an empty driver"),
     pytest.param(["label"], "usage: csi-node-sidecar label", id="no driver"),
     pytest.param(["label", "--driver=d", "other"], "usage: csi-node-sidecar label", id="a word too many for label"),
     pytest.param(["uninstall", "--driver=d", "other"], "usage: csi-node-sidecar uninstall", id="a word too many"),

@@ -67,4 +67,7 @@ INTENT: Final = Flag(
 )
 EXIT_CODE: Final = Flag("exit-code", "", "Answer by the exit code too.", BOOL, False)
 YES: Final = Flag("yes", "", "Do not ask.", BOOL, False)
+RELEASE: Final = Flag("yes", "", "Do it; without this flag nothing is changed.", BOOL, False)
+FORCE: Final = Flag("force", "", "Even while a sidecar of ours runs, or where that cannot be asked.", BOOL, False)
+TERMINATING: Final = Flag("terminating", "", "Also of volumes that are being deleted: their data stays on the node.", BOOL, False)
 DELETE: Final = Flag("delete", "VOLUME", "Delete this volume, by its listed name or handle, if nobody names it. Asks.", default=None)

@@ -42,6 +42,7 @@ def words(line: str) -> list[str]:
         ("leftovers --del", ["--delete"]),
         ("label --kubeconfig ", [FILES]),
         ("uninstall --kube", ["--kubeconfig"]),
+        ("release-finalizers --ter", ["--terminating"]),
         ("check --dri", ["--driver"]),
         ("check -o ", ["table", "json", "yaml"]),
         ("completion z", ["zsh"]),

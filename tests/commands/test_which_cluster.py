@@ -25,6 +25,7 @@ LINES = {
     "leftovers": ("leftovers", f"--driver={samples.DRIVER}", f"--delete={SUSPECT.request.name}", "--yes"),
     "label": ("label", "--driver=d"),
     "uninstall": ("uninstall", "--driver=d"),
+    "release-finalizers": ("release-finalizers", "--driver=d"),
 }
 NO_CLUSTER = {"simulate", "version", "help", "completion"}
 """Commands that reach none."""

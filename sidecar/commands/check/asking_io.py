@@ -292,14 +292,36 @@ def _flags(place: Place, ours: Sequence[Provisioner]) -> Flags | NotAsked:
 
 async def _workloads(kube: KubeApi, place: Place, drivers: set[str]) -> tuple[Provisioner, ...] | NotAsked:
     found: list[Provisioner] = []
+    async for obj, kind in _every_workload(kube):
+        these = list(reading.provisioners(obj, kind, drivers=drivers, image=place.image))
+        if these and kind == names.DAEMON_SET:
+            nodes = await _nodes_of(kube, obj)
+            these = [replace(one, nodes=nodes) for one in these]
+        found += these
+    return tuple(found)
+
+
+async def _every_workload(kube: KubeApi) -> AsyncIterator[tuple[dict[str, Any], str]]:
     for resource, kind in _WORKLOADS:
         async for obj in every(kube, resource):
-            these = list(reading.provisioners(obj, kind, drivers=drivers, image=place.image))
-            if these and kind == names.DAEMON_SET:
-                nodes = await _nodes_of(kube, obj)
-                these = [replace(one, nodes=nodes) for one in these]
-            found += these
-    return tuple(found)
+            yield obj, kind
+
+
+async def running_sidecars(kube: KubeApi, driver: str, *, image: str) -> list[str]:
+    """Workloads and pods of ours that serve the driver, or may: whatever does not say which one it serves counts. Raises ApiError."""
+    drivers = {driver, *(known(await _answer(_drivers(kube))) or ())}
+    found: set[str] = set()
+
+    def note(obj: dict[str, Any], kind: str) -> None:
+        these = reading.provisioners(obj, kind, drivers=drivers, image=image)
+        found.update(one.workload for one in these if one.ours and one.serves(driver) is not False)
+
+    async for obj, kind in _every_workload(kube):
+        note(obj, kind)
+    async for pod in every(kube, PODS):
+        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            note(pod, names.POD)
+    return sorted(found)
 
 
 async def _nodes_of(kube: KubeApi, workload: dict[str, Any]) -> tuple[str, ...]:
