@@ -99,7 +99,9 @@ async def _still_runs(kube: KubeApi, order: Order, told: Told) -> str:
         return f"whether a sidecar of {order.driver} still runs could not be asked: {error}"
     for workload in running:
         told.row("running", workload=workload)
-    return f"a sidecar of {order.driver} still runs, which puts the finalizer on again: {first_few(running)}" if running else ""
+    if not running:
+        return ""
+    return f"a sidecar of ours runs that serves {order.driver}, or may, and puts the finalizer on again: {first_few(running)}"
 
 
 async def _one(kube: KubeApi, obj: Mapping[str, Any], order: Order, told: Told) -> bool:

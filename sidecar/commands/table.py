@@ -16,6 +16,7 @@ from sidecar.commands.flags import (
     INTENT,
     NAMESPACE,
     NAMESPACE_ALONE,
+    NAMESPACE_OF_OURS,
     NODE_ALONE,
     NODE_TO_THINK_OF,
     REACH,
@@ -82,7 +83,7 @@ TABLE: Final = (
     Command("check", "check [--driver NAME]", "say what is wrong with the set-up, in one line each, and what to do; writes nothing",
             "In the sidecar's pod (kubectl exec) it asks the driver, and checks the flags of the process that runs. From outside it looks "
             "for the workload that has our image. Flags of run that stand behind its own are checked instead.",
-            (DRIVER_TO_CHECK, IMAGE, output(), *REACH), (*_CLUSTER, "csi-address"),
+            (DRIVER_TO_CHECK, NAMESPACE_OF_OURS, IMAGE, output(), *REACH), (*_CLUSTER, "csi-address"),
             (("check --driver local.example", "from outside"),
              ("check", "in the pod: kubectl exec ds/csi-node-sidecar-driver -c csi-provisioner -- csi-node-sidecar check"),
              ("check --driver local.example --enable-capacity --capacity-ownerref-level=0", "flags that are not in use yet"),

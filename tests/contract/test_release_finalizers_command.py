@@ -48,7 +48,7 @@ def test_the_way_back(cluster: SetUp, capsys: pytest.CaptureFixture[str]) -> Non
     everything = {"kept", "bound", "leaving"}
 
     assert release_finalizers.run([*line, "--yes"], {}) == 1
-    assert f"still runs, which puts the finalizer on again: DaemonSet {cluster.name}/sidecars" in capsys.readouterr().err
+    assert f"puts the finalizer on again: DaemonSet {cluster.name}/sidecars" in capsys.readouterr().err
     assert release_finalizers.run(line, {}) == 0
     assert holding(cluster) == everything
 

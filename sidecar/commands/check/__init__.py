@@ -83,6 +83,7 @@ def _place(line: Line, config: Config, environ: Mapping[str, str]) -> Place:
         namespace=environ.get("NAMESPACE", ""),
         pod=environ.get("POD_NAME", "") or (os.uname().nodename if in_pod else ""),
         image=line.own.image or OUR_IMAGE,
+        only_in=line.own.namespace,
         flags=flags,
     )
 

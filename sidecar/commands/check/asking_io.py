@@ -72,6 +72,8 @@ class Place:
     namespace: str
     pod: str
     image: str
+    only_in: str
+    """The namespace of our sidecars; empty: any."""
     flags: Flags | NotAsked
 
 
@@ -128,7 +130,7 @@ async def look(opened: Opened, place: Place) -> Findings:
         driver=driver,
         node=place.node,
         program=sidecar.__version__,
-        flags=_flags(place, ours),
+        flags=_flags(place, ours, known(provisioners) or ()),
         server=server,
         policy=policy_task.result(),
         socket=socket,
@@ -281,24 +283,31 @@ async def _rights(kube: KubeApi, place: Place, ours: Sequence[Provisioner], name
 # --- who provisions ---------------------------------------------------------------------------------------------------
 
 
-def _flags(place: Place, ours: Sequence[Provisioner]) -> Flags | NotAsked:
+def _flags(place: Place, ours: Sequence[Provisioner], every_one: Sequence[Provisioner]) -> Flags | NotAsked:
     """Those that somebody has given come first."""
     if not isinstance(place.flags, NotAsked) or place.on_node:
         return place.flags
     if not ours:
-        return NotAsked("no container of our image was found")
+        several = any(one.ours for one in every_one)
+        return NotAsked("which container is meant is not known" if several else "no container of our image was found")
     return Flags(ours[0].full_name, ours[0].words, ours[0].environ)
 
 
 async def _workloads(kube: KubeApi, place: Place, drivers: set[str]) -> tuple[Provisioner, ...] | NotAsked:
     found: list[Provisioner] = []
     async for obj, kind in _every_workload(kube):
-        these = list(reading.provisioners(obj, kind, drivers=drivers, image=place.image))
+        these = [
+            one for one in reading.provisioners(obj, kind, drivers=drivers, image=place.image) if not one.ours or _is_meant(one, place)
+        ]
         if these and kind == names.DAEMON_SET:
             nodes = await _nodes_of(kube, obj)
             these = [replace(one, nodes=nodes) for one in these]
         found += these
     return tuple(found)
+
+
+def _is_meant(one: Provisioner, place: Place) -> bool:
+    return one.namespace == (place.only_in or one.namespace)
 
 
 async def _every_workload(kube: KubeApi) -> AsyncIterator[tuple[dict[str, Any], str]]:

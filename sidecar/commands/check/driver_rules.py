@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sidecar.commands.check.findings import Findings, NodeFacts, NoDriver, NotAsked, Provisioner
+from sidecar.commands.check.findings import Findings, NodeFacts, NoDriver, NotAsked, Provisioner, known
 from sidecar.commands.check.flag_rules import REPORT_ONLY, config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
-from sidecar.commands.check.who import our_sidecars
+from sidecar.commands.check.who import drivers_of, our_sidecars
 from sidecar.config.table import FLAGS
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, DriverInfo
 from sidecar.drain.wording import first_few
@@ -22,7 +22,9 @@ _REGISTRAR: Final = "see that node-driver-registrar runs beside the driver, and 
 def name(found: Findings) -> Iterator[Line]:
     check = "driver"
     if not found.driver:
-        there = ", ".join(sorted(found.drivers)) if not isinstance(found.drivers, NotAsked) else ""
+        provisioners = known(found.provisioners) or ()
+        all_say = all(one.mentions for one in provisioners if one.ours)
+        there = ", ".join((all_say and drivers_of(provisioners)) or sorted(known(found.drivers) or ()))
         yield failed(check, "it is not known which driver is meant", f"name it with --driver{f', one of {there}' if there else ''}")
     elif isinstance(found.socket, DriverInfo):
         info = found.socket

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from sidecar.commands.check import driver_rules, flag_rules, object_rules, other_rules, right_rules, server_rules
-from sidecar.commands.check.findings import Findings
+from sidecar.commands.check.findings import Findings, NotAsked
 from sidecar.commands.check.lines import Line
 
 Check = Callable[[Findings], Iterator[Line]]
@@ -25,6 +25,10 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
+_WITHOUT_SERVER: Final = (server_rules.version, flag_rules.check, driver_rules.socket, driver_rules.capabilities)
+"""Where the API server does not answer, that is said once."""
+
+
 def judge(found: Findings) -> Iterable[Line]:
-    for check in CHECKS:
+    for check in _WITHOUT_SERVER if isinstance(found.server, NotAsked) else CHECKS:
         yield from check(found)

@@ -29,7 +29,9 @@ def driver_object(found: Findings) -> Iterator[Line]:
     this = found.drivers.get(found.driver)
     if this is None:
         text = f"there is no object {found.driver}: volumes wait to be attached, and published capacity is not looked at"
-        yield failed(check, text, "create it with attachRequired: false and storageCapacity: true, as deploy/base/csidriver.yaml does")
+        meant = closest(found.driver, found.drivers)
+        create = "create it with attachRequired: false and storageCapacity: true, as deploy/base/csidriver.yaml does"
+        yield failed(check, text, f"is {meant} meant? Else {create}" if meant else create)
         return
     wrong = []
     info = found.socket

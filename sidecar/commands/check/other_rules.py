@@ -7,7 +7,7 @@ from typing import Final
 from sidecar.commands.check.findings import Findings, NotAsked, Provisioner
 from sidecar.commands.check.flag_rules import config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
-from sidecar.commands.check.who import of_driver, our_sidecars
+from sidecar.commands.check.who import of_driver, our_sidecars, unnamed_of
 from sidecar.drain.wording import first_few
 
 CHECK: Final = "provisioners"
@@ -27,12 +27,27 @@ def check(found: Findings) -> Iterator[Line]:
         return
     ours = our_sidecars(found)
     if not found.on_node and not ours:
-        text = f"no workload has a container of our image for driver {found.driver or 'any'}"
-        yield failed(CHECK, text, "install it (deploy/README.md), or say with --image what the image is called here")
+        yield from _nobody(found, found.provisioners)
     elif not wrong:
         where = ", ".join(sorted({one.workload for one in ours})) or "this node"
         held = f", and {len(elections)} Leases of its name are old" if elections else ""
         yield ok(CHECK, f"{where} alone{held}" if not report_only(config_of(found)) else f"{where} reports, and others provision")
+
+
+def _nobody(found: Findings, provisioners: tuple[Provisioner, ...]) -> Iterator[Line]:
+    """No sidecar of ours is known to be the driver's."""
+    several = sorted({one.workload for one in unnamed_of(provisioners, found.driver)})
+    others = sorted({one.full_name for one in of_driver(found)})
+    if several:
+        text = f"which of our sidecars is that of {found.driver or 'this driver'} is not known: {first_few(several)}"
+        yield failed(CHECK, text, "say its namespace with -n" if found.driver else "name the driver with --driver")
+    elif others:
+        yield failed(
+            CHECK, f"{_PEER} provisions for {found.driver}, and none of ours: {first_few(others)}", "swap its image, and see --image"
+        )
+    else:
+        text = f"no workload has a container of our image{f' for {found.driver}' if found.driver else ''}"
+        yield failed(CHECK, text, "install it (deploy/README.md), or say with --image what the image is called here")
 
 
 def _same_pod(found: Findings) -> Iterator[Line]:
@@ -77,7 +92,7 @@ def _same_node(found: Findings) -> Iterator[Line]:
     if twice:
         text = f"two pods provision for {found.driver} on node {first_few(twice)}: {', '.join(sorted(on[twice[0]]))}"
         yield failed(CHECK, text, "keep one of them off the node, by its nodeSelector, or delete it")
-    for one in working:
+    for one in working if our_sidecars(found) else ():
         if not one.ours and not set(one.nodes) & set(twice) and one.workload not in {our.workload for our in our_sidecars(found)}:
             text = f"{_what(one)} of {one.workload} provisions on {len(set(one.nodes))} other nodes"
             yield warning(CHECK, f"{text}, which may be so while images are swapped", "swap its image too")

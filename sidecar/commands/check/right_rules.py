@@ -43,14 +43,18 @@ def check(found: Findings) -> Iterator[Line]:
         yield not_asked(CHECK, found.rights)
         return
     config = config_of(found)
+    if found.rights.refused and not found.rights.allowed:
+        text = f"{found.asker} has none of the {len(found.rights.refused)} rights that were asked about"
+        yield failed(CHECK, text, "see that it exists, and that a role is bound to it, as in deploy/base/rbac.yaml")
+        return
     rows = [row for row in missing(found.rights) if matters(row, found, config)]
     for same in _together(rows):
         row = same[0]
         verbs = ", ".join(each.right.verb for each in same)
-        what = f"{verbs} on {str(row.right).partition(' ')[2]}"
+        kind = str(row.right).partition(" ")[2]
         role = "a Role in its namespace" if row.right.own_namespace else "a ClusterRole"
         line = failed if any(_is_needed(each, found, config) for each in same) else warning
-        yield line(CHECK, f"{found.asker} may not {what}; off is: {row.off}", f"grant {what.replace(' on ', ' on ', 1)} in {role}")
+        yield line(CHECK, f"{found.asker} may not {verbs} {kind}; off is: {row.off}", f"grant {verbs} on {kind} in {role}")
     if not rows:
         asked = len(found.rights.allowed) + len(found.rights.refused)
         yield ok(CHECK, f"{found.asker} has all that these flags need, of {asked} that were asked about")

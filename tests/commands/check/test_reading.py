@@ -8,6 +8,7 @@ import pytest
 from sidecar.commands.check.asking_io import flags_of_process
 from sidecar.commands.check.findings import Flags, NotAsked, Provisioner
 from sidecar.commands.check.reading import OUR_IMAGE, election_name, node_facts, provisioners, seconds_of_date, selector_of, words_of
+from sidecar.commands.check.who import meant_driver
 from sidecar.model import names
 
 Json = dict[str, Any]
@@ -97,6 +98,14 @@ def test_a_driver_is_mentioned_as_a_whole_word(path: str, mentioned: bool) -> No
     (one,) = read(workload(container("csi-node-sidecar"), path=path))
     assert one.mentions == (frozenset({DRIVER}) if mentioned else frozenset())
     assert one.serves(DRIVER) is (True if mentioned else None)
+
+
+def test_the_driver_is_known_where_all_of_ours_name_the_same() -> None:
+    (named,) = read(workload(container("csi-node-sidecar"), path=f"/plugins/{DRIVER}"))
+    (unnamed,) = read(workload(container("csi-node-sidecar")))
+    (peer,) = read(workload(container("csi-provisioner")))
+    assert meant_driver((named, named, peer)) == DRIVER
+    assert meant_driver((named, unnamed)) == meant_driver((unnamed,)) == meant_driver((peer,)) == meant_driver(()) == ""
 
 
 def test_upstream_is_central_unless_it_is_told_to_be_on_each_node() -> None:

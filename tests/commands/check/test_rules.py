@@ -37,6 +37,7 @@ def policy(served: tuple[str, ...], there: bool, bound: bool) -> Findings:
 NEARLY = (replace(CLASS, provisioner="local.exmple"),)
 TWICE = (OURS, replace(OURS, container="b"))
 PEER = replace(OURS, container="peer", image="csi-provisioner:v6", ours=False)
+UNNAMED = tuple(replace(OURS, name=name, socket=name, mentions=frozenset()) for name in ("x", "y"))
 CENTRAL = replace(PEER, kind="Deployment", name="controller", words=("--leader-election",), nodes=())
 ATTACHING = replace(INFO, controller=INFO.controller | {PUBLISH_UNPUBLISH_VOLUME})
 IMMEDIATE = replace(CLASS, binding_mode="Immediate")
@@ -89,6 +90,15 @@ WRONG: dict[str, tuple[Findings, str, Level, str]] = {
         WHO,
         DOUBTFUL,
         "while images are swapped",
+    ),
+    "upstream alone": (outside(provisioners=(PEER,)), WHO, BAD, "external-provisioner provisions for local.example, and none of ours"),
+    "two of ours that name no driver": (outside(provisioners=UNNAMED), WHO, BAD, "say its namespace with -n"),
+    "a driver that is nearly there": (replace(WELL, driver="local.exampl"), "CSIDriver", BAD, "is local.example meant?"),
+    "an account without any right": (
+        replace(WELL, rights=Rights(refused=frozenset(row.right for row in TABLE))),
+        "rights",
+        BAD,
+        "has none of the",
     ),
     "nobody": (outside(provisioners=()), WHO, BAD, "--image"),
 }
@@ -173,7 +183,7 @@ def test_a_right_is_missed_only_where_it_is_used_and_then_with_what_is_off(row: 
 
 def test_verbs_that_switch_off_the_same_are_one_line() -> None:
     (line,) = lines_without(Right("list", VOLUMES), Right("watch", VOLUMES))
-    assert "may not list, watch on persistentvolumes; off is: all" in line.message
+    assert "may not list, watch persistentvolumes; off is: all" in line.message
 
 
 @pytest.mark.parametrize(
