@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from hack.kubelets.errors import ClusterError
+from hack.lib.patience import deadline, patient
 
 T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], what: str, *, seconds: float, log: Path | None = None) -> T:
     """The first true answer of the condition. Without one in time, the error says what was waited for and shows the end of the log."""
-    deadline = time.monotonic() + seconds
+    end = deadline(seconds)
     while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise ClusterError(f"waited {seconds:.0f} s in vain: {what}{tail(log)}")
+        if time.monotonic() > end:
+            raise ClusterError(f"waited {patient(seconds):.0f} s in vain: {what}{tail(log)}")
         time.sleep(0.05)
     return answer
 

@@ -33,6 +33,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
+from hack.lib.patience import deadline, patient
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -78,7 +79,7 @@ def binaries(*parts: str) -> Path:
 
 def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
     """Polls until the condition answers something true; an object that is missing counts as not yet."""
-    deadline = time.monotonic() + seconds
+    end = deadline(seconds)
     while True:
         last: object = None
         try:
@@ -89,8 +90,8 @@ def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
             if error.status != 404:
                 raise
             last = error
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s in vain: {what} (last answer: {last})")
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {what} (last answer: {last})")
         time.sleep(0.05)
 
 
@@ -299,7 +300,7 @@ class ControlPlane:
     # --- readiness ------------------------------------------------------------------------------------------------
 
     def _await_ready(self) -> None:
-        deadline = time.monotonic() + SECONDS_TO_START
+        end = deadline(SECONDS_TO_START)
         while True:
             self._complain_about_the_dead()
             try:
@@ -307,24 +308,24 @@ class ControlPlane:
                 self._send("GET", "/api/v1/namespaces/default")  # made a moment after /readyz says yes
                 return
             except (OSError, http.client.HTTPException, ApiError) as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() > end:
                     raise ControlPlaneError(
-                        f"the API server was not ready after {SECONDS_TO_START:.0f} s ({error}); {self._tail('apiserver')}"
+                        f"the API server was not ready after {patient(SECONDS_TO_START):.0f} s ({error}); {self._tail('apiserver')}"
                     ) from error
             time.sleep(0.05)
 
     def _await_components(self) -> None:
         """The controllers show that they work by an object each namespace gets; scheduler and kwok only by being alive."""
-        deadline = time.monotonic() + SECONDS_TO_START
+        end = deadline(SECONDS_TO_START)
         while "controller-manager" in self._components:
             self._complain_about_the_dead()
             try:
                 self.request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
                 break
             except ApiError as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() > end:
                     raise ControlPlaneError(
-                        f"no controller was at work after {SECONDS_TO_START:.0f} s; {self._tail('controller-manager')}"
+                        f"no controller was at work after {patient(SECONDS_TO_START):.0f} s; {self._tail('controller-manager')}"
                     ) from error
             time.sleep(0.05)
         self._complain_about_the_dead()
@@ -517,10 +518,10 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Sends SIGTERM to all at once, then SIGKILL to those that are left."""
     for process in processes:
         process.terminate()
-    deadline = time.monotonic() + SECONDS_TO_STOP
+    end = deadline(SECONDS_TO_STOP)
     for process in processes:
         try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            process.wait(timeout=max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -18,7 +18,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.kube.reflector import Reflector, put
 from sidecar.kube.reflector_state import SYNCED, Listing, ReflectorState
 from sidecar.kube.selected import Selected
-from sidecar.kube.sightings import is_not_after, next_question
+from sidecar.kube.sightings import ASKED_EVERY, is_not_after, next_question
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
 
@@ -26,9 +26,12 @@ log = logging.getLogger("sidecar.kube")
 
 R = TypeVar("R")
 
-# After a question that got no answer, and between two about what is not new.
+# After a question that got no answer.
 _AGAIN: Final = 5.0
+# Between two questions about what was asked for before: there may be many such objects.
 _BETWEEN: Final = 1.0
+# Between two questions about one object that stays as it is, at the most.
+_LONGEST: Final = 960.0
 
 
 class _Part(Store[R]):
@@ -60,6 +63,15 @@ class _Running(Generic[R]):
     part: _Part[R]
     reflector: Reflector[R]
     task: "asyncio.Task[None]"
+
+
+@frozen
+class _Question:
+    """About an object that no watch shows."""
+
+    due: float
+    pause: float = 0.0
+    """Since the last one; 0: it has not been asked yet."""
 
 
 Make = Callable[[str, Store[R], Callable[[ReflectorState], None]], Reflector[R]]
@@ -102,8 +114,8 @@ class ChangingReflector(Generic[R]):
         """The selectors whose lists are complete, once they are; the first one is that of what concerns us."""
         self._synced = asyncio.Event()
         self._told_state: ReflectorState | None = None
-        self._strays: dict[str, float] = {}
-        """What is held and no watch shows any more: when each is to be asked for."""
+        self._strays: dict[str, _Question] = {}
+        """What is held and no watch shows any more."""
         self._strayed = asyncio.Event()
 
     # --- for whoever depends on it ----------------------------------------------------------------------------------
@@ -254,7 +266,7 @@ class ChangingReflector(Generic[R]):
     # --- what no watch shows ----------------------------------------------------------------------------------------
 
     def _ask_soon(self, key: str) -> None:
-        self._strays[key] = self._clock()
+        self._strays[key] = _Question(self._clock())
         self._strayed.set()
 
     async def _ask_for_strays(self) -> None:
@@ -263,9 +275,9 @@ class ChangingReflector(Generic[R]):
                 self._strayed.clear()
                 await self._strayed.wait()
                 continue
-            key = min(self._strays, key=self._strays.__getitem__)
-            due = self._strays[key]
-            if (pause := due - self._clock()) > 0:
+            key = min(self._strays, key=lambda each: self._strays[each].due)
+            question = self._strays[key]
+            if (pause := question.due - self._clock()) > 0:
                 self._strayed.clear()
                 try:
                     async with asyncio.timeout(pause):
@@ -278,8 +290,12 @@ class ChangingReflector(Generic[R]):
             except ApiError as error:
                 log.debug("What a watch no longer shows cannot be read", extra={"fields": {"key": key, "err": str(error)}})
                 if key in self._strays:
-                    self._strays[key] = self._clock() + _AGAIN * (1.0 + self._rng())
+                    again = self._clock() + _AGAIN * (1.0 + self._rng())
+                    self._strays[key] = _Question(again, self._strays[key].pause)
                 await asyncio.sleep(_BETWEEN)
+            else:
+                if question.pause:
+                    await asyncio.sleep(_BETWEEN)
 
     async def _ask_for(self, key: str) -> None:
         record = self.store.get(key)
@@ -306,13 +322,21 @@ class ChangingReflector(Generic[R]):
         if record is not None and is_shown and not is_older:
             self._strays.pop(key, None)
         elif key in self._strays or (record is not None and not is_shown):
-            self._strays[key] = next_question(self._clock(), self._rng)
+            self._strays[key] = self._next_question(key, record is not None and record == held)
             self._strayed.set()
         if record is None and not is_shown:
             self._strays.pop(key, None)
             self._put(key, None)
         elif record is not None:
             self._put(key, record)
+
+    def _next_question(self, key: str, is_as_before: bool) -> _Question:
+        """What stays as it is gets asked for ever less often, unless something would be decided wrongly by what is old."""
+        last = self._strays.get(key)
+        pause = ASKED_EVERY
+        if last is not None and is_as_before and not self._selected.is_under_way(key):
+            pause = min(max(ASKED_EVERY, 2.0 * last.pause), _LONGEST)
+        return _Question(next_question(self._clock(), self._rng, pause), pause)
 
     def _put(self, key: str, record: R | None) -> None:
         put(self.store, Change(key, self.store.get(key), record), resource=self.resource, on_change=self._on_change)

@@ -121,9 +121,9 @@ class Sightings:
         return next_question(self._clock(), self._rng)
 
 
-def next_question(now: float, rng: Callable[[], float]) -> float:
-    """When a stray that was asked for is to be asked for again."""
-    return now + SOONEST + 2.0 * _SPREAD * ASKED_EVERY * rng()
+def next_question(now: float, rng: Callable[[], float], pause: float = ASKED_EVERY) -> float:
+    """When a stray that was asked for is to be asked for again, after that pause on average."""
+    return now + pause * (1.0 - _SPREAD + 2.0 * _SPREAD * rng())
 
 
 def is_not_after(version: str, other: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.patience import deadline, patient
 from tests.e2e.conftest import from_hack
 
 Json = dict[str, Any]
@@ -88,7 +89,7 @@ class Installation:
     # --- kubectl --------------------------------------------------------------------------------------------------
 
     def kubectl(self, *arguments: str, input: str | None = None, seconds: float = 60.0) -> str:
-        return str(self.cluster.kubectl(*arguments, input=input, seconds=seconds))
+        return str(self.cluster.kubectl(*arguments, input=input, seconds=patient(seconds)))
 
     def items(self, kind: str, *arguments: str) -> list[Json]:
         found: list[Json] = self.cluster.get(kind, *arguments).get("items", [])
@@ -114,7 +115,7 @@ class Installation:
         self.await_rollout()
 
     def await_rollout(self, *, seconds: float = 120.0) -> None:
-        what = ("rollout", "status", f"daemonset/{DAEMON_SET}", f"--namespace={NAMESPACE}", f"--timeout={seconds:.0f}s")
+        what = ("rollout", "status", f"daemonset/{DAEMON_SET}", f"--namespace={NAMESPACE}", f"--timeout={patient(seconds):.0f}s")
         self.kubectl(*what, seconds=seconds + 10)
 
     def pods(self) -> dict[str, Json]:
@@ -148,10 +149,10 @@ class Installation:
         return {item["metadata"]["name"]: item for item in found if item["metadata"]["name"].startswith(prefix)}
 
     def await_bound(self, prefix: str, count: int, *, seconds: float = 60.0) -> dict[str, Json]:
-        def bound() -> bool:
-            return len([item for item in self.claims(prefix).values() if item["status"].get("phase") == "Bound"]) == count
+        def unbound() -> list[str]:
+            return [name for name, item in self.claims(prefix).items() if item["status"].get("phase") != "Bound"]
 
-        until(bound, f"{count} claims {prefix}* to be bound", seconds=seconds)
+        self._await_all(prefix, count, unbound, "be bound", seconds)
         return self.claims(prefix)
 
     def await_volumes(self, prefix: str, count: int, *, seconds: float = 60.0) -> None:
@@ -161,14 +162,14 @@ class Installation:
             have = {item["spec"].get("claimRef", {}).get("name", "") for item in self.items("persistentvolumes")}
             return [name for name in self.claims(prefix) if name not in have]
 
-        def made() -> bool:
-            return len(self.claims(prefix)) == count and not missing()
+        self._await_all(prefix, count, missing, "have a volume", seconds)
 
+    def _await_all(self, prefix: str, count: int, late: Callable[[], list[str]], what: str, seconds: float) -> None:
         try:
-            until(made, f"{count} volumes of claims {prefix}* to be made", seconds=seconds)
-        except TimeoutError as late:
-            said = "\n".join(self.said_of(name) for name in missing()[:2])
-            raise TimeoutError(f"{late}\n{said}") from None
+            until(lambda: not late() and len(self.claims(prefix)) == count, f"{count} claims {prefix}* to {what}", seconds=seconds)
+        except TimeoutError as error:
+            said = "\n".join(self.said_of(name) for name in late()[:2])
+            raise TimeoutError(f"{error}\n{said}") from None
 
     def said_of(self, claim: str) -> str:
         """What is known of a claim that is late: its annotations, its events, and what each sidecar logged of it last."""
@@ -209,8 +210,8 @@ class Installation:
     def check_books(self, *, seconds: float = 30.0) -> None:
         """Volumes on disk are those of PersistentVolumes, on the same node, and no claim has two."""
 
-        deadline = time.monotonic() + seconds
-        while self.on_disk() != self.on_the_books() and time.monotonic() < deadline:
+        end = deadline(seconds)
+        while self.on_disk() != self.on_the_books() and time.monotonic() < end:
             time.sleep(0.5)
         assert self.on_disk() == self.on_the_books()
         owners = Counter(item["spec"]["claimRef"]["uid"] for item in self.volumes())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import until
+from hack.lib.patience import deadline
 from sidecar.model import names
 from tests.cluster.draining import (
     AFTER_USE,
@@ -184,9 +185,9 @@ def await_daemon_set(drained: Drained, name: str) -> None:
             [] if len(running) == len(drained.nodes) else [why_pending(item) or str(item["status"].get("phase")) for item in pods] or ["-"]
         )
 
-    deadline = time.monotonic() + 40
+    end = deadline(40)
     while why := waiting():
-        assert time.monotonic() < deadline, why
+        assert time.monotonic() < end, why
         time.sleep(0.5)
 
 

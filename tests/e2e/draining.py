@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from hack.lib.control_plane import REPOSITORY, ApiError, until
+from hack.lib.patience import deadline
 from hack.lib.programs import LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
 from sidecar.drain.facts.recent_use import LATELY
 from sidecar.model import names
@@ -188,7 +189,7 @@ def of_drivers(marks: Mapping[str, str], *drivers: OurDriver) -> dict[str, str]:
 
 def still(read: Callable[[], T], *, seconds: float, within: float) -> T:
     """What it answers once it has answered the same for so long."""
-    end, last, since = time.monotonic() + within, read(), time.monotonic()
+    end, last, since = deadline(within), read(), time.monotonic()
     while time.monotonic() - since < seconds:
         assert time.monotonic() < end, f"it never stayed the same for {seconds:.0f} s: {last}"
         time.sleep(0.25)

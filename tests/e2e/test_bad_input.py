@@ -156,7 +156,7 @@ def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster, tm
         sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig)
         with sidecar:
             says_why(sidecar, "caches/storageclasses: Degraded: ", 'cannot list resource "storageclasses"')
-            assert "persistentvolumes" not in sidecar.page("/readyz")[1]
+            until(lambda: "persistentvolumes" not in sidecar.page("/readyz")[1], "the other lists to arrive")
             stays_calm(sidecar)
             grant(cluster, "too-little", upstream_rules())
             sidecar.until_ready(seconds=90)

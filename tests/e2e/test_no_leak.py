@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import until
+from hack.lib.patience import deadline
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Sidecar, claim, storage_class
 from sidecar.simulation.driver.journal import read_journal
 from sidecar.simulation.driver.state import read_state
@@ -111,8 +112,8 @@ class User:
 
     def finish(self, *, seconds: float) -> None:
         """Claims that should have gone by then, and have not, are told of as those that remain."""
-        deadline = time.monotonic() + seconds
-        while not self._is_done() and time.monotonic() < deadline:
+        end = deadline(seconds)
+        while not self._is_done() and time.monotonic() < end:
             self.step()
 
     def _is_done(self) -> bool:
@@ -222,10 +223,10 @@ def balance(cluster: Cluster, driver: OurDriver, remaining: dict[str, str]) -> B
 
 
 def balance_at_rest(cluster: Cluster, driver: OurDriver, remaining: dict[str, str], *, seconds: float = 45.0) -> Balance:
-    deadline = time.monotonic() + seconds
+    end = deadline(seconds)
     while True:
         found = balance(cluster, driver, remaining)
-        if found.is_even() or time.monotonic() > deadline:
+        if found.is_even() or time.monotonic() > end:
             return found
         time.sleep(0.2)
 

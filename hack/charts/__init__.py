@@ -1,0 +1,1 @@
+"""The Helm chart, made from the kustomizations: nothing about an object is written twice."""

@@ -1,0 +1,47 @@
+"""What stands in a rendered kustomization where the chart has a value.
+
+A placeholder is a name that kustomize takes like any other. It has no space in it, at which a long line might be broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "driver": "DRIVER.placeholder.example",
+    "driver-in-names": "driver-in-lower-case.placeholder.example",
+    "namespace": "namespace-placeholder",
+    "account": "account-placeholder",
+    "user": "system:serviceaccount:namespace-placeholder:account-placeholder",
+    "guard-image": "guard-image-placeholder",
+    "placement": "placement-placeholder",
+    "secret-namespaces": "secret-namespaces-placeholder",
+}
+"""Of the ConfigMap that the components read."""
+RELEASE: Final = "release-placeholder"
+POLICY_VERSION: Final = "v0placeholder0"
+
+_EXPRESSIONS: Final[Mapping[str, str]] = {
+    SETTINGS["driver"]: ".Values.driver",
+    SETTINGS["driver-in-names"]: ".Values.driver | lower",
+    SETTINGS["namespace"]: ".Release.Namespace",
+    SETTINGS["account"]: ".Values.account.name",
+    SETTINGS["guard-image"]: ".Values.gate.guardImage",
+    SETTINGS["placement"]: ".Values.ownNode.placement",
+    SETTINGS["secret-namespaces"]: '.Values.ownNode.secretNamespaces | join " "',
+    RELEASE: ".Release.Name",
+    POLICY_VERSION: ".Values.scopedWatches.policyVersion",
+}
+
+
+def templated(text: str) -> str:
+    """With each placeholder replaced, and with braces that are not Helm's kept from it."""
+    text = text.replace("{{", "{{`{{`}}")
+    for name, expression in _EXPRESSIONS.items():
+        text = text.replace(name, "{{ " + expression + " }}")
+    return text
+
+
+def only_if(condition: str, text: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{text.rstrip()}\n{{{{- end }}}}\n"

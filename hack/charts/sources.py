@@ -1,0 +1,105 @@
+"""Which template is made from what: the objects of a component, or of a file of the base, each under the value that switches it on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from hack.charts.placeholders import POLICY_VERSION, RELEASE, SETTINGS, only_if, templated
+
+Json = dict[str, Any]
+CRD: Final = "CustomResourceDefinition"
+BASE_NAMES: Final = "csi-node-sidecar"
+"""What the base calls its namespace, its account and their role: three names here, and there one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`of`: the component's name below deploy/components, or a file of the base."""
+
+    of: str
+    conditions: Sequence[tuple[str, Callable[[Json], bool]]]
+    """The objects for which the second is true are there if the first is. An object goes by the first that fits."""
+    change: Callable[[Json], Json] = field(default=lambda item: item)
+
+
+def everything(item: Json) -> bool:
+    return True
+
+
+def _of_the_release(item: Json) -> Json:
+    """With the names of a release, for there may be several."""
+    text = yaml.safe_dump(item, sort_keys=False, width=10_000)
+    text = re.sub(rf"^(\s*namespace:) {BASE_NAMES}$", rf"\1 {SETTINGS['namespace']}", text, flags=re.MULTILINE)
+    made: Json = yaml.safe_load(text)
+    for subject in made.get("subjects", []):
+        subject["name"] = SETTINGS["account"]
+    if "roleRef" in made:
+        made["roleRef"]["name"] = RELEASE
+    made["metadata"]["name"] = SETTINGS["account"] if made["kind"] == "ServiceAccount" else RELEASE
+    return made
+
+
+def _monitoring_of_the_release(item: Json) -> Json:
+    made = yaml.safe_load(yaml.safe_dump(item))
+    made["metadata"]["namespace"] = SETTINGS["namespace"]
+    return dict(made)
+
+
+def _of_any_version(item: Json) -> Json:
+    return item | {"apiVersion": f"admissionregistration.k8s.io/{POLICY_VERSION}"} if item["kind"].startswith("Mutating") else item
+
+
+SOURCES: Final[dict[str, Source]] = {
+    "rights": Source(
+        "rbac.yaml",
+        [(".Values.account.create", lambda item: item["kind"] == "ServiceAccount"), (".Values.rights.create", everything)],
+        _of_the_release,
+    ),
+    "drain": Source("drain", [(".Values.drain.enabled", everything)]),
+    "gate": Source("gate", [(".Values.gate.enabled", everything)]),
+    "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),
+    "scoped-watches": Source(
+        "scoped-watches", [("and .Values.scopedWatches.enabled .Values.scopedWatches.policy", everything)], _of_any_version
+    ),
+    "monitoring": Source("monitoring", [(".Values.monitoring.enabled", everything)], _monitoring_of_the_release),
+}
+
+
+def template(source: Source, objects: Sequence[Json]) -> str:
+    """The whole file."""
+    at = "deploy/base/" if source.of.endswith(".yaml") else "deploy/components/"
+    parts = [f"{{{{- /* Made by hack/chart from {at}{source.of}. */}}}}\n"]
+    for condition, _ in source.conditions:
+        chosen = [source.change(item) for item in objects if item["kind"] != CRD and _condition_of(source, item) == condition]
+        parts.append(only_if(condition, templated("".join("---\n" + _dumped(item) for item in chosen))))
+    return "".join(parts)
+
+
+def types(objects: Sequence[Json]) -> str:
+    """Helm installs what is in crds once, for all releases, and never changes it."""
+    return "---\n".join(_dumped(item) for item in objects if item["kind"] == CRD)
+
+
+def _condition_of(source: Source, item: Json) -> str:
+    return next(condition for condition, fits in source.conditions if fits(item))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines stand as blocks, so that a change of one is read in a diff."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value and not re.search(r"[ \t]\n", value) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _dumped(item: Json) -> str:
+    return yaml.dump(item, Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)

@@ -1,0 +1,182 @@
+"""The Helm chart says what the kustomizations say, object by object; settings that cannot be meant are refused by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import sidecar
+from hack.charts import command
+from hack.lib.control_plane import ControlPlane, binaries
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, rendered, the, written
+
+pytestmark = pytest.mark.real_api
+CHART = DEPLOY / "chart"
+RELEASE = "csi-node-sidecar"
+SIDECAR = "csi-provisioner"
+KUBERNETES = "--kube-version=1.36"
+Values = dict[str, Any]
+
+
+@cache
+def _helm() -> Path:
+    return binaries("core", "helm") / "helm"
+
+
+def helm(*arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
+    given = ["--values=-"] if values is not None else []
+    text = None if values is None else json.dumps(values)
+    return subprocess.run([_helm(), *arguments, *given], input=text, capture_output=True, text=True, check=False, timeout=60)
+
+
+def templated(values: Values, *, namespace: str = NAMESPACE, release: str = RELEASE) -> list[Json]:
+    done = helm("template", release, str(CHART), f"--namespace={namespace}", "--include-crds", KUBERNETES, values=values)
+    assert done.returncode == 0, done.stderr
+    return [item for item in yaml.safe_load_all(done.stdout) if item]
+
+
+def by_name(objects: list[Json]) -> dict[tuple[str, str, str], Json]:
+    """Without namespaces, which Helm makes itself if asked to, and without the settings, which are for kustomize alone."""
+    names = {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in objects}
+    assert len(names) == len(objects)
+    return {key: item for key, item in names.items() if key[0] != "Namespace"}
+
+
+@pytest.fixture(scope="module")
+def base() -> Values:
+    """Values by which the chart is the base."""
+    objects = rendered(DEPLOY / "base")
+    daemon_set = the("DaemonSet", objects)
+    pod = daemon_set["spec"]["template"]["spec"]
+    return {
+        "driver": DRIVER,
+        "account": {"create": True},
+        "rights": {"create": True},
+        "daemonSet": {
+            "create": True,
+            "driverContainers": [item for name, item in containers(daemon_set).items() if name != SIDECAR],
+            "driverVolumes": [item for item in pod["volumes"] if item["name"] not in ("api-access", "plugin")],
+        },
+        "csiDriver": {"create": True},
+        "storageClasses": [
+            {"name": item["metadata"]["name"]} | {key: item[key] for key in ("volumeBindingMode", "reclaimPolicy")}
+            for item in objects
+            if item["kind"] == "StorageClass"
+        ],
+        "networkPolicy": {"create": True},
+    }
+
+
+ON: Values = {"enabled": True}
+GATE: Values = ON | {"guardImage": "docker.io/library/pause:dev"}
+OVERLAYS: dict[str, Values] = {
+    "base": {},
+    "overlays/drained": {"drain": ON},
+    "overlays/gated": {"drain": ON, "gate": GATE, "ownNode": ON},
+    "overlays/monitored": {"monitoring": ON},
+    "overlays/own-node": {"ownNode": ON},
+}
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_it_says_what_the_kustomization_says(folder: str, base: Values) -> None:
+    made = by_name(templated(base | OVERLAYS[folder]))
+    wanted = by_name(rendered(DEPLOY / folder))
+    if "drain" not in OVERLAYS[folder]:
+        del made["CustomResourceDefinition", "", "nodedrainreports.csi-node-sidecar.io"]  # Helm installs types whatever is switched on
+    assert made.keys() == wanted.keys()
+    for key, item in wanted.items():
+        assert made[key] == item, key
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_it_labels_claims_as_the_component_does(version: str, base: Values, tmp_path: Path) -> None:
+    component = "scoped-watches" if version == "v1" else "scoped-watches-v1beta1"
+    values = base | {"scopedWatches": {"enabled": True, "policyVersion": version}}
+    made = by_name([item for item in templated(values) if item["kind"] != "CustomResourceDefinition"])
+    folder = DEPLOY / f".test-{tmp_path.name}"
+    folder.mkdir()
+    try:
+        build = {"kind": "Kustomization", "resources": ["../base"], "components": [f"../components/{component}"]}
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+        assert made == by_name(rendered(folder))
+    finally:
+        (folder / "kustomization.yaml").unlink()
+        folder.rmdir()
+
+
+def test_beside_a_driver_it_brings_what_the_components_bring() -> None:
+    data = written("examples", "second-driver", "settings.yaml")[0]["data"]
+    values = {
+        "driver": data["driver"],
+        "account": {"name": data["account"]},
+        "drain": ON,
+        "gate": ON | {"guardImage": data["guard-image"]},
+        "ownNode": ON | {"placement": data["placement"], "secretNamespaces": data["secret-namespaces"].split()},
+    }
+    made = templated(values, namespace=data["namespace"], release="anything")
+    assert by_name(made) == by_name(rendered(DEPLOY / "examples" / "second-driver"))
+
+
+def test_what_is_switched_off_is_not_there() -> None:
+    assert [item["kind"] for item in templated({"driver": DRIVER})] == ["CustomResourceDefinition"]
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({}, "driver"),
+        ({"driver": "two words"}, "/driver"),
+        ({"driver": DRIVER, "drian": ON}, "drian"),
+        ({"driver": DRIVER, "gate": GATE}, "/drain/enabled"),
+        ({"driver": DRIVER, "drain": ON, "gate": ON}, "/gate/guardImage"),
+        ({"driver": DRIVER, "ownNode": ON | {"placement": "somewhere"}}, "/ownNode/placement"),
+        ({"driver": DRIVER, "ownNode": ON | {"secretNamespaces": ["a'b"]}}, "/ownNode/secretNamespaces"),
+        ({"driver": DRIVER, "daemonSet": {"create": True}}, "/daemonSet/driverContainers"),
+        ({"driver": DRIVER, "storageClasses": [{"name": "a", "provisioner": "another"}]}, "/storageClasses/0"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_by_name(values: Values, named: str) -> None:
+    done = helm("template", RELEASE, str(CHART), KUBERNETES, values=values)
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+def test_lint_has_nothing_to_say(base: Values) -> None:
+    for values in (*(base | overlay for overlay in OVERLAYS.values()), {"driver": DRIVER}):
+        done = helm("lint", "--strict", "--quiet", str(CHART), KUBERNETES, values=values)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_its_files_are_those_that_their_sources_make() -> None:
+    assert command.run(is_check=True) == 0
+
+
+def test_its_version_is_the_program_s() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == sidecar.__version__
+
+
+def test_two_drivers_releases_are_installed_upgraded_and_taken_away(plane: ControlPlane, base: Values) -> None:
+    """By Helm, on a real API server. What the second release leaves behind is what the first one uses, and nothing else."""
+    first = base | {"drain": ON, "ownNode": ON}
+    second: Values = {"driver": "disks.example.com", "account": {"name": "disks"}, "drain": ON, "ownNode": ON}
+    where = (f"--kubeconfig={plane.kubeconfig}", "--create-namespace")
+    for name, values in (("one", first), ("two", second)):
+        for action in ("install", "upgrade"):
+            done = helm(action, name, str(CHART), f"--namespace=chart-{name}", *where[: 2 if action == "install" else 1], values=values)
+            assert done.returncode == 0, done.stderr
+    assert "--node-drain-policy=NoSchedule" in done.stdout
+    done = helm("uninstall", "two", "--namespace=chart-two", where[0])
+    assert done.returncode == 0, done.stderr
+    left = json.loads(plane.kubectl("get", "validatingadmissionpolicies", "-l=app.kubernetes.io/part-of=csi-node-sidecar", "-o=json"))
+    assert {item["metadata"]["name"].partition("--")[2] for item in left["items"]} >= {f"{DRIVER}--chart-one"}
+    assert not any("disks.example.com" in item["metadata"]["name"] for item in left["items"])
+    plane.kubectl("get", "customresourcedefinition", "nodedrainreports.csi-node-sidecar.io")
+    assert helm("uninstall", "one", "--namespace=chart-one", where[0]).returncode == 0
