@@ -15,9 +15,22 @@ from sidecar.config.errors import Refused, UsageError
 from sidecar.config.parse import Parsed, ShowHelp, parse
 from sidecar.config.words import closest
 
-COMMANDS = ("run", "explain", "node", "leftovers", "label", "uninstall", "simulate", "version", "help", "completion")
+COMMANDS = (
+    "run",
+    "check",
+    "explain",
+    "node",
+    "leftovers",
+    "label",
+    "uninstall",
+    "release-finalizers",
+    "simulate",
+    "version",
+    "help",
+    "completion",
+)
 """The verbs of `commands.table`, which a start of `run` does not load."""
-_WITH_FLAGS = ("explain", "node", "leftovers", "label", "uninstall")
+_WITH_FLAGS = ("check", "explain", "node", "leftovers", "label", "uninstall", "release-finalizers")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         match verb:
             case "run":
                 return _run(words)
+            case "check":
+                from sidecar.commands import check
+
+                return check.run(words, os.environ)
             case "explain":
                 from sidecar.commands import explain
 
@@ -56,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from sidecar.commands import uninstall
 
                 return uninstall.run(words, os.environ)
+            case "release-finalizers":
+                from sidecar.commands import release_finalizers
+
+                return release_finalizers.run(words, os.environ)
             case "simulate":
                 return _simulate(words)
             case "version":

@@ -40,7 +40,9 @@ def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureF
     assert "--node-deployment-base-delay" in out and "explain pvc NAMESPACE/NAME" in out
 
 
-@pytest.mark.parametrize("words", ["--help", "version", "explain --help", "node --help", "label --help", "uninstall --help"])
+@pytest.mark.parametrize(
+    "words", ["--help", "version", "explain --help", "node --help", "label --help", "uninstall --help", "check --help"]
+)
 def test_who_has_read_enough_may_go(words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -52,11 +54,11 @@ def test_who_has_read_enough_may_go(words: str) -> None:
 CUT_OFF = """
 import os, signal, sys
 from sidecar import cli, process
-from sidecar.commands import explain, label, leftovers, node, uninstall
+from sidecar.commands import check, explain, label, leftovers, node, release_finalizers, uninstall
 def stop(*_):
     os.kill(os.getpid(), signal.SIGTERM)
     while True: pass
-for module in (explain, label, leftovers, node, uninstall, process):
+for module in (check, explain, label, leftovers, node, release_finalizers, uninstall, process):
     module.run = stop
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -68,6 +70,8 @@ sys.exit(cli.main(sys.argv[1:]))
         ("explain node n1 --exit-code", 143),
         ("uninstall --driver d", 143),
         ("label --driver d", 143),
+        ("release-finalizers --driver d", 143),
+        ("check --driver d", 143),
         ("run --node-deployment", 0),
     ],
 )
@@ -103,8 +107,8 @@ def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str
         (["explan"], "'explan'; did you mean explain?"),
         (["explan", "pvc", "a/b", "-o", "json"], "'explan'; did you mean explain?"),
         (["unistall", "--driver=d"], "'unistall'; did you mean uninstall?"),
-        (["serve"], "'serve'; known are run, explain,"),
-        (["delete"], "'delete'; known are run, explain,"),
+        (["serve"], "'serve'; known are run, check, explain,"),
+        (["delete"], "'delete'; known are run, check, explain,"),
         (["leftover"], "'leftover'; did you mean leftovers?"),
         (["ver"], "'ver'; did you mean version?"),
     ],
@@ -165,6 +169,10 @@ MISTYPED = [
     ),
     pytest.param(["explain", "pvc", "a/b", "-o"], "-o: a value is missing", id="no value"),
     pytest.param(["uninstall", "--drivr=d"], "--drivr=d: unknown flag; did you mean --driver?", id="uninstall"),
+    pytest.param(["check", "--driver=d", "other"], "usage: csi-node-sidecar check", id="a word too many for check"),
+    pytest.param(["check", "--worker-threads=many"], "--worker-threads: ", id="a flag that is to be checked"),
+    pytest.param(["release-finalizers"], "usage: csi-node-sidecar release-finalizers", id="no driver to release"),
+    pytest.param(["release-finalizers", "--driver="], "usage: csi-node-sidecar release-finalizers", id="an empty driver"),
     pytest.param(["label"], "usage: csi-node-sidecar label", id="no driver"),
     pytest.param(["label", "--driver=d", "other"], "usage: csi-node-sidecar label", id="a word too many for label"),
     pytest.param(["uninstall", "--driver=d", "other"], "usage: csi-node-sidecar uninstall", id="a word too many"),
@@ -177,7 +185,7 @@ def test_a_command_tells_its_own_flags_from_those_of_run(words: list[str], said:
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["explain", "uninstall"])
+@pytest.mark.parametrize("verb", ["check", "explain", "uninstall"])
 def test_help_of_a_command_ends_well_whatever_else_is_on_the_line(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--nonsense", "--help"]) == 0
     assert f"usage: csi-node-sidecar {verb}" in capsys.readouterr().out

@@ -88,6 +88,8 @@ def test_a_start_is_a_whole_one(life: Life) -> None:
         pytest.param("aiohttp", id="nor-a-second-http"),
         pytest.param("sidecar.simulation", id="the-simulation"),
         pytest.param("sidecar.commands.explain", id="another-command"),
+        pytest.param("sidecar.commands.release_finalizers", id="nor-the-way-back"),
+        pytest.param("sidecar.commands.check", id="nor-the-one-that-checks"),
         pytest.param("sidecar.commands.node", id="nor-this-one"),
         pytest.param("sidecar.commands.leftovers", id="nor-that"),
         pytest.param("sidecar.commands.label", id="nor-the-one-for-claims"),

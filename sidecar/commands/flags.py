@@ -54,6 +54,9 @@ NAMESPACE_ALONE: Final = Flag("namespace", "NAMESPACE", "Only claims of this nam
 DRIVER: Final = Flag("driver", "DRIVER", "Name of the CSI driver. Required.")
 DRIVER_ALONE: Final = Flag("driver", "DRIVER", "Only this CSI driver; by default all that have, or could have, volumes there.")
 DRIVER_TO_THINK_OF: Final = Flag("driver", "DRIVER", "The CSI driver to think of, where its socket cannot be reached.")
+DRIVER_TO_CHECK: Final = Flag("driver", "DRIVER", "The CSI driver; by default the one at the socket, or the one beside our containers.")
+NAMESPACE_OF_OURS: Final = Flag("namespace", "NAMESPACE", "Only sidecars of this namespace; by default those of all.", letter="n")
+IMAGE: Final = Flag("image", "TEXT", "What the name of our image contains here; by default csi-node-sidecar.")
 NODE_TO_THINK_OF: Final = Flag("node", "NODE", "The node to think of; by default NODE_NAME, or what the driver says.")
 NODE_ALONE: Final = Flag("node", "NODE", "Only volumes on this node.")
 INTENT: Final = Flag(
@@ -65,4 +68,7 @@ INTENT: Final = Flag(
 )
 EXIT_CODE: Final = Flag("exit-code", "", "Answer by the exit code too.", BOOL, False)
 YES: Final = Flag("yes", "", "Do not ask.", BOOL, False)
+RELEASE: Final = Flag("yes", "", "Do it; without this flag nothing is changed.", BOOL, False)
+FORCE: Final = Flag("force", "", "Even while a sidecar of ours runs, or where that cannot be asked.", BOOL, False)
+TERMINATING: Final = Flag("terminating", "", "Also of volumes that are being deleted: their data stays on the node.", BOOL, False)
 DELETE: Final = Flag("delete", "VOLUME", "Delete this volume, by its listed name or handle, if nobody names it. Asks.", default=None)

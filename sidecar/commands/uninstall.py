@@ -8,12 +8,13 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import show
+from sidecar.commands.removing import complain, patched
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
@@ -33,14 +34,11 @@ from sidecar.kube.api import (
     Resource,
     every,
 )
-from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
+from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 from sidecar.observe.logs import setup_for_people
-
-_TRIES: Final = 3
-"""A node changes all the time (its kubelet alone writes it again and again), so a write may need another try."""
 
 
 @frozen
@@ -95,7 +93,7 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
     failed, found = 0, 0
     async for step in steps(kube, driver):
         if isinstance(step, Unread):
-            _complain(step.what, step.error)
+            complain(step.what, step.error)
             told.row("unread", what=step.what, error=str(step.error))
             failed += 1
             continue
@@ -165,30 +163,14 @@ async def _take(kube: KubeApi, step: Step) -> bool:
             case "delete":
                 await kube.delete(step.resource, step.name, namespace=step.namespace, uid=step.uid, propagation="Background")
             case "patch":
-                await _unmark(kube, step)
+                await patched(
+                    kube, NODES, step.name, step.patch, again=lambda obj: _without_marks(obj, step.driver), content_type=MERGE_PATCH
+                )
             case _:
                 await kube.patch(step.resource, step.name, step.patch or {}, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
     except NotFound:
         return True
     except ApiError as error:
-        _complain(step.what, error)
+        complain(step.what, error)
         return False
     return True
-
-
-async def _unmark(kube: KubeApi, step: Step) -> None:
-    patch, tries = step.patch, 1
-    while patch is not None:
-        try:
-            await kube.patch(NODES, step.name, patch, content_type=MERGE_PATCH)
-            return
-        except Conflict:
-            if tries == _TRIES:
-                raise
-        tries += 1
-        patch = _without_marks(await kube.get(NODES, step.name), step.driver)
-
-
-def _complain(what: str, error: ApiError) -> None:
-    remedy = "run it again with more rights" if isinstance(error, Forbidden | Unauthorized) else "run it again"
-    print(f"csi-node-sidecar: {what}: {error}; {remedy}", file=sys.stderr)

@@ -53,8 +53,11 @@ NAMESPACES = Resource("", "v1", "namespaces", names.NAMESPACE, False)
 BUDGETS = Resource(names.POLICY_GROUP, "v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET, True)
 LEASES = Resource(names.COORDINATION_GROUP, "v1", "leases", names.LEASE, True)
 REPLICA_SETS = Resource(names.APPS_GROUP, "v1", "replicasets", names.REPLICA_SET, True)
+DAEMON_SETS = Resource(names.APPS_GROUP, "v1", "daemonsets", names.DAEMON_SET, True)
+STATEFUL_SETS = Resource(names.APPS_GROUP, "v1", "statefulsets", names.STATEFUL_SET, True)
 DEPLOYMENTS = Resource(names.APPS_GROUP, "v1", "deployments", names.DEPLOYMENT, True)
 ACCESS_REVIEWS = Resource(names.AUTHORIZATION_GROUP, "v1", "selfsubjectaccessreviews", names.ACCESS_REVIEW, False)
+REVIEWS_OF_OTHERS = Resource(names.AUTHORIZATION_GROUP, "v1", "subjectaccessreviews", names.REVIEW_OF_OTHERS, False)
 DRAIN_REPORTS = Resource(names.GROUP, names.REPORT_VERSION.removeprefix(f"{names.GROUP}/"), "nodedrainreports", names.REPORT_KIND, False)
 
 JSON_PATCH = "application/json-patch+json"

@@ -218,11 +218,16 @@ class Transport:
         """
         if request.low_priority:
             await limiter.wait_until_idle()
-            return await self._send(request, limiter, take)
+            return (await self._send(request, limiter, take))[1]
         with limiter.under_way():
-            return await self._send(request, limiter, take)
+            return (await self._send(request, limiter, take))[1]
 
-    async def _send(self, request: Request, limiter: Limiter, take: Callable[[bytes], None] | None) -> bytes:
+    async def send_for_head(self, request: Request, limiter: Limiter) -> tuple[Head, bytes]:
+        """The same, for who wants to see the headers of the answer as well."""
+        with limiter.under_way():
+            return await self._send(request, limiter, None)
+
+    async def _send(self, request: Request, limiter: Limiter, take: Callable[[bytes], None] | None) -> tuple[Head, bytes]:
         if not await limiter.admit(free=request.goes_on, is_current=request.is_current):
             raise Withdrawn(f"{request.what}: not sent, it is no longer wanted")
         status, started = 0, self._clock()
@@ -246,7 +251,7 @@ class Transport:
         finally:
             self.observer.on_request(request.verb, request.resource, status, self._clock() - started)
         await self._raise_for_status(request, limiter, head, raw)
-        return raw
+        return head, raw
 
     async def lines(self, request: Request, limiter: Limiter) -> AsyncGenerator[bytes | TooLong, None]:
         """The lines of a stream as they arrive, until the server ends it.

@@ -277,9 +277,13 @@ class KubeClient:
         return known
 
     async def server_version(self) -> str:
+        return (await self.version_and_date())[0]
+
+    async def version_and_date(self) -> tuple[str, str]:
+        """The server's `gitVersion`, and its clock as the header Date says it; empty: it says none."""
         request = Request("GET", "/version", "get", "version", "get version")
-        answer = wire.decode(await self._transport.send(request, self._limiter), what=request.what)
-        return str(answer.get("gitVersion") or "")
+        head, raw = await self._transport.send_for_head(request, self._limiter)
+        return str(wire.decode(raw, what=request.what).get("gitVersion") or ""), str(head.headers.get("date") or "")
 
     async def _ask(self, verb: str, method: str, resource: Resource, **of: Any) -> Json:
         request = _request(verb, method, resource, **of)

@@ -41,9 +41,11 @@ EVENT: Final = "Event"
 LEASE: Final = "Lease"
 DEPLOYMENT: Final = "Deployment"
 DAEMON_SET: Final = "DaemonSet"
+STATEFUL_SET: Final = "StatefulSet"
 DISRUPTION_BUDGET: Final = "PodDisruptionBudget"
 REPLICA_SET: Final = "ReplicaSet"
 ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
+REVIEW_OF_OTHERS: Final = "SubjectAccessReview"
 
 # labels of nodes
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -19,13 +19,14 @@ from typing import Final
 
 from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.health import OK, Stopped
-from sidecar.kube.api import ACCESS_REVIEWS, KubeApi
+from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, KubeApi, Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Json
 from sidecar.rights.rights import (
     FINALIZER_OFF,
     FINALIZER_REMEDY,
     NOT_KNOWN,
+    Account,
     FinalizerWrites,
     Right,
     Rights,
@@ -46,13 +47,17 @@ _SOONEST: Final = 60.0
 _AT_ONCE: Final = 8
 
 
-async def ask(kube: KubeApi, rights: Iterable[Right], *, namespace: str = "") -> Rights:
-    """What is answered, for each of them; `namespace` is the program's own. Raises ApiError if one of them is not answered."""
+async def ask(kube: KubeApi, rights: Iterable[Right], *, namespace: str = "", account: Account | None = None) -> Rights:
+    """What is answered, for each of them; `namespace` is the program's own. Raises ApiError if one of them is not answered.
+
+    Of another `account` than one's own it is a SubjectAccessReview, which takes a right that administrators have.
+    """
+    reviews = ACCESS_REVIEWS if account is None else REVIEWS_OF_OTHERS
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def answered(right: Right) -> tuple[Right, bool | None]:
         async with turns:
-            return right, _allowed(await kube.create(ACCESS_REVIEWS, _review(right, namespace)))
+            return right, _allowed(await kube.create(reviews, _review(reviews, right, namespace, account)))
 
     tasks: list[asyncio.Task[tuple[Right, bool | None]]] = []
     failed: ApiError | None = None
@@ -73,7 +78,7 @@ def _first(errors: BaseExceptionGroup[ApiError]) -> ApiError:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _review(right: Right, namespace: str) -> Json:
+def _review(reviews: Resource, right: Right, namespace: str, account: Account | None) -> Json:
     attributes = {
         "verb": right.verb,
         "group": right.resource.group,
@@ -82,11 +87,12 @@ def _review(right: Right, namespace: str) -> Json:
         "namespace": namespace if right.own_namespace else "",
     }
     wanted = {key: value for key, value in attributes.items() if value}
+    subject = {} if account is None else {"user": account.user, "groups": list(account.groups)}
     return {
-        "apiVersion": ACCESS_REVIEWS.api_version,
-        "kind": ACCESS_REVIEWS.kind,
+        "apiVersion": reviews.api_version,
+        "kind": reviews.kind,
         "metadata": {},
-        "spec": {"resourceAttributes": wanted},
+        "spec": {"resourceAttributes": wanted, **subject},
     }
 
 

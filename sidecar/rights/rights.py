@@ -26,6 +26,22 @@ class Right:
 
 
 @frozen
+class Account:
+    """A service account."""
+
+    namespace: str
+    name: str
+
+    @property
+    def user(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return "system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"
+
+
+@frozen
 class Rights:
     """What was answered. Of a right in neither set nothing is known."""
 

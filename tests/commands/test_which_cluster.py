@@ -16,6 +16,7 @@ from tests.harness.leftovers import SUSPECT, written
 LINES = {
     "run": ("run", "--node-deployment"),
     "run without a verb": ("--node-deployment",),
+    "check": ("check", "--driver=d"),
     "explain pvc": ("explain", "pvc", "ns/data"),
     "explain node": ("explain", "node", "n1"),
     "explain nodes": ("explain", "nodes"),
@@ -24,6 +25,7 @@ LINES = {
     "leftovers": ("leftovers", f"--driver={samples.DRIVER}", f"--delete={SUSPECT.request.name}", "--yes"),
     "label": ("label", "--driver=d"),
     "uninstall": ("uninstall", "--driver=d"),
+    "release-finalizers": ("release-finalizers", "--driver=d"),
 }
 NO_CLUSTER = {"simulate", "version", "help", "completion"}
 """Commands that reach none."""

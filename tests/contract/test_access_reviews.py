@@ -7,9 +7,9 @@ import pytest
 
 from sidecar.kube.api import ACCESS_REVIEWS, CLAIMS, CONFIG_MAPS, NODES, VOLUMES
 from sidecar.kube.client import KubeClient
-from sidecar.kube.errors import Invalid, Unauthorized
+from sidecar.kube.errors import Forbidden, Invalid, Unauthorized
 from sidecar.rights.asking_io import ask
-from sidecar.rights.rights import Right, Rights
+from sidecar.rights.rights import Account, Right, Rights
 from tests.contract.conftest import Connect, Server
 from tests.contract.objects import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 
@@ -62,6 +62,18 @@ async def test_each_right_is_answered_as_the_request_would_be(asker: KubeClient,
 
 async def test_an_administrator_may_do_everything(api: KubeClient, namespace: str) -> None:
     assert (await answers(api, GRANTED | NOT_GRANTED, namespace)).refused == set()
+
+
+async def test_an_administrator_is_told_of_somebody_else(asker: KubeClient, api: KubeClient, namespace: str) -> None:
+    """The same answers as that one gets himself."""
+    await test_each_right_is_answered_as_the_request_would_be(asker, namespace)
+    found = await ask(api, GRANTED | NOT_GRANTED, namespace=namespace, account=Account(namespace, "asker"))
+    assert (found.allowed, found.refused) == (GRANTED, NOT_GRANTED)
+
+
+async def test_who_is_no_administrator_is_told_of_nobody_else(asker: KubeClient, namespace: str) -> None:
+    with pytest.raises(Forbidden, match="subjectaccessreviews"):
+        await ask(asker, GRANTED, namespace=namespace, account=Account(namespace, "default"))
 
 
 async def test_nobody_known_is_not_answered(stranger: KubeClient) -> None:

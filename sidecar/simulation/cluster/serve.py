@@ -27,6 +27,7 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from sidecar.frozen import frozen
+from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.cluster import Cluster
 from sidecar.simulation.cluster.http import discovery, reviews, routes, tables
@@ -167,8 +168,8 @@ class Served:
         user = self.access.user(request.headers.get("Authorization"))
         kinds = self.cluster.store.kinds.values()
         path = _path(request)
-        if reviews.is_review(request.method, path):
-            return await self._review(request, user)
+        if review := reviews.asked_for(request.method, path):
+            return await self._review(request, user, review)
         try:
             target = routes.target(request.method, path, request.query, kinds)
         except (NoPath, Refused):
@@ -191,10 +192,10 @@ class Served:
             return await _half_answered(request, body)
         return _response(request, body, status=status)
 
-    async def _review(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
+    async def _review(self, request: web.BaseRequest, user: User, kind: Resource) -> web.StreamResponse:
         raw = await _body(request)
-        await _trouble(request, self.faults.take("create", reviews.RESOURCE, ""))
-        return _response(request, reviews.answered(self.access, user, raw), status=201)
+        await _trouble(request, self.faults.take("create", kind.plural, ""))
+        return _response(request, reviews.answered(self.access, user, kind, raw), status=201)
 
     async def _about_itself(self, request: web.BaseRequest, user: User, document: Json | None) -> web.StreamResponse:
         path = _path(request)

@@ -1,26 +1,26 @@
-"""Answers who asks what he may do: SelfSubjectAccessReview. Nothing is stored, so it is no kind of the table."""
+"""Answers who asks what he, or somebody else, may do: access reviews. Nothing is stored, so they are no kinds of the table."""
 
 import json
 from typing import Final
 
-from sidecar.kube.api import ACCESS_REVIEWS
+from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.http.access import ANONYMOUS, Access, User, Wish
 from sidecar.simulation.cluster.refusals import Refused, bad_request, invalid, required
 
-RESOURCE: Final = ACCESS_REVIEWS.plural
-_PATH: Final = path_of(ACCESS_REVIEWS)
+_PATHS: Final = {path_of(resource): resource for resource in (ACCESS_REVIEWS, REVIEWS_OF_OTHERS)}
 
 
-def is_review(method: str, path: str) -> bool:
-    return (method, path) == ("POST", _PATH)
+def asked_for(method: str, path: str) -> Resource | None:
+    """The kind of review that a request is; None: it is none."""
+    return _PATHS.get(path) if method == "POST" else None
 
 
-def answered(access: Access, user: User, raw: bytes) -> bytes:
-    """Everybody with credentials may ask."""
-    if user is ANONYMOUS:
-        access.demand(user, Wish(verb="create", group=ACCESS_REVIEWS.group, resource=RESOURCE))
+def answered(access: Access, user: User, kind: Resource, raw: bytes) -> bytes:
+    """Everybody with credentials may ask about himself."""
+    if user is ANONYMOUS or kind == REVIEWS_OF_OTHERS:
+        access.demand(user, Wish(verb="create", group=kind.group, resource=kind.plural))
     try:
         review = json.loads(raw)
     except ValueError as error:
@@ -29,7 +29,9 @@ def answered(access: Access, user: User, raw: bytes) -> bytes:
     asked = spec.get("resourceAttributes") if isinstance(spec, dict) else None
     if not isinstance(asked, dict):
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise invalid(ACCESS_REVIEWS.kind, ACCESS_REVIEWS.group, "", [required("spec.resourceAttributes", why)])
+        raise invalid(kind.kind, kind.group, "", [required("spec.resourceAttributes", why)])
+    if kind == REVIEWS_OF_OTHERS and isinstance(spec, dict):
+        user = User(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
     return json.dumps({**review, "status": {"allowed": _allows(access, user, asked)}}).encode()
 
 

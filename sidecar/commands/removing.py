@@ -1,0 +1,43 @@
+"""What commands share that take away what sidecars have written."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sidecar.kube.api import KubeApi, Resource
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unauthorized
+from sidecar.model.objects import Json
+
+_TRIES: Final = 3
+"""Objects change all the time (a kubelet alone writes its node again and again), so a write may need another try."""
+
+
+async def patched(
+    kube: KubeApi,
+    resource: Resource,
+    name: str,
+    patch: Json | None,
+    *,
+    again: Callable[[Mapping[str, Any]], Json | None],
+    content_type: str,
+) -> bool:
+    """Whether it was written. A patch is for one state of the object; `again` says what is to be done with a later one, None: nothing.
+
+    Raises Conflict where it changes faster than it can be written, and whatever else the API server answers.
+    """
+    tries = 1
+    while patch is not None:
+        try:
+            await kube.patch(resource, name, patch, content_type=content_type)
+            return True
+        except Conflict:
+            if tries == _TRIES:
+                raise
+        tries += 1
+        patch = again(await kube.get(resource, name))
+    return False
+
+
+def complain(what: str, error: ApiError) -> None:
+    remedy = "run it again with more rights" if isinstance(error, Forbidden | Unauthorized) else "run it again"
+    print(f"csi-node-sidecar: {what}: {error}; {remedy}", file=sys.stderr)
