@@ -21,7 +21,7 @@ from sidecar.csi.losses import Losses
 from sidecar.doors import Doors, Instruments, Opened
 from sidecar.engine.backoff import Attempts
 from sidecar.engine.fair_line import Party
-from sidecar.engine.loop import WORK, Loop, NeedsWork
+from sidecar.engine.loop import WORK, Loop, NeedsWork, Observer
 from sidecar.engine.queue import WorkQueue
 from sidecar.kube.api import CLAIMS, KubeApi
 from sidecar.kube.events.recorder import EventRecorder
@@ -142,10 +142,15 @@ class Sidecar:
             losses=losses,
             dry_run=config.dry_run,
         )
+        self._tracing = instruments.tracing
+        if self._tracing is not None:
+            self._tools = self._tracing.tools(self._tools)
         driver = doors.driver.info
         self._here = Here(config.node_name, driver, settings.options(config), self._identity(driver.name))
         self._watching = Watching(self._tools, nodes=self._nodes)
         self.caches = Caches.empty()
+        if self._tracing is not None:
+            self._tracing.sees(claim=self.caches.claims.get, volume=self.caches.volumes.get, driver=lambda: doors.driver.info.name)
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
         self.space = ReservedSpace(classes=self._classes_by_name)
         self.drains: DrainPart | None = None
@@ -352,7 +357,10 @@ class Sidecar:
         deadline: float | None = None,
         party_of: Callable[[str], Party] | None = None,
     ) -> Loop[str]:
-        observer = self._tools.metrics.queue(name)
+        counts = self._tools.metrics.queue(name)
+        observer: Observer = counts
+        if self._tracing is not None:
+            handle, glance, observer = self._tracing.looks(name, handle, glance, observer)
         queue: WorkQueue[str] = WorkQueue(
             party_of or (lambda _: None),
             has_failed=lambda key: loop.failures(key) > 0,
@@ -370,5 +378,5 @@ class Sidecar:
             clock=self._tools.clock,
             observer=observer,
         )
-        observer.watch(loop)
+        counts.watch(loop)
         return loop
