@@ -1,5 +1,6 @@
 """The span of one claim, or of one volume, while it is worked on: from the event that made it due until nothing is left to be done."""
 
+import sys
 from typing import Final, Literal
 
 from sidecar.frozen import frozen
@@ -21,6 +22,15 @@ class Identity:
     attributes: Attributes
 
 
+_EVENT: Final = 512
+"""Bytes of one without its texts, roughly."""
+
+
+def size_of(event: SpanEvent) -> int:
+    """In memory, where one character takes up to four bytes."""
+    return _EVENT + sum(map(sys.getsizeof, event.attributes.values()))
+
+
 class OpenSpan:
     """`begun` is on the monotonic clock, and `epoch` leads from there to the time of day."""
 
@@ -35,6 +45,7 @@ class OpenSpan:
         "events",
         "events_left_out",
         "failure",
+        "held",
         "identity",
         "key",
         "kind",
@@ -56,7 +67,8 @@ class OpenSpan:
         self.number = 1
         """Of the spans of this object in a row: one that lasts is told in parts."""
         self.events: list[SpanEvent] = []
-        self.events_left_out = 0
+        self.events_left_out = self.held = 0
+        """Events that were left out, and bytes of those that are kept."""
         self.children = self.children_left_out = 0
         self.looks = 0
         self.queued = self.throttled = 0.0
@@ -81,11 +93,15 @@ class OpenSpan:
         """In nanoseconds since 1970."""
         return int((self.epoch + now) * 1_000_000_000)
 
-    def note(self, event: SpanEvent) -> None:
-        """The first ones are kept, and the last one always: how it began, and how it stands."""
+    def note(self, event: SpanEvent, *, room: int) -> None:
+        """The first ones are kept, and the last one: how it began, and how it stands. `room`: bytes that it may take."""
         if len(self.events) >= MOST_EVENTS:
-            self.events.pop()
+            self.held -= size_of(self.events.pop())
             self.events_left_out += 1
+        if (size := size_of(event)) > room:
+            self.events_left_out += 1
+            return
+        self.held += size
         self.events.append(event)
 
     def may_have_child(self) -> bool:

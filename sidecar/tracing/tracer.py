@@ -26,7 +26,11 @@ OURS: Final = "csi_node_sidecar."
 # A claim that is not provisioned after so long is told of all the same.
 LONGEST_SPAN: Final = 600.0
 # Claims and volumes at a time. Most of them wait for their turn.
-MOST_OPEN: Final = 8192
+MOST_OPEN: Final = 4096
+# Bytes of the events of all open spans.
+MOST_HELD: Final = 8 * 2**20
+# Characters of a reason or a failure that are kept beside the events.
+_SHORT: Final = 256
 
 CURRENT: Final[ContextVar[OpenSpan | None]] = ContextVar("CURRENT", default=None)
 
@@ -65,6 +69,7 @@ class Tracer:
         wall: Callable[[], float],
         reads_parents: bool = True,
         most_open: int = MOST_OPEN,
+        most_held: int = MOST_HELD,
     ) -> None:
         """`new_id` makes the id of a span: sixteen hexadecimal digits, not all 0."""
         self._sampling = sampling
@@ -74,6 +79,8 @@ class Tracer:
         self._wall = wall
         self._reads_parents = reads_parents
         self._most_open = most_open
+        self._most_held = most_held
+        self._held = 0
         self._open: dict[tuple[str, str], OpenSpan] = {}
         self.claim: Callable[[str], Claim | None] = lambda uid: None
         self.volume: Callable[[str], Volume | None] = lambda name: None
@@ -130,7 +137,7 @@ class Tracer:
         now, spans = self._clock(), list(self._open.values())
         self._open.clear()
         for span in spans:
-            span.note(SpanEvent(span.at(now), "process stops", {}))
+            self._note(span, "process stops", {})
             self._end(span, now)
 
     # --- what the doors tell ------------------------------------------------------------------------------------------
@@ -170,13 +177,13 @@ class Tracer:
 
     @harmless
     def decided(self, key: str, decision: str, why: str) -> None:
-        span, why = CURRENT.get(), _cut(why)
-        if span is None or span.key != key or (decision, why) == (span.decision, span.why):
+        span = CURRENT.get()
+        if span is None or span.key != key or (decision, why[:_SHORT]) == (span.decision, span.why):
             return
-        span.decision, span.why = decision, why
+        span.decision, span.why = decision, why[:_SHORT]
         if decision in _DELETES and span.kind == VOLUMES:
             span.removes = True
-        span.note(SpanEvent(span.at(self._clock()), decision, {"why": why} if why else {}))
+        self._note(span, decision, {"why": why[:LONGEST_TEXT]} if why else {})
 
     @harmless
     def recorded(self, uid: str, name: str, type_: str, reason: str, message: str) -> None:
@@ -184,12 +191,12 @@ class Tracer:
         span = CURRENT.get()
         if span is None or span.key != (uid if span.kind == CLAIMS else name):
             return
-        span.changed, message = True, _cut(message)
+        span.changed = True
         if reason == _SUCCEEDS:
             span.succeeded, span.failure = True, ""
         elif type_ == names.WARNING:
-            span.failure = f"{reason}: {message}"
-        span.note(SpanEvent(span.at(self._clock()), reason, {"type": type_, "message": message}))
+            span.failure = f"{reason}: {message[:_SHORT]}"
+        self._note(span, reason, {"type": type_, "message": message[:LONGEST_TEXT]})
 
     # --- what logs ask ------------------------------------------------------------------------------------------------
 
@@ -209,6 +216,11 @@ class Tracer:
             return {}
 
     # --- spans --------------------------------------------------------------------------------------------------------
+
+    def _note(self, span: OpenSpan, name: str, attributes: Attributes) -> None:
+        before = span.held
+        span.note(SpanEvent(span.at(self._clock()), name, attributes), room=self._most_held - self._held)
+        self._held += span.held - before
 
     def _may_have_child(self, span: OpenSpan) -> bool:
         return not span.closed and self._identity(span).sampled and span.may_have_child()
@@ -232,6 +244,7 @@ class Tracer:
     def _end(self, span: OpenSpan, now: float) -> None:
         """One for which nothing was done is not told: each node hears of every claim that has no node yet."""
         span.closed = True
+        self._held -= span.held
         if not span.changed or not self._identity(span).sampled:
             return
         if span.kind == VOLUMES and span.decision == _DELETED:
@@ -302,8 +315,3 @@ def _told(span: OpenSpan) -> dict[str, str | int | float]:
     if span.number > 1:
         found[f"{OURS}part"] = span.number
     return found
-
-
-def _cut(text: str) -> str:
-    """What is kept until the span ends."""
-    return text[:LONGEST_TEXT]

@@ -1,6 +1,7 @@
 """Spans of claims and volumes: when one begins and ends, what belongs to it, and what it may cost."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -20,7 +21,13 @@ CREATE = "/csi.v1.Controller/CreateVolume"
 
 class Bench:
     def __init__(
-        self, *, sampler: Sampler | None = None, most_open: int = 100, reads_parents: bool = True, claim: Claim | None = None
+        self,
+        *,
+        sampler: Sampler | None = None,
+        most_open: int = 100,
+        most_held: int = rules.MOST_HELD,
+        reads_parents: bool = True,
+        claim: Claim | None = None,
     ) -> None:
         self.now, self.sent, self._ids = 100.0, list[Json](), 0
         self.tracer = Tracer(
@@ -31,6 +38,7 @@ class Bench:
             wall=lambda: 1_700_000_000 + self.now,
             reads_parents=reads_parents,
             most_open=most_open,
+            most_held=most_held,
         )
         held = claim or samples.claim(meta={"uid": UID})
         self.tracer.claim = lambda uid: held if uid == held.uid else None
@@ -180,6 +188,21 @@ def test_long_texts_are_cut_where_they_are_kept() -> None:
         bench.tracer.recorded(UID, "n", "Warning", "ProvisioningFailed", "x" * 10**6)
     (span,) = bench.tracer._open.values()
     assert len(span.why) + len(span.failure) + sum(len(str(event)) for event in span.events) < 10_000
+
+
+def test_what_all_claims_together_hold_is_bounded() -> None:
+    """However many fail, and however long and wide the reasons are."""
+    bench = Bench(most_held=2**20)
+    tracemalloc.start()
+    for number in range(100):
+        events = [("decided", f"u{number}", "Wait", f"{turn}{chr(0x1F600) * 2000}") for turn in range(40)]
+        bench.look(*events, key=f"u{number}", ending="waits")
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 2 * 2**20
+    assert bench.tracer._held <= 2**20
+    bench.tracer.end_all()
+    assert bench.tracer._held == 0
 
 
 def test_a_claim_that_is_never_provisioned_is_told_in_parts_of_one_trace() -> None:
