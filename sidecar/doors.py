@@ -33,6 +33,7 @@ from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
     from sidecar.drain.publish.last_served_io import LastServed
+    from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Instruments:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     rng: Callable[[], float] = random.random
+    tracing: "Tracing | None" = None
 
     @property
     def narrator(self) -> Narrator:
@@ -133,13 +135,14 @@ def former_journal_folder(config: Config) -> Path | None:
 
 async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[link.LinkState], None]) -> Opened:
     """Raises Fatal if no API server is configured, or the driver's address cannot be one."""
+    traced, metrics = tools.tracing, tools.metrics
     connection = DriverConnection(
         config.csi_address,
         call_timeout=config.timeout,
         topology=config.gate("Topology"),
         needs_controller=config.provisioning,
         on_state=on_link,
-        on_call=tools.metrics.csi_call,
+        on_call=metrics.csi_call if traced is None else traced.on_call(metrics.csi_call),
         on_name=tools.metrics.driver_name,
     )
     large = LargeObjects(tools.metrics.large_object)
@@ -157,7 +160,11 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         longest_read_delay=_LONG if config.node_deployment_placement == RANKED else SHORTEST,
-        observer=Observer(on_request=on_request, on_throttled=tools.metrics.api_throttled, on_large=large.note),
+        observer=Observer(
+            on_request=on_request if traced is None else traced.on_request(on_request),
+            on_throttled=metrics.api_throttled if traced is None else traced.on_throttled(metrics.api_throttled),
+            on_large=large.note,
+        ),
     )
     return Opened(config, tools, kube, connection)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sidecar import settings
 from sidecar.config.config import Config
@@ -11,10 +11,13 @@ from sidecar.csi.losses import Losses
 from sidecar.doors import Doors, Instruments
 from sidecar.engine.backoff import Attempts
 from sidecar.engine.fair_line import Party
-from sidecar.engine.loop import WORK, Loop, NeedsWork
+from sidecar.engine.loop import WORK, Loop, NeedsWork, Observer
 from sidecar.engine.queue import WorkQueue
 from sidecar.kube.events.recorder import Recorder
 from sidecar.tools import Tools
+
+if TYPE_CHECKING:
+    from sidecar.tracing.controller import Tracing
 
 # A look at a key may need two calls to the driver, and beside them requests that wait for the client's own rate limit.
 _LOOK_SLACK: Final = 120.0
@@ -24,7 +27,7 @@ _PART_FOR_OTHERS: Final = 10
 
 def tools_of(config: Config, doors: Doors, instruments: Instruments, recorder: Recorder) -> Tools:
     losses = Losses(settings.retry(config))
-    return Tools(
+    tools = Tools(
         kube=doors.kube,
         driver=CarefulDriver(doors.driver, losses, clock=instruments.clock),
         recorder=recorder,
@@ -38,6 +41,7 @@ def tools_of(config: Config, doors: Doors, instruments: Instruments, recorder: R
         losses=losses,
         dry_run=config.dry_run,
     )
+    return tools if instruments.tracing is None else instruments.tracing.tools(tools)
 
 
 def identity_of(config: Config, tools: Tools, driver: str) -> str:
@@ -48,8 +52,9 @@ def identity_of(config: Config, tools: Tools, driver: str) -> str:
 class LoopMaker:
     """`tools.MakeLoop` for one process."""
 
-    def __init__(self, tools: Tools, *, call_timeout: float) -> None:
+    def __init__(self, tools: Tools, *, call_timeout: float, tracing: "Tracing | None" = None) -> None:
         self._tools = tools
+        self._tracing = tracing
         self._usual_deadline = 2 * call_timeout + _LOOK_SLACK
 
     def __call__(
@@ -63,7 +68,10 @@ class LoopMaker:
         deadline: float | None = None,
         party_of: Callable[[str], Party] | None = None,
     ) -> Loop[str]:
-        observer = self._tools.metrics.queue(name)
+        counts = self._tools.metrics.queue(name)
+        observer: Observer = counts
+        if self._tracing is not None:
+            handle, glance, observer = self._tracing.looks(name, handle, glance, observer)
         queue: WorkQueue[str] = WorkQueue(
             party_of or (lambda _: None),
             has_failed=lambda key: loop.failures(key) > 0,
@@ -81,5 +89,5 @@ class LoopMaker:
             clock=self._tools.clock,
             observer=observer,
         )
-        observer.watch(loop)
+        counts.watch(loop)
         return loop

@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import sidecar
+from sidecar import settings
 from sidecar.config.config import Config
 from sidecar.csi import link
 from sidecar.doors import Instruments, Opened, fitted, health_of_link, open_doors
@@ -23,6 +24,9 @@ from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
 from sidecar.wiring import assemble, before_the_driver, load_rooms
+
+if TYPE_CHECKING:
+    from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,8 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def run(config: Config, warnings: tuple[str, ...] = ()) -> int:
     """Returns the exit code."""
     load_rooms(config)
+    if settings.traces(os.environ):
+        from sidecar.tracing import controller  # noqa: F401
     _collect_what_is_new()
     life = _Life(config)
     with asyncio.Runner(loop_factory=life.new_loop) as runner:
@@ -109,6 +115,7 @@ class _Life:
     async def run(self, warnings: tuple[str, ...]) -> int:
         self._listen_to_signals()
         self._introduce(warnings)
+        self._tools = replace(self._tools, tracing=_opened_tracing(self._tools))
         fatal: Fatal | None = None
         try:
             async with self._open() as doors:
@@ -182,6 +189,8 @@ class _Life:
                 group.create_task(doors.connection.run(), name="driver link"),
                 group.create_task(self._work(doors), name="work"),
             ]
+            if self._tools.tracing is not None:
+                tasks.append(group.create_task(self._tools.tracing.run(), name="spans"))
             await self._stop.wait()
             self._work_scope.report(Degraded("stopping"))
             if self._sidecar is not None and not await self._sidecar.drain(self._config.shutdown_timeout):
@@ -215,6 +224,15 @@ class _Life:
         self._tools.metrics.driver_connected(ready)
         if ready and not was_ready and self._sidecar is not None:
             self._sidecar.wake_all()
+
+
+def _opened_tracing(tools: Instruments) -> "Tracing | None":
+    """Imports inside, so that a process without a collector does not have that room in memory."""
+    if not settings.traces(os.environ):
+        return None
+    from sidecar.tracing.controller import open_tracing
+
+    return open_tracing(os.environ, tools)
 
 
 def _first(group: BaseExceptionGroup[Fatal]) -> Fatal:

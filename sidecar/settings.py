@@ -1,5 +1,6 @@
 """Turns the configuration into the values that each room is given. Rooms never see the configuration, so none depends on flags."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import sidecar
@@ -57,6 +58,12 @@ def drains(config: Config) -> bool:
     """Whether drain decisions are made at all. Naming the policy is enough, even Ignore: an annotation on the node may name another."""
     named = config.origins.get("node-drain-policy", "default") != "default"
     return named or config.drain_report or config.node_drain_policy != IGNORE
+
+
+def traces(environ: Mapping[str, str]) -> bool:
+    """Whether spans may have somewhere to go. What else the variables say is read by the room."""
+    endpoints = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    return any(environ.get(name, "").strip() for name in endpoints) and environ.get("OTEL_SDK_DISABLED", "").strip().lower() != "true"
 
 
 def drain(config: Config, driver: str) -> "DrainSettings":

@@ -128,12 +128,15 @@ class Sidecar:
         self._listeners = listeners
         self._doors = doors
         self._recorder = recorder
+        self._tracing = instruments.tracing
         self._tools = tools_of(config, doors, instruments, recorder)
-        self._loop = LoopMaker(self._tools, call_timeout=config.timeout)
+        self._loop = LoopMaker(self._tools, call_timeout=config.timeout, tracing=self._tracing)
         driver = doors.driver.info
         self._here = Here(config.node_name, driver, settings.options(config), identity_of(config, self._tools, driver.name))
         self._watching = Watching(self._tools, nodes=self._nodes)
         self.caches = Caches.empty()
+        if self._tracing is not None:
+            self._tracing.sees(claim=self.caches.claims.get, volume=self.caches.volumes.get, driver=lambda: doors.driver.info.name)
         self._tools.metrics.watch_classes(self.caches.classes.__contains__)
         self.space = ReservedSpace(classes=self._classes_by_name)
         self.drains: DrainPart | None = None

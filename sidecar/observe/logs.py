@@ -24,6 +24,8 @@ from sidecar.observe.sanitize import Plain, clipped, plain, quoted, to_json, vis
 
 Format = Literal["text", "json"]
 Wall = Callable[[], float]
+Traces = Callable[[Mapping[str, object]], Mapping[str, str]]
+"""From the fields of a line to those that say which trace it belongs to."""
 
 OUR_ROOT: Final = "sidecar"
 TERMINATION_LOG: Final = "/dev/termination-log"
@@ -33,7 +35,7 @@ _TERMINATION_LIMIT: Final = 4096
 _MOST_VERBOSE: Final = 19
 
 # The keys of a JSON line that are not fields.
-_RESERVED: Final = frozenset({"ts", "caller", "msg", "v", "severity", "stacktrace"})
+_RESERVED: Final = frozenset({"ts", "caller", "msg", "v", "severity", "stacktrace", "trace_id", "span_id", "trace_flags"})
 
 # The attributes that every LogRecord has; all others came by `extra`.
 _OWN_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "fields"}
@@ -75,6 +77,13 @@ def setup_for_people(verbosity: int, least: int) -> None:
     setup("text", verbosity)
     if not verbosity:
         logging.getLogger(OUR_ROOT).setLevel(least)
+
+
+def name_traces(traces: Traces) -> None:
+    """JSON lines say from now on which trace they belong to. To be called after `setup`."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _Handler) and isinstance(handler.formatter, JsonFormatter):
+            handler.formatter.traces = traces
 
 
 def teardown() -> None:
@@ -135,6 +144,7 @@ class JsonFormatter(logging.Formatter):
     def __init__(self, wall: Wall | None = None) -> None:
         super().__init__()
         self._wall = wall
+        self.traces: Traces | None = None
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Plain] = {
@@ -146,7 +156,10 @@ class JsonFormatter(logging.Formatter):
             line["v"] = max(0, logging.INFO - record.levelno)
             if record.levelno >= logging.WARNING:
                 line["severity"] = "warning"
-        for key, value in _fields(record).items():
+        fields = _fields(record)
+        if self.traces is not None:
+            line |= self.traces(fields)
+        for key, value in fields.items():
             # A field must not replace one of the line's own keys.
             line[f"{key}_" if key in _RESERVED else key] = plain(value)
         if trace := _traceback(record):

@@ -173,6 +173,10 @@ class Metrics:
         """`numbers` returns None until the node has been judged once."""
         self._add(Drain(numbers))
 
+    def watch_more(self, collector: Collector) -> None:
+        """Of a room that not every process has, and which declares its families itself."""
+        self._add(collector)
+
     def watch_cache(self, resource: str, count: Callable[[], int]) -> None:
         self._cache_objects.set(count, (resource,))
 

@@ -59,23 +59,16 @@ async def ask(kube: KubeApi, rights: Iterable[Right], *, namespace: str = "", ac
         async with turns:
             return right, _allowed(await kube.create(reviews, _review(reviews, right, namespace, account)))
 
-    tasks: list[asyncio.Task[tuple[Right, bool | None]]] = []
-    failed: ApiError | None = None
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks += [group.create_task(answered(right)) for right in rights]
-    except* ApiError as errors:
-        failed = _first(errors)
-    if failed is not None:
-        raise failed
-    answers = dict(task.result() for task in tasks)
+    # Not a task group: when one of its tasks fails, it raises that failure also in a task that was cancelled meanwhile, and who waits for
+    # its end would wait for ever.
+    found = await asyncio.gather(*map(answered, rights), return_exceptions=True)
+    answers: dict[Right, bool | None] = {}
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+        answers[one[0]] = one[1]
     of = {said: frozenset(right for right, answer in answers.items() if answer is said) for said in (True, False)}
     return Rights(of[True], of[False])
-
-
-def _first(errors: BaseExceptionGroup[ApiError]) -> ApiError:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _review(reviews: Resource, right: Right, namespace: str, account: Account | None) -> Json:

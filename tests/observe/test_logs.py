@@ -272,3 +272,24 @@ def test_the_termination_log_is_replaced_and_cut(tmp_path):
 def test_the_termination_log_is_not_made_up_and_never_raises(tmp_path, place):
     logs.write_termination_log("text \ud800", str(tmp_path / place))
     assert list(tmp_path.iterdir()) == []
+
+
+def about(fields):
+    return {"trace_id": "1" * 32, "span_id": "2" * 16} if fields.get("uid") == "u" else {}
+
+
+def test_json_lines_say_the_trace_they_belong_to_and_text_lines_stay_as_they_are():
+    def write(log):
+        logs.name_traces(about)
+        log.info("Claim provisioned", extra={"fields": {"uid": "u", "trace_id": "a field of that name"}})
+        log.info("Another", extra={"fields": {"uid": "v"}})
+
+    first, second = (json.loads(line) for line in written(write, "json").splitlines())
+    assert (first["trace_id"], first["span_id"], first["trace_id_"]) == ("1" * 32, "2" * 16, "a field of that name")
+    assert "trace_id" not in second and "span_id" not in second
+    assert "1111" not in written(write)
+
+
+def test_without_tracing_no_line_has_a_trace():
+    line = json.loads(written(lambda log: log.info("Claim provisioned", extra={"fields": {"uid": "u"}}), "json"))
+    assert line.keys() == {"ts", "caller", "msg", "v", "uid"}

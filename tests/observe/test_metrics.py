@@ -11,6 +11,7 @@ from sidecar.engine.loop import Loop, Observer
 from sidecar.engine.queue import Counts
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.scrape.drain import DrainNumbers
+from sidecar.tracing.numbers import SpanNumbers, Spans
 
 
 def families(metrics):
@@ -65,6 +66,7 @@ def everything():
     metrics.api_request("get", "persistentvolumeclaims", 0, 0.01)
     metrics.large_object("persistentvolumeclaims")
     metrics.api_throttled(1.5)
+    metrics.watch_more(Spans(lambda: SpanNumbers(sent=3, dropped={"refused": 1}, waiting=2)))
     health = Health()
     health.scope("driver", gates_ready=True).report(OK())
     health.scope("cache", gates_ready=True).report(Degraded("behind"))
@@ -128,6 +130,9 @@ ALL = {
     f"{OURS}api_request_duration_seconds": ("histogram", {"verb", "resource"}),
     f"{OURS}large_objects_total": ("counter", {"resource"}),
     f"{OURS}api_throttle_seconds_total": ("counter", set()),
+    f"{OURS}spans_sent_total": ("counter", set()),
+    f"{OURS}spans_dropped_total": ("counter", {"reason"}),
+    f"{OURS}spans_waiting": ("gauge", set()),
 }
 
 

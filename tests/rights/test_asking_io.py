@@ -215,3 +215,20 @@ def test_whoever_asks_is_told_why_there_is_no_answer() -> None:
             await ask(Authorizer(failing=Forbidden("no reviews")), [PATCH_VOLUMES, UPDATE_VOLUMES])  # type: ignore[arg-type]
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_who_is_cancelled_while_an_answer_fails_ends(turns: int) -> None:
+    """So many turns of the event loop after the failure. A task group hands on the failure of its task and forgets that it was cancelled:
+    the process would then not end at SIGTERM."""
+
+    async def story() -> None:
+        server = Authorizer(failing=Unavailable("no"), seconds=0.0)
+        task = asyncio.create_task(RightsKnown(tools(server), on_change=lambda: None).run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=30)
+        assert done and task.cancelled()
+
+    run_virtual(story())
