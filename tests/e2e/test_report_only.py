@@ -156,7 +156,7 @@ def test_volumes_of_a_central_provisioner_come_and_go(ground: Ground, reporter: 
             ground.leave("data")
             ground.give_up("data")
             await_verdict(ground, node, "True")
-        assert len(controller.recorded("CreateVolume")) == len(controller.recorded("DeleteVolume")) == 1
+        assert controller.recorded("CreateVolume") and controller.recorded("DeleteVolume")
         assert not node.recorded("CreateVolume")
 
 
