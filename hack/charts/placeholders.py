@@ -17,6 +17,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "guard-image": "guard-image-placeholder",
     "placement": "placement-placeholder",
     "secret-namespaces": "secret-namespaces-placeholder",
+    "runbook": "runbook-placeholder",
 }
 """Of the ConfigMap that the components read."""
 RELEASE: Final = "release-placeholder"
@@ -30,6 +31,7 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["guard-image"]: ".Values.gate.guardImage",
     SETTINGS["placement"]: ".Values.ownNode.placement",
     SETTINGS["secret-namespaces"]: '.Values.ownNode.secretNamespaces | join " "',
+    SETTINGS["runbook"]: ".Values.monitoring.runbook",
     RELEASE: ".Release.Name",
     POLICY_VERSION: ".Values.scopedWatches.policyVersion",
 }

@@ -124,6 +124,13 @@ def test_beside_a_driver_it_brings_what_the_components_bring() -> None:
     assert by_name(made) == by_name(rendered(DEPLOY / "examples" / "second-driver"))
 
 
+def test_the_alerts_link_to_where_the_value_says() -> None:
+    made = templated({"driver": DRIVER, "monitoring": ON | {"runbook": "https://wiki.example/storage"}})
+    (rules,) = [item for item in made if item["kind"] == "PrometheusRule"]
+    links = [rule["annotations"]["runbook_url"] for group in rules["spec"]["groups"] for rule in group["rules"]]
+    assert links and all(link.startswith("https://wiki.example/storage#csinodesidecar") for link in links)
+
+
 def test_what_is_switched_off_is_not_there() -> None:
     assert [item["kind"] for item in templated({"driver": DRIVER})] == ["CustomResourceDefinition"]
 

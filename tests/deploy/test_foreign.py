@@ -33,6 +33,7 @@ SETTINGS: Json = {
     "placement": "any",
     "socket-folder": "/var/lib/kubelet/plugins/disks/node",
     "socket": "node.sock",
+    "runbook": "https://wiki.example/storage",
 }
 
 
@@ -98,6 +99,12 @@ def places(objects: list[Json]) -> None:
     assert {item["expression"] for item in variables if item["name"] == "secretNamespaces"} == {"'storage'.split(' ')"}
 
 
+def links_to_the_runbook(objects: list[Json]) -> None:
+    rules = [rule for group in the("PrometheusRule", objects)["spec"]["groups"] for rule in group["rules"]]
+    links = [rule["annotations"]["runbook_url"] for rule in rules]
+    assert links == [f"{SETTINGS['runbook']}#{rule['alert'].lower()}" for rule in rules] != []
+
+
 def is_found(objects: list[Json]) -> None:
     """By what monitoring's PodMonitor looks for; and no selector has changed."""
     found, before = the("DaemonSet", objects)["spec"], daemon_set()["spec"]
@@ -147,7 +154,7 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "scoped-watches": (gives("--watch-scope=labelled"),),
     "scoped-watches-v1beta1": (gives("--watch-scope=labelled"),),
     "scraped": (gives("--http-endpoint=:8080"), is_found),
-    "monitoring": (gives("--http-endpoint=:8080"), is_found),
+    "monitoring": (gives("--http-endpoint=:8080"), is_found, links_to_the_runbook),
 }
 WITH_FLAGS = ["drain", "gate", "scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
 WITH_SETTINGS = {
@@ -155,6 +162,7 @@ WITH_SETTINGS = {
     "gate": ["driver", "driver-in-names", "namespace", "account", "user", "guard-image"],
     "report-only": ["driver-in-names", "namespace", "account", "socket-folder", "socket"],
     "own-node": ["driver", "driver-in-names", "namespace", "user", "placement", "secret-namespaces"],
+    "monitoring": ["runbook"],
 }
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
@@ -163,6 +164,9 @@ def test_without_the_base_the_user_says_where_the_objects_are(tmp_path: Path) ->
     assert {item["kind"]: item["metadata"]["namespace"] for item in objects} == dict.fromkeys(
         ("ConfigMap", "PodMonitor", "PrometheusRule"), "monitoring"
     )
+    assert len(objects) == 3
+    rules = [rule for group in the("PrometheusRule", objects)["spec"]["groups"] for rule in group["rules"]]
+    assert all(rule["annotations"]["runbook_url"].startswith("https://git.example/") for rule in rules)
 
 
 # --- the alerts -------------------------------------------------------------------------------------------------------
@@ -178,6 +182,23 @@ def test_an_alert_says_what_it_is_and_where_to_read_on(rule: Json) -> None:
         assert "$labels.node" in notes["summary"] and {"namespace", "pod", "node"} <= grouped_by(rule["expr"])
     named = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
     assert named <= grouped_by(rule["expr"])
+
+
+def test_one_value_makes_the_links_of_all_alerts_absolute() -> None:
+    """As the base has it they are paths; where people read the runbook is theirs to say, and each alert keeps its section."""
+    (settings,) = written("base", "settings.yaml")
+    assert settings["data"]["runbook"] == str(README.relative_to(REPOSITORY))
+    address = "https://wiki.example/storage/runbook?version=1"
+    with tempfile.TemporaryDirectory(dir=DEPLOY, prefix=".runbook-") as name:
+        folder = Path(name)
+        settings["data"]["runbook"] = address
+        (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
+        build = {"kind": "Kustomization", "resources": ["settings.yaml"], "components": ["../components/monitoring"]}
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+        objects = rendered(folder)
+    rules = [rule for group in the("PrometheusRule", objects)["spec"]["groups"] for rule in group["rules"]]
+    assert [rule["annotations"]["runbook_url"] for rule in rules] == [f"{address}#{rule['alert'].lower()}" for rule in RULES]
+    assert "csi-node-sidecar-settings" not in {item["metadata"]["name"] for item in objects}
 
 
 def test_the_runbook_has_a_section_for_each_alert_and_for_no_other() -> None:
