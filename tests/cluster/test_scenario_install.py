@@ -1,14 +1,16 @@
-"""What deploy/base/README.md tells a new user to type, typed."""
+"""What pages of deploy/ tell a new user to type, typed."""
 
 from __future__ import annotations
 
-import os
+import pytest
 
-from tests.cluster.install_notebook import NOTEBOOK, commands_of_readme, play
+from tests.cluster.readme_notebook import PAGES, commands_of, play
 
 
-def test_the_readmes_installation_goes_as_it_is_written_down(machine: None) -> None:
-    commands = commands_of_readme()
-    assert commands[0].startswith("hack/cluster up")
+@pytest.mark.parametrize("name", PAGES)
+def test_it_goes_as_it_is_written_down(machine: None, name: str) -> None:
+    page = PAGES[name]
+    commands = commands_of(page)
+    assert "hack/cluster up" in commands[0]
     assert commands[-1] == "hack/cluster down"
-    assert play(commands, name=f"install-{os.getpid()}") == NOTEBOOK.read_text()
+    assert play(page) == page.notebook.read_text()

@@ -40,7 +40,9 @@ def sidecar(objects: list[Json]) -> Json:
 
 def test_all_four_are_there() -> None:
     assert PROJECTS == ["csi-driver-host-path", "kubevirt-hpp", "rawfile-localpv", "scylladb-local-csi-driver"]
-    assert {folder.name for name in PROJECTS for folder in (EXAMPLES / name).iterdir()} == set(VARIANTS)
+    for name in PROJECTS:
+        folders = {file.name for file in (EXAMPLES / name).iterdir() if file.is_dir()}
+        assert folders - {"tried"} == set(VARIANTS)
 
 
 @project

@@ -12,7 +12,7 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY
 from hack.lib.links import pages
-from tests.cluster.install_notebook import NOTEBOOK, SEPARATOR, commands_of_readme
+from tests.cluster.readme_notebook import PAGES, SEPARATOR, commands_of
 from tests.deploy.manifests import DEPLOY
 
 LIMIT = 16 * 1024
@@ -103,9 +103,10 @@ def test_every_flag_that_a_page_names_is_one_of_the_program_or_of_a_tool(told: s
 # --- the installation -------------------------------------------------------------------------------------------------
 
 
-def test_the_notebook_types_what_the_page_says() -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_the_notebook_types_what_the_page_says(name: str) -> None:
     """What they answer needs real kubelets (tests/cluster)."""
-    lines = NOTEBOOK.read_text().splitlines()
+    lines = PAGES[name].notebook.read_text().splitlines()
     typed = [line for line, below in pairwise(lines) if below == SEPARATOR]
-    assert typed == commands_of_readme()
-    assert typed[0].startswith("hack/cluster up") and typed[-1] == "hack/cluster down"
+    assert typed == commands_of(PAGES[name])
+    assert "hack/cluster up" in typed[0] and typed[-1] == "hack/cluster down"
