@@ -51,6 +51,7 @@ class Exporter:
         self._sleep = sleep
         self._some, self._full = asyncio.Event(), asyncio.Event()
         self._in_hand: list[bytes] = []
+        self._posting: asyncio.Task[Outcome] | None = None
         self._failures = 0
         self._is_told, self._silent_until = False, -math.inf
         self.sent = self.refused = self.unreachable = 0
@@ -77,17 +78,23 @@ class Exporter:
                 await self._sleep(_AFTER_A_BUG)
 
     async def flush(self, limit: float) -> None:
-        """To be called when `run` has been cancelled. Each batch is tried once."""
+        """To be called when `run` has been cancelled. Each batch is tried once, and what was on its way is waited for."""
         try:
             async with asyncio.timeout(limit):
                 while self._in_hand or len(self._waiting):
                     self._in_hand = self._in_hand or self._waiting.take()
-                    if not isinstance(await self._collector.send(body_of(self._head, self._in_hand)), Taken):
+                    if not isinstance(await self._post(), Taken):
                         return
                     self.sent += len(self._in_hand)
                     self._settle()
         except TimeoutError:
             pass
+        except Exception:
+            log.exception("Bug: the last spans could not be sent")
+        finally:
+            if self._posting is not None:
+                self._posting.cancel()
+                await asyncio.wait([self._posting])
 
     async def _export(self) -> None:
         if not len(self._waiting):
@@ -109,9 +116,8 @@ class Exporter:
         self._waiting.settled()
 
     async def _deliver(self) -> None:
-        body = body_of(self._head, self._in_hand)
         for _ in range(MOST_TRIES):
-            outcome = await self._collector.send(body)
+            outcome = await self._post()
             match outcome:
                 case Taken(rejected):
                     rejected = min(rejected, len(self._in_hand))
@@ -131,6 +137,17 @@ class Exporter:
                 case _:
                     assert_never(outcome)
         self.unreachable += len(self._in_hand)
+
+    async def _post(self) -> Outcome:
+        """The batch in hand. It goes on if who waits for it is cancelled: to send again what has arrived would double it."""
+        posting = self._posting = self._posting or asyncio.create_task(self._collector.send(body_of(self._head, self._in_hand)))
+        try:
+            outcome = await asyncio.shield(posting)
+        except Exception:
+            self._posting = None
+            raise
+        self._posting = None  # not if cancelled: then `flush` looks at what has come of it, although it may have ended already
+        return outcome
 
     def _works(self) -> None:
         self._failures = 0

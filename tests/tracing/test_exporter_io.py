@@ -193,7 +193,20 @@ def test_what_is_left_is_sent_at_the_end_but_nobody_waits_long() -> None:
     assert slow.times[-1] <= ended[0] + 1
 
 
-def test_a_batch_that_was_under_way_at_the_end_is_tried_once_more() -> None:
+def test_a_batch_that_was_under_way_at_the_end_is_waited_for_and_not_sent_twice() -> None:
+    collector = Scripted(slow=0.5)
+
+    async def story(exporter: Exporter) -> None:
+        put(exporter, 2)
+        await asyncio.sleep(5.2)
+        assert len(collector.times) == 1
+        put(exporter, 1, first=2)
+
+    assert played(collector, story).numbers().sent == 3
+    assert collector.batches == [[0, 1], [2]]
+
+
+def test_a_batch_that_had_failed_before_the_end_is_tried_once_more() -> None:
     collector = Scripted(AWAY, Taken())
 
     async def story(exporter: Exporter) -> None:

@@ -28,6 +28,7 @@ def test_a_traceparent_is_read(flags: str, sampled: bool) -> None:
         f"00-{TRACE}-{SPAN}-01\n",
         f" 00-{TRACE}-{SPAN}-01",
         f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-0A",
         f"00-{'0' * 32}-{SPAN}-01",
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{TRACE[:-1]}٣-{SPAN}-01",
