@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hack.lib import durations, progress
 from hack.lib.progress import Turns
+from sidecar.commands.progress import Far
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,6 +62,19 @@ def test_each_hands_out_everything_and_remembers_the_pace(cache: Path) -> None:
     assert list(progress.each([], "letters")) == []
 
 
+def test_of_each_that_is_done_its_weight_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking: list[Callable[[], Far]] = []
+
+    @contextlib.contextmanager
+    def seen(ask: Callable[[], Far], *, name: str) -> Iterator[None]:
+        asking.append(ask)
+        yield
+
+    monkeypatch.setattr(progress, "shown", seen)
+    said = [asking[0]().what for _ in progress.each([10, 30, 60], "nodes", weight=float)]
+    assert said == ["0 of 100 nodes", "10 of 100 nodes", "40 of 100 nodes"] and asking[0]().share == 1.0
+
+
 def test_a_step_is_told_when_it_begins_and_when_it_is_done_and_never_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.step("building", about=50):
         pass
@@ -96,7 +112,6 @@ def test_it_needs_no_package(tmp_path: Path) -> None:
 
 
 def test_a_race_tells_how_far_it_is_and_prints_what_it_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from sidecar.commands.progress import Far
     from sidecar.simulation.swarm import race
     from sidecar.simulation.swarm.options import read_options
 

@@ -85,7 +85,7 @@ class Cluster:
         place.logs.mkdir()
         _furnish(place, nodes)
         cluster = cls(place)
-        with step(f"starting {nodes} nodes", about=5 + nodes):
+        with step(f"starting {nodes} node{'s' if nodes > 1 else ''}", about=5 + nodes):
             cluster._start(leashed=leashed)
         return cluster
 

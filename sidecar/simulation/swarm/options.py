@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
+from sidecar.commands.printing import program
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import read_duration
 from sidecar.frozen import frozen
@@ -98,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="csi-node-sidecar simulate race",
+        prog=f"{program()} simulate race",
         description="Nodes that compete for Immediate claims, on virtual time.",
         epilog=f"Up to {LARGEST_FULL} nodes the real rooms run, above that a thin model of them with the same rules.",
         allow_abbrev=False,
