@@ -16,7 +16,7 @@ from sidecar.tracing.collector_io import Collector
 from sidecar.tracing.encoding import Value, head_of
 from sidecar.tracing.exporter_io import Exporter
 from sidecar.tracing.looks_io import Glance, Handle, Looks, TracedNarrator, TracedRecorder, traced
-from sidecar.tracing.numbers import Spans
+from sidecar.tracing.numbers import SpanNumbers, Spans
 from sidecar.tracing.sampling import Sampling
 from sidecar.tracing.tracer import CLAIMS, VOLUMES, Tracer
 from sidecar.tracing.variables import Off, Settings, read
@@ -60,8 +60,13 @@ class Tracing:
             wall=clocks.wall,
             reads_parents=settings.reads_parents,
         )
-        clocks.metrics.watch_more(Spans(self._exporter.numbers))
+        clocks.metrics.watch_more(Spans(self._numbers))
         logs.name_traces(self._tracer.ids)
+
+    def _numbers(self) -> SpanNumbers:
+        numbers = self._exporter.numbers()
+        own = {"too-many-open": self._tracer.not_traced, "fault": self._tracer.faults}
+        return replace(numbers, dropped={**numbers.dropped, **own})
 
     # --- for the doors ------------------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ def test_without_tracing_the_rooms_hold_what_they_always_held() -> None:
     assert Instruments().tracing is None
 
 
-def test_with_tracing_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_tracing_they_do_not() -> None:
     """Or the test above could not fail."""
     from sidecar.tracing.controller import open_tracing
 
@@ -120,5 +120,8 @@ def test_with_tracing_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
             sidecar = sidecar_on(ListedKube(), instruments=Instruments(metrics=instruments.metrics, tracing=tracing))
             assert sidecar.provisioning.claims._handle != sidecar.provisioning.room.handle_claim
             assert type(sidecar._tools.narrator) is not Narrator
+            page = instruments.metrics.render()[0].decode()
+            for reason in ("no-room", "refused", "unreachable", "too-many-open", "fault"):
+                assert f'csi_node_sidecar_spans_dropped_total{{reason="{reason}"}} 0' in page
 
     asyncio.run(story())
