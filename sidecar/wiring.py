@@ -287,6 +287,7 @@ class Sidecar:
             replace(self._tools, kube=kube),
             settings.publisher(config, self._doors.driver.info.name),
             namespace=config.namespace,
+            node=config.node_name,
             pod=config.pod_name,
             ownerref_level=config.capacity_ownerref_level,
             threads=config.capacity_threads,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sidecar.capacity import watches
 from sidecar.capacity.controller import CapacityPublisher
+from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.capacity.owner import await_owner, find_owner
 from sidecar.capacity.rules import UNPLACED, is_unplaced
 from sidecar.capacity.view import Publisher
@@ -32,6 +33,7 @@ class CapacityPart:
         publisher: Publisher,
         *,
         namespace: str,
+        node: str,
         pod: str,
         ownerref_level: int,
         threads: int,
@@ -47,6 +49,7 @@ class CapacityPart:
         self._pod = pod
         self._ownerref_level = ownerref_level
         self._threads = threads
+        self._gone_nodes = GoneNodes(tools, driver=publisher.driver, namespace=namespace, node=node)
         self._classes = classes
         self._space = space
         self._standing = standing
@@ -86,6 +89,7 @@ class CapacityPart:
             self.loop, self.room = loop, room
             self.renew_all()
             group.create_task(loop.run(), name="capacity")
+            group.create_task(self._gone_nodes.look_for_ever(), name="capacity of nodes that are gone")
 
     @property
     def loops(self) -> list[Loop[str]]:

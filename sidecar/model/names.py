@@ -179,6 +179,7 @@ _NODE_PREFIX: Final = "node."
 _OPEN_PREFIX: Final = "open."
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _UID_END: Final = re.compile(r"[0-9a-f]{2}")
+_HASH: Final = re.compile(r"[0-9a-f]{8}")
 _MANAGER: Final = "external-provisioner"
 _LABEL_LIMIT: Final = 63
 _NAME_LIMIT: Final = 253
@@ -264,6 +265,12 @@ def capacity_manager(node: str, base: str = _MANAGER) -> str:
     if keep >= 1:
         return f"{base[:keep]}-{_fnv1a(base)}-{node}"
     return f"{base}-{_fnv1a(full)}" if base else _fnv1a(full)
+
+
+def manager_node(manager: str) -> str:
+    """The node whose objects that label marks; empty if it does not say so, or says what may be the hash of a longer name."""
+    node = manager.removeprefix(f"{_MANAGER}-")
+    return node if node and manager == f"{_MANAGER}-{node}" and not _HASH.fullmatch(node) else ""
 
 
 def of_driver(driver: str, name: str) -> str:
