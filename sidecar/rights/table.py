@@ -63,7 +63,7 @@ def _rows(resource: Resource, verbs: str, *samples: Sample, off: str = "", part:
         yield Row(Right(verb, resource, part, own_namespace), frozenset(samples), off)
 
 
-_EVERYTHING: Final = "all: the program does not become ready"
+_EVERYTHING: Final = "all: the program is not ready, or not for long"
 _DRAINS: Final = "drain decisions"
 _REPORTS: Final = "drain decisions: reports"
 _GATE: Final = "the gate of drain decisions"
