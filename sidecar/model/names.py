@@ -180,7 +180,8 @@ _OPEN_PREFIX: Final = "open."
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _UID_END: Final = re.compile(r"[0-9a-f]{2}")
 _HASH: Final = re.compile(r"[0-9a-f]{8}")
-_MANAGER: Final = "external-provisioner"
+PEER: Final = "external-provisioner"
+"""The program whose place this one takes. Marks of objects that both adopt begin with its name."""
 _LABEL_LIMIT: Final = 63
 _NAME_LIMIT: Final = 253
 
@@ -253,7 +254,7 @@ def shard_of(label: str, uid: str) -> str:
     return label if label in _SHARDS else open_claims(uid)
 
 
-def capacity_manager(node: str, base: str = _MANAGER) -> str:
+def capacity_manager(node: str, base: str = PEER) -> str:
     """The managed-by label of this node's capacity objects: upstream's value, so that each program adopts the other's objects.
 
     A label value has at most 63 characters, so with a long node name the base is shortened to a hash, as upstream does.
@@ -269,8 +270,8 @@ def capacity_manager(node: str, base: str = _MANAGER) -> str:
 
 def manager_node(manager: str) -> str:
     """The node whose objects that label marks; empty if it does not say so, or says what may be the hash of a longer name."""
-    node = manager.removeprefix(f"{_MANAGER}-")
-    return node if node and manager == f"{_MANAGER}-{node}" and not _HASH.fullmatch(node) else ""
+    node = manager.removeprefix(f"{PEER}-")
+    return node if node and manager == f"{PEER}-{node}" and not _HASH.fullmatch(node) else ""
 
 
 def of_driver(driver: str, name: str) -> str:

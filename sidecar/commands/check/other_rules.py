@@ -9,9 +9,9 @@ from sidecar.commands.check.flag_rules import config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
 from sidecar.commands.check.who import of_driver, our_sidecars, unnamed_of
 from sidecar.drain.wording import first_few
+from sidecar.model import names
 
 CHECK: Final = "provisioners"
-_PEER: Final = "external-provisioner"
 LIVES: Final = 120.0
 """Seconds for which a Lease counts that nobody has renewed: upstream renews it every few seconds."""
 
@@ -43,7 +43,7 @@ def _nobody(found: Findings, provisioners: tuple[Provisioner, ...]) -> Iterator[
         yield failed(CHECK, text, "say its namespace with -n" if found.driver else "name the driver with --driver")
     elif others:
         yield failed(
-            CHECK, f"{_PEER} provisions for {found.driver}, and none of ours: {first_few(others)}", "swap its image, and see --image"
+            CHECK, f"{names.PEER} provisions for {found.driver}, and none of ours: {first_few(others)}", "swap its image, and see --image"
         )
     else:
         text = f"no workload has a container of our image{f' for {found.driver}' if found.driver else ''}"
@@ -75,7 +75,7 @@ def _elected(found: Findings) -> Iterator[Line]:
     told = any(one.central for one in of_driver(found))
     for lease in () if isinstance(found.elections, NotAsked) or told else found.elections:
         if lease.age is not None and lease.age < LIVES:
-            text = f"{lease.holder or 'somebody'} holds Lease {lease.name}, as a central {_PEER} of {found.driver} does"
+            text = f"{lease.holder or 'somebody'} holds Lease {lease.name}, as a central {names.PEER} of {found.driver} does"
             yield failed(CHECK, text, "find its pod, and take the provisioner out of it")
 
 
@@ -99,4 +99,4 @@ def _same_node(found: Findings) -> Iterator[Line]:
 
 
 def _what(one: Provisioner) -> str:
-    return f"another container of ours ({one.container})" if one.ours else f"{_PEER} (container {one.container})"
+    return f"another container of ours ({one.container})" if one.ours else f"{names.PEER} (container {one.container})"

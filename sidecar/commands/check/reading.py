@@ -15,7 +15,7 @@ from sidecar.model.objects import Json
 OUR_IMAGE: Final = "csi-node-sidecar"
 _DRIVER_IMAGE: Final = "csi-node-sidecar-driver"
 """The driver of demo and tests, which is no sidecar."""
-_PEERS: Final = ("csi-provisioner", "external-provisioner")
+_PEERS: Final = ("csi-provisioner", names.PEER)
 _VARIABLES: Final = frozenset(row.env for row in TABLE if row.env)
 _FROM_FIELDS: Final = {"spec.nodeName": "the-node", "metadata.namespace": "", "metadata.name": "the-pod"}
 _ADDRESS: Final = re.compile(r"--?(?:csi-address|csi-endpoint|endpoint)(?:=(.*))?")

@@ -25,6 +25,7 @@ from sidecar.kube.api import (
     SECRETS,
     VOLUMES,
 )
+from sidecar.model import names
 from sidecar.rights.rights import PATCH_VOLUMES, Right
 from sidecar.rights.table import Row, Sample, missing
 
@@ -94,7 +95,7 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
         case _ if right.resource == REFERENCE_GRANTS:
             return config is not None and config.gate("CrossNamespaceVolumeDataSource")
         case _ if right.resource == ATTRIBUTES_CLASSES:
-            return config is not None and "VolumeAttributesClass" in config.gates_named and config.gate("VolumeAttributesClass")
+            return config is not None and names.ATTRIBUTES_CLASS in config.gates_named and config.gate(names.ATTRIBUTES_CLASS)
         case _ if Sample.DRAIN in row.samples and row.off.startswith("drain"):
             return config is not None and settings.drains(config)
     return not (report_only(config) and right in (PATCH_VOLUMES, Right("create", VOLUMES), Right("delete", VOLUMES)))
