@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sidecar.frozen import frozen
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, VOLUMES, KubeApi, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, NODES, CLASSES, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
@@ -167,6 +167,8 @@ def _objects() -> list[tuple[Resource, Json]]:
         (CLAIMS, {"metadata": {"name": NAME}, "spec": claim_spec}),
         (VOLUMES, _volume(f"{NAME}-driver", _OTHER, "n0")),
         (VOLUMES, _volume(f"{NAME}-node", DRIVER, "elsewhere")),
+        # A node that is there and has a sidecar of which these worlds tell nothing: without it what it publishes would be cleared away.
+        (NODES, {"metadata": {"name": "elsewhere", "labels": {TOPOLOGY_KEY: "elsewhere"}}}),
         (CAPACITIES, capacity | {"nodeTopology": {"matchLabels": {TOPOLOGY_KEY: "elsewhere"}}}),
     ]
 
