@@ -24,8 +24,8 @@ from sidecar.kube.api import CSI_NODES, EVENTS
 from sidecar.kube.api import PODS as POD
 from sidecar.kube.api import VOLUMES as VOLUME
 from sidecar.rights.rights import Right
+from tests.e2e.accounts import account, upstream_rules
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, PODS, VOLUMES, Cluster
-from tests.e2e.test_bad_input import account, upstream_rules
 
 SOON = ("--node-deployment-base-delay=100ms", "--node-deployment-max-delay=200ms", "--retry-interval-start=500ms")
 ARGS = (*SOON, "--node-deployment-placement=ranked", "--enable-capacity", "--capacity-ownerref-level=0", "--capacity-poll-interval=2s")
