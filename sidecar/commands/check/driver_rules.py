@@ -5,17 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sidecar.commands.check.findings import Findings, NodeFacts, NoDriver, NotAsked, Provisioner, known
-from sidecar.commands.check.flag_rules import REPORT_ONLY, config_of, report_only
+from sidecar.commands.check.flag_rules import config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
 from sidecar.commands.check.who import drivers_of, our_sidecars
-from sidecar.config.table import FLAGS
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, DriverInfo
 from sidecar.drain.wording import first_few
 from sidecar.model import names
 
-_LEAVE_IT: Final = (
-    f"leave provisioning to whoever has it, with --{REPORT_ONLY}=false" if REPORT_ONLY in FLAGS else "this is no driver to provision by"
-)
+_LEAVE_IT: Final = "leave provisioning to whoever has it, with --provisioning=false"
 _REGISTRAR: Final = "see that node-driver-registrar runs beside the driver, and what it logs"
 
 

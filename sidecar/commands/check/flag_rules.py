@@ -12,8 +12,6 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.frozen import frozen
 
 CHECK: Final = "flags"
-REPORT_ONLY: Final = "provisioning"
-"""The flag that leaves provisioning to somebody else, where this version has it."""
 
 
 @frozen
@@ -109,4 +107,4 @@ def idle(config: Config) -> Iterable[str]:
 
 def report_only(config: Config | None) -> bool:
     """Somebody else provisions for this driver, and is meant to."""
-    return config is not None and getattr(config, REPORT_ONLY, True) is False
+    return config is not None and not config.provisioning

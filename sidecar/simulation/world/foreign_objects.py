@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sidecar.frozen import frozen
-from sidecar.kube.api import CAPACITIES, CLAIMS, NODES, CLASSES, VOLUMES, KubeApi, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NODES, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
