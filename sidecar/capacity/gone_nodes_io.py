@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 
-from sidecar.capacity.gone_nodes import HOUR, Suspect, pause, share_of, suspects
-from sidecar.kube.api import CAPACITIES, CSI_NODES, NODES, find, records
+from sidecar.capacity.gone_nodes import HOUR, MOST_OF_ONE, left_by, pause, selectors, share_of, suspects
+from sidecar.kube.api import CAPACITIES, CSI_NODES, NODES, Resource, records
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from sidecar.model import names
-from sidecar.model.objects import CapacityRecord
+from sidecar.model.objects import CapacityRecord, Json
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -23,6 +22,8 @@ class GoneNodes:
         self._namespace = namespace
         self._node = node
         self._ours = f"{names.CAPACITY_DRIVER_LABEL}={driver}"
+        self._last = ""
+        """The suspect that was asked about last."""
 
     async def look_for_ever(self) -> None:
         share = share_of(self._node)
@@ -40,18 +41,14 @@ class GoneNodes:
             )
 
     async def look(self) -> int:
-        """Returns how many objects there are."""
+        """Returns how many objects there are. What each is stays with the server: there may be very many."""
         found = [
-            record
-            async for record in records(
-                self._kube, CAPACITIES, CapacityRecord.of, cached=True, namespace=self._namespace, label_selector=self._ours
-            )
+            node async for node in records(self._kube, CAPACITIES, _node, cached=True, namespace=self._namespace, label_selector=self._ours)
         ]
         there = {name async for name in records(self._kube, CSI_NODES, lambda obj: str(obj["metadata"]["name"]), cached=True)}
-        for suspect in suspects(found, nodes={*there, self._node}):
-            if await self._is_gone(suspect):
-                for record in suspect.records:
-                    await self._delete(suspect.node, record)
+        for node in suspects(found, there={*there, self._node}, after=self._last):
+            self._last = node  # before it is asked about: one that cannot be must not keep the others from their turn
+            await self._judge(node)
         return len(found)
 
     async def _look_safely(self) -> int:
@@ -72,14 +69,30 @@ class GoneNodes:
         except ApiError:
             return 1
 
-    async def _is_gone(self, suspect: Suspect) -> bool:
-        for resource in (NODES, CSI_NODES):
-            if await find(self._kube, resource, suspect.node) is not None:
-                return False
-        for segment in suspect.segments:
-            if (await self._kube.list_page(NODES, label_selector=_selector(segment))).items:
-                return False
-        return True
+    async def _judge(self, node: str) -> None:
+        """Deletes what that node has left, if it is gone and no other node is where its objects say.
+
+        They are read before the proof begins, and deleted as they were then: a node that joins meanwhile writes its own anew.
+        """
+        mark = f"{names.CAPACITY_MANAGER_LABEL}={names.PEER}-{node}"
+        page = await self._kube.list_page(CAPACITIES, namespace=self._namespace, label_selector=f"{self._ours},{mark}", limit=MOST_OF_ONE)
+        left = [record for record in map(CapacityRecord.of, page.items) if left_by(record) == node]
+        if not (await self._is_absent(NODES, node) and await self._is_absent(CSI_NODES, node)):
+            return
+        for selector in selectors(left):
+            page = await self._kube.list_page(NODES, label_selector=selector, limit=1)
+            if page.items or page.continue_token:
+                return
+        for record in left:
+            await self._delete(node, record)
+
+    async def _is_absent(self, resource: Resource, name: str) -> bool:
+        """Only if the API server says so in its own words: a proxy before it may answer 404 too."""
+        try:
+            await self._kube.get(resource, name)
+        except NotFound as error:
+            return error.reason == "NotFound"
+        return False
 
     async def _delete(self, node: str, record: CapacityRecord) -> None:
         fields = {"node": node, "class": record.class_name, "object": f"{record.namespace}/{record.name}"}
@@ -95,5 +108,5 @@ class GoneNodes:
             pass  # somebody publishes it again, or has deleted it
 
 
-def _selector(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+def _node(obj: Json) -> str:
+    return left_by(CapacityRecord.of(obj))
