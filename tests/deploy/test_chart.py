@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import sidecar
 from hack.charts import command
-from hack.lib.control_plane import ControlPlane, binaries
+from hack.lib.control_plane import ControlPlane
+from tests.deploy.charts import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, rendered, the, written
 
 pytestmark = pytest.mark.real_api
-CHART = DEPLOY / "chart"
-RELEASE = "csi-node-sidecar"
-SIDECAR = "csi-provisioner"
-KUBERNETES = "--kube-version=1.36"
-Values = dict[str, Any]
-
-
-@cache
-def _helm() -> Path:
-    return binaries("core", "helm") / "helm"
-
-
-def helm(*arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
-    given = ["--values=-"] if values is not None else []
-    text = None if values is None else json.dumps(values)
-    return subprocess.run([_helm(), *arguments, *given], input=text, capture_output=True, text=True, check=False, timeout=60)
-
-
-def templated(values: Values, *, namespace: str = NAMESPACE, release: str = RELEASE) -> list[Json]:
-    done = helm("template", release, str(CHART), f"--namespace={namespace}", "--include-crds", KUBERNETES, values=values)
-    assert done.returncode == 0, done.stderr
-    return [item for item in yaml.safe_load_all(done.stdout) if item]
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str, str], Json]:
@@ -73,8 +49,6 @@ def base() -> Values:
     }
 
 
-ON: Values = {"enabled": True}
-GATE: Values = ON | {"guardImage": "docker.io/library/pause:dev"}
 OVERLAYS: dict[str, Values] = {
     "base": {},
     "overlays/drained": {"drain": ON},

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.deploy.charts import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
 from tests.deploy.manifests import DRIVER, Json, the, written
-from tests.deploy.test_chart import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
 
 pytestmark = pytest.mark.real_api
 SCHEMA: Json = json.loads((CHART / "values.schema.json").read_text())
