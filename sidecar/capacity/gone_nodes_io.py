@@ -74,6 +74,8 @@ class GoneNodes:
 
         They are read before the proof begins, and deleted as they were then: a node that joins meanwhile writes its own anew.
         """
+        if not await self._is_absent(NODES, node):
+            return  # its CSINode is late, or the list of them is old
         mark = f"{names.CAPACITY_MANAGER_LABEL}={names.PEER}-{node}"
         page = await self._kube.list_page(CAPACITIES, namespace=self._namespace, label_selector=f"{self._ours},{mark}", limit=MOST_OF_ONE)
         left = [record for record in map(CapacityRecord.of, page.items) if left_by(record) == node]

@@ -187,11 +187,14 @@ def test_a_node_that_joins_while_it_is_asked_about_keeps_what_it_writes() -> Non
     """Its Node comes after the answer that there is none, and its labels later still."""
 
     class Joining(Selecting):
+        written = 7
+
         async def get(self, resource: Any, name: str, *, namespace: str = "") -> Any:
             try:
                 return await super().get(resource, name, namespace=namespace)
             finally:
-                self.objects["csistoragecapacities", "b"] = published("b", "late", version="8")
+                self.written += 1
+                self.objects["csistoragecapacities", "b"] = published("b", "late", version=str(self.written))
 
         async def delete(self, resource: Any, name: str, *, resource_version: str = "", **scope: Any) -> None:
             if resource_version != self.objects[resource.plural, name]["metadata"]["resourceVersion"]:
@@ -209,7 +212,7 @@ def test_what_fails_between_proof_and_deletion_ends_the_look(verb: str, error: A
     for answered in range(3):
         api = Selecting(cluster(published("b", "gone"), published("c", "gone")).objects, {verb: [*[None] * answered, error]})
         asyncio.run(room(api)._look_safely())
-        wanted = {"delete": answered + 1 if answered < 2 else 2, "get": 0 if answered < 2 else 2, "list": 0}[verb]
+        wanted = {"delete": min(answered + 1, 2), "get": 0, "list": 0}[verb]
         assert len(deleted(api)) == wanted
 
 
