@@ -29,10 +29,12 @@ class GoneNodes:
         share = share_of(self._node)
         await asyncio.sleep(share * HOUR)
         try:
-            due = share * pause(await self._count())
+            count = await self._count()
+            due = share * pause(count)
             while True:
                 await asyncio.sleep(due)
-                due = pause(await self._look_safely())
+                count = await self._look_safely(count)
+                due = pause(count)
         except Forbidden as error:
             log.warning(
                 "Capacity objects of nodes that are gone are not looked for: the role does not allow it. Those that the pod owns"
@@ -51,14 +53,15 @@ class GoneNodes:
             await self._judge(node)
         return len(found)
 
-    async def _look_safely(self) -> int:
+    async def _look_safely(self, count: int) -> int:
+        """After a failure there are as many as before: if nodes came sooner then, a server for which a list is too much would get more."""
         try:
             return await self.look()
         except Forbidden:
             raise
         except ApiError as error:
             log.debug("Nodes that are gone were not looked for", extra={"fields": {"err": str(error)}})
-            return 1
+            return count
 
     async def _count(self) -> int:
         """Of the first page of a list, which is enough to know that there are many."""
