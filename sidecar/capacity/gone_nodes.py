@@ -45,7 +45,7 @@ def suspects(found: Iterable[str], *, there: Collection[str], after: str = "") -
 
 
 def selectors(records: Iterable[CapacityRecord]) -> tuple[str, ...]:
-    """Where the scheduler believes that space to be: no node may have these labels."""
+    """Where the scheduler believes that space to be: no other node may have these labels."""
     return tuple(dict.fromkeys(_selector(record.node_topology or {}) for record in records))
 
 

@@ -85,8 +85,9 @@ class GoneNodes:
         if not (await self._is_absent(NODES, node) and await self._is_absent(CSI_NODES, node)):
             return
         for selector in selectors(left):
-            page = await self._kube.list_page(NODES, label_selector=selector, limit=1)
-            if page.items or page.continue_token:
+            page = await self._kube.list_page(NODES, label_selector=selector, limit=2)
+            # This node itself may have had that name: then it publishes anew what these objects are about.
+            if page.continue_token or any(obj["metadata"]["name"] != self._node for obj in page.items):
                 return
         for record in left:
             await self._delete(node, record)
@@ -101,7 +102,7 @@ class GoneNodes:
 
     async def _delete(self, node: str, record: CapacityRecord) -> None:
         fields = {"node": node, "class": record.class_name, "object": f"{record.namespace}/{record.name}"}
-        why = "there is neither a Node nor a CSINode of that name, and no node has the labels of its topology"
+        why = "there is neither a Node nor a CSINode of that name, and no other node has the labels of its topology"
         log.info("Deleting the capacity of a node that is gone", extra={"fields": fields | {"why": why}})
         if self._tools.dry_run:
             return

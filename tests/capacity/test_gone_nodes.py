@@ -92,6 +92,13 @@ def test_a_segment_that_another_node_is_in_keeps_them() -> None:
     assert look(kube) == []
 
 
+def test_a_node_deletes_what_it_published_under_another_name() -> None:
+    """The scheduler would go on by the figure of then, for as long as there is nothing else of that name."""
+    kube = cluster(published("b", "old-name"))
+    kube.labelled = ("old-name",)  # type: ignore[attr-defined]
+    assert look(kube) == ["b"]
+
+
 @pytest.mark.parametrize(
     "obj",
     [
