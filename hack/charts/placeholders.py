@@ -18,10 +18,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "placement": "placement-placeholder",
     "secret-namespaces": "secret-namespaces-placeholder",
     "runbook": "runbook-placeholder",
+    "socket-folder": "/socket-folder-placeholder",
+    "socket": "socket-placeholder",
 }
 """Of the ConfigMap that the components read."""
 RELEASE: Final = "release-placeholder"
 POLICY_VERSION: Final = "v0placeholder0"
+IMAGE: Final = "image-placeholder"
+PULL_POLICY: Final = "PullPolicyPlaceholder"
 
 _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["driver"]: ".Values.driver",
@@ -32,6 +36,10 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["placement"]: ".Values.ownNode.placement",
     SETTINGS["secret-namespaces"]: '.Values.ownNode.secretNamespaces | join " "',
     SETTINGS["runbook"]: ".Values.monitoring.runbook",
+    SETTINGS["socket-folder"]: ".Values.reportOnly.socketFolder",
+    SETTINGS["socket"]: ".Values.reportOnly.socket",
+    IMAGE: ".Values.image",
+    PULL_POLICY: ".Values.imagePullPolicy",
     RELEASE: ".Release.Name",
     POLICY_VERSION: ".Values.scopedWatches.policyVersion",
 }
