@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from sidecar.capacity.gone_nodes import HOUR, Suspect, pause, share_of, suspects
+from sidecar.capacity.gone_nodes import Suspect, first_pause, pause, share_of, suspects
 from sidecar.kube.api import CAPACITIES, CSI_NODES, NODES, find, records
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from sidecar.model import names
@@ -25,10 +25,9 @@ class GoneNodes:
         self._ours = f"{names.CAPACITY_DRIVER_LABEL}={driver}"
 
     async def look_for_ever(self) -> None:
-        share = share_of(self._node)
-        await asyncio.sleep(share * HOUR)
+        await asyncio.sleep(first_pause(self._node))
         try:
-            due = share * pause(await self._count())
+            due = share_of(self._node) * pause(await self._count())
             while True:
                 await asyncio.sleep(due)
                 due = pause(await self._look_safely())
