@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from sidecar.commands.printing import PROGRAM, is_plugin, program, show
+from sidecar.commands.printing import PROGRAM, is_plugin, program, say_aside, show
 from sidecar.config.errors import Refused, UsageError
 from sidecar.config.parse import Parsed, ShowHelp, parse
 from sidecar.config.words import closest
@@ -174,5 +174,5 @@ def _version(words: Sequence[str]) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
+    say_aside(text)
     return code

@@ -5,6 +5,7 @@ A placeholder is a name that kustomize takes like any other. It has no space in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,6 +24,8 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 """Of the ConfigMap that the components read."""
 RELEASE: Final = "release-placeholder"
+RELEASE_IN_CLUSTER: Final = "cluster-wide-placeholder"
+"""For what is in no namespace: another one may have a release of the same name."""
 POLICY_VERSION: Final = "v0placeholder0"
 IMAGE: Final = "image-placeholder"
 PULL_POLICY: Final = "PullPolicyPlaceholder"
@@ -41,14 +44,19 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     IMAGE: ".Values.image",
     PULL_POLICY: ".Values.imagePullPolicy",
     RELEASE: ".Release.Name",
+    RELEASE_IN_CLUSTER: 'printf "%s--%s" .Release.Name .Release.Namespace',
     POLICY_VERSION: ".Values.scopedWatches.policyVersion",
 }
 
 
 def templated(text: str) -> str:
-    """With each placeholder replaced, and with braces that are not Helm's kept from it."""
+    """With each placeholder replaced, and with braces that are not Helm's kept from it.
+
+    A placeholder that is all of a value is quoted: a namespace may be called 12.
+    """
     text = text.replace("{{", "{{`{{`}}")
     for name, expression in _EXPRESSIONS.items():
+        text = re.sub(rf"(?<=: ){re.escape(name)}$", "{{ " + expression + " | quote }}", text, flags=re.MULTILINE)
         text = text.replace(name, "{{ " + expression + " }}")
     return text
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from hack.charts.placeholders import IMAGE, POLICY_VERSION, PULL_POLICY, RELEASE, SETTINGS, only_if, templated
+from hack.charts.placeholders import IMAGE, POLICY_VERSION, PULL_POLICY, RELEASE, RELEASE_IN_CLUSTER, SETTINGS, only_if, templated
 
 Json = dict[str, Any]
 CRD: Final = "CustomResourceDefinition"
@@ -43,9 +43,10 @@ def _of_the_release(item: Json) -> Json:
     made: Json = yaml.safe_load(text)
     for subject in made.get("subjects", []):
         subject["name"] = SETTINGS["account"]
+    own = RELEASE_IN_CLUSTER if made["kind"].startswith("Cluster") else RELEASE
     if "roleRef" in made:
-        made["roleRef"]["name"] = RELEASE
-    made["metadata"]["name"] = SETTINGS["account"] if made["kind"] == "ServiceAccount" else RELEASE
+        made["roleRef"]["name"] = own
+    made["metadata"]["name"] = SETTINGS["account"] if made["kind"] == "ServiceAccount" else own
     return made
 
 

@@ -6,7 +6,6 @@ the right label already is left alone, so a run that was cut off is gone on with
 
 import asyncio
 import logging
-import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Final
 from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
-from sidecar.commands.printing import show
+from sidecar.commands.printing import complain, show
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
@@ -66,7 +65,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         return asyncio.run(_run(parsed, own))
     except SidecarError as error:
         hint = "" if isinstance(error, NotLabelled) else "; check --kubeconfig and your rights"
-        return _complain(f"{error}{hint}; run it again to go on")
+        return complain(f"{error}{hint}; run it again to go on")
 
 
 async def _run(parsed: Parsed, own: Namespace) -> int:
@@ -109,12 +108,12 @@ async def _label_all(kube: KubeApi, driver: str, waiting: Sequence[Labelled], to
                 told.row("claims", **_as_json(claim), result="failed", error=str(error))
                 if tally.is_hopeless(claim, error):
                     raise
-                _complain(f"claim {claim.full_name}: {error}{_remedy(error)}")
+                complain(f"claim {claim.full_name}: {error}{_remedy(error)}")
         if number % _TOLD_EVERY == 0 or number == len(waiting):
             told.say(f"labelled {number - tally.failed} of {len(waiting)}")
     for namespace, count in tally.left_out.items():
-        _complain(f"{count} more claims of namespace {namespace} were not tried, after {_MOST_FAILURES_IN_A_ROW} failures in a row there")
-    return _complain(f"{tally.failed} claims have no label; run it again to try them once more") if tally.failed else 0
+        complain(f"{count} more claims of namespace {namespace} were not tried, after {_MOST_FAILURES_IN_A_ROW} failures in a row there")
+    return complain(f"{tally.failed} claims have no label; run it again to try them once more") if tally.failed else 0
 
 
 class _Tally:
@@ -200,8 +199,3 @@ def _would(claim: Labelled) -> str:
 
 def _remedy(error: SidecarError) -> str:
     return "; it takes the right to patch persistentvolumeclaims" if isinstance(error, Forbidden) else ""
-
-
-def _complain(text: str) -> int:
-    print(f"csi-node-sidecar: {text}", file=sys.stderr)
-    return 1

@@ -16,7 +16,7 @@ from sidecar import settings
 from sidecar.commands import help
 from sidecar.commands.forms import STRUCTURED, TABLE, structured
 from sidecar.commands.line import CommandParser
-from sidecar.commands.printing import show
+from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import Reach, configured
 from sidecar.commands.table import flags_of, usage
 from sidecar.config.config import Config
@@ -64,7 +64,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
     try:
         return _carry_out(order, parsed.config, ask or _ask)
     except (SidecarError, OSError) as error:
-        return _complain(f"{error}; nothing was deleted")
+        return complain(f"{error}; nothing was deleted")
 
 
 def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) -> int:
@@ -77,7 +77,7 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None]) 
         return 0
     chosen = [record for record in suspects if order.delete in (record.request.name, _handle(record))]
     if len(chosen) != 1:
-        return _complain(f"{order.delete!r} is none of the suspected leftovers in {folder}; without --delete they are listed")
+        return complain(f"{order.delete!r} is none of the suspected leftovers in {folder}; without --delete they are listed")
     return asyncio.run(_delete(order, config, chosen[0], ask))
 
 
@@ -120,7 +120,7 @@ async def _delete(order: Order, config: Config, record: CreationRecord, ask: Cal
     try:
         info = await _first_ready(doors, link)
         if info != order.driver:
-            return _complain(f"the driver at {config.csi_address} is {info}, not {order.driver}; nothing was deleted")
+            return complain(f"the driver at {config.csi_address} is {info}, not {order.driver}; nothing was deleted")
         here = Here(config.node_name, doors.connection.driver.info, settings.options(config), "")
         return await delete(record, here, doors.kube, doors.connection.driver, order=order, config=config, ask=ask)
     finally:
@@ -157,14 +157,14 @@ async def delete(
     view = DeletionView(reason=Asked(record.uid, name), handle=_handle(record))
     verdict = await deletion.judge(view, name=name, claim=claim)
     if isinstance(verdict, Keep):
-        return _complain(f"{name} is not deleted: {verdict.why}")
+        return complain(f"{name} is not deleted: {verdict.why}")
     if not order.yes and not config.dry_run:
         known_as = f", which the driver calls {visible(_handle(record))}," if _handle(record) else ""
         question = f"{record.leftover}\nDelete volume {name}{known_as} of claim {record.full_name} with its data, on node {here.node}?"
         if (agreed := ask(question)) is None:
-            return _complain("there is nobody to ask: say --yes; nothing was deleted")
+            return complain("there is nobody to ask: say --yes; nothing was deleted")
         if not agreed:
-            return _complain("nothing was deleted")
+            return complain("nothing was deleted")
     if config.dry_run:
         text = f"would delete volume {name}, unless a PersistentVolume has the handle that the driver gives it"
         show(_done(order, record, _handle(record), text, result="would be deleted"))
@@ -183,17 +183,17 @@ async def delete(
         kept = await deletion.delete(view, secrets=known, name=name, claim=claim)
     except DriverError as error:
         sure = isinstance(error, NotSent) or is_over(error)
-        return _complain(f"{error}; {'nothing was deleted' if sure else _unknown(name)}")
+        return complain(f"{error}; {'nothing was deleted' if sure else _unknown(name)}")
     except asyncio.CancelledError:
-        _complain(f"interrupted; {_unknown(name)}")
+        complain(f"interrupted; {_unknown(name)}")
         raise
     if kept is not None:
-        return _complain(f"volume {visible(handle)} is not deleted: {kept.why}")
+        return complain(f"volume {visible(handle)} is not deleted: {kept.why}")
     show(_done(order, record, handle, f"deleted volume {name}, which the driver calls {visible(handle)}", result="deleted"))
     try:
         leftovers_io.settle(journal_folder(config), order.driver, record.key)
     except OSError as error:
-        _complain(f"volume {name} is deleted, but that could not be written down, so it stays listed: {error}")
+        complain(f"volume {name} is deleted, but that could not be written down, so it stays listed: {error}")
     return 0
 
 
@@ -222,8 +222,3 @@ def _ask(question: str) -> bool | None:
         return None
     show(f"{question}\nType yes to go on: ", end="")
     return sys.stdin.readline().strip() == "yes"
-
-
-def _complain(text: str) -> int:
-    print(f"csi-node-sidecar: {text}", file=sys.stderr)
-    return 1

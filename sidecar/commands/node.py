@@ -18,7 +18,7 @@ from sidecar.commands.explain.rows import about_own_word, as_json
 from sidecar.commands.forms import STRUCTURED, Told
 from sidecar.commands.line import CommandParser
 from sidecar.commands.node_intent import Verb
-from sidecar.commands.printing import show
+from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import Reach, configured
 from sidecar.commands.table import flags_of, usage
 from sidecar.commands.tables import Fitted
@@ -74,7 +74,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, ask: Callable[[str]
         with Told(order.form, verb=order.verb.value, dryRun=parsed.config.dry_run, judgements=[], nodes=[], next=[]) as told:
             return _carry_out(order, parsed.config, ask or _ask, told)
     except SidecarError as error:
-        return _complain(f"{error}{_hint(error)}; nothing was changed")
+        return complain(f"{error}{_hint(error)}; nothing was changed")
 
 
 def _read(words: Sequence[str]) -> Order | None:
@@ -117,9 +117,9 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None], 
     if not order.yes:
         agreed = ask(f"\n{order.verb} {', '.join(node.name for node in changing)}? [y/N] ")
         if agreed is None:
-            return _complain("there is no terminal to ask on; nothing was changed: add --yes")
+            return complain("there is no terminal to ask on; nothing was changed: add --yes")
         if not agreed:
-            return _complain("nothing was changed")
+            return complain("nothing was changed")
     done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb, told)))
     steps = list(node_intent.next_steps(done, order.verb))
     told.say("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
@@ -185,7 +185,7 @@ async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb, told: Tol
         try:
             await _write(kube, node, verb)
         except ApiError as error:
-            _complain(f"node {node.name} was not changed: {error}{_hint(error)}")
+            complain(f"node {node.name} was not changed: {error}{_hint(error)}")
             told.row("nodes", name=node.name, result="failed", error=str(error))
             continue
         told.say(f"{node.name}: done")
@@ -232,8 +232,3 @@ def _hint(error: SidecarError) -> str:
             return "; check --kubeconfig"
         case _:
             return ""
-
-
-def _complain(what: str) -> int:
-    print(f"csi-node-sidecar: {what}", file=sys.stderr)
-    return 1

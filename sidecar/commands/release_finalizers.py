@@ -6,7 +6,6 @@ it on again. Volumes that are being deleted keep it: without it they would go at
 
 import asyncio
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,8 +14,8 @@ from sidecar.commands.check.asking_io import running_sidecars
 from sidecar.commands.check.reading import OUR_IMAGE
 from sidecar.commands.forms import Told
 from sidecar.commands.line import read_for_driver
-from sidecar.commands.printing import show
-from sidecar.commands.removing import complain, patched
+from sidecar.commands.printing import complain, show
+from sidecar.commands.removing import complain_of, patched
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.wording import first_few
@@ -56,7 +55,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         return asyncio.run(_release(parsed.config, order, form=own.output))
     except SidecarError as error:
-        print(f"csi-node-sidecar: {error}; check --kubeconfig and your rights", file=sys.stderr)
+        complain(f"{error}; check --kubeconfig and your rights")
         return 1
 
 
@@ -73,7 +72,7 @@ async def release(kube: KubeApi, order: Order, told: Told) -> int:
     """Raises ApiError if the volumes cannot be listed."""
     if (why := await _still_runs(kube, order, told)) and not order.force:
         if order.acts:
-            print(f"csi-node-sidecar: {why}; nothing was changed. Stop it first, or say --force", file=sys.stderr)
+            complain(f"{why}; nothing was changed. Stop it first, or say --force")
             return 1
         told.say(f"This would be refused, unless with --force: {why}.")
     found, left = 0, 0
@@ -142,7 +141,7 @@ async def _taken_off(kube: KubeApi, obj: Mapping[str, Any], order: Order) -> str
     except NotFound:
         return "released"
     except ApiError as error:
-        complain(f"{VOLUMES.kind} {name}", error)
+        complain_of(f"{VOLUMES.kind} {name}", error)
         return "failed"
     return "kept" if stays else "released"
 

@@ -1,9 +1,9 @@
 """What commands share that take away what sidecars have written."""
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from sidecar.commands.printing import complain
 from sidecar.kube.api import KubeApi, Resource
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unauthorized
 from sidecar.model.objects import Json
@@ -38,6 +38,6 @@ async def patched(
     return False
 
 
-def complain(what: str, error: ApiError) -> None:
+def complain_of(what: str, error: ApiError) -> None:
     remedy = "run it again with more rights" if isinstance(error, Forbidden | Unauthorized) else "run it again"
-    print(f"csi-node-sidecar: {what}: {error}; {remedy}", file=sys.stderr)
+    complain(f"{what}: {error}; {remedy}")

@@ -14,7 +14,7 @@ _BETWEEN = 2
 def table(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = (), indent: int = 0) -> list[str]:
     """Columns two blanks apart, as `aligned` makes them; where the answer goes to a terminal, no wider than that, as far as words allow."""
     width = terminal_width()
-    broken = chain.from_iterable(_broken(rows, heads=heads, width=width - indent)) if width else rows
+    broken = chain.from_iterable(_broken(rows, heads=heads, width=max(1, width - indent))) if width else rows
     return aligned([*broken], heads=heads)
 
 
@@ -50,7 +50,7 @@ def _broken(rows: Sequence[Sequence[str]], *, heads: Sequence[str], width: int) 
 
 
 def _lines(cell: str, width: int) -> list[str]:
-    return wrap(cell, width, break_long_words=False, break_on_hyphens=False) if len(cell) > width else [cell]
+    return wrap(cell, max(1, width), break_long_words=False, break_on_hyphens=False) if len(cell) > width else [cell]
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:

@@ -6,15 +6,14 @@ taints) stays. So do claims and volumes, which have owners of their own, and cap
 
 import asyncio
 import logging
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
-from sidecar.commands.printing import show
-from sidecar.commands.removing import complain, patched
+from sidecar.commands.printing import complain, show
+from sidecar.commands.removing import complain_of, patched
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
@@ -75,7 +74,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         return asyncio.run(_uninstall(parsed, own.driver, form=own.output))
     except SidecarError as error:
-        print(f"csi-node-sidecar: {error}; check --kubeconfig and your rights", file=sys.stderr)
+        complain(f"{error}; check --kubeconfig and your rights")
         return 1
 
 
@@ -93,7 +92,7 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
     failed, found = 0, 0
     async for step in steps(kube, driver):
         if isinstance(step, Unread):
-            complain(step.what, step.error)
+            complain_of(step.what, step.error)
             told.row("unread", what=step.what, error=str(step.error))
             failed += 1
             continue
@@ -171,6 +170,6 @@ async def _take(kube: KubeApi, step: Step) -> bool:
     except NotFound:
         return True
     except ApiError as error:
-        complain(step.what, error)
+        complain_of(step.what, error)
         return False
     return True

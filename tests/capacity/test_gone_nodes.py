@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.capacity.gone_nodes import HOUR, MOST_AT_ONCE, pause, share_of, suspects
+from sidecar.capacity.gone_nodes import HOUR, MOST_AT_ONCE, MOST_OF_ONE, left_by, pause, share_of, suspects
 from sidecar.capacity.gone_nodes_io import GoneNodes
-from sidecar.kube.errors import Conflict, Forbidden, NotFound, Unavailable
+from sidecar.kube.api import Page
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import CapacityRecord
 from tests.harness.doors import ScriptedKube, tools
@@ -16,17 +17,15 @@ DRIVER, KEY = "d.example.com", "topology.d.example.com/node"
 FORBIDDEN = Forbidden("list csinodes: forbidden", status=403)
 
 
-def published(name: str, node: str, *, manager: str = "", selector: Any = "its own", deleting: bool = False) -> dict[str, Any]:
+def published(
+    name: str, node: str, *, manager: str = "", selector: Any = "its own", deleting: bool = False, version: str = "7"
+) -> dict[str, Any]:
     labels = {names.CAPACITY_DRIVER_LABEL: DRIVER, names.CAPACITY_MANAGER_LABEL: manager or names.capacity_manager(node)}
-    meta: dict[str, Any] = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": "7", "labels": labels}
+    meta: dict[str, Any] = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": version, "labels": labels}
     if deleting:
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     topology = {"matchLabels": {KEY: node}} if selector == "its own" else selector
     return {"metadata": meta, "storageClassName": "fast", "nodeTopology": topology, "capacity": "1Gi"}
-
-
-def records(*objects: dict[str, Any]) -> list[CapacityRecord]:
-    return [CapacityRecord.of(obj) for obj in objects]
 
 
 def cluster(*objects: dict[str, Any], nodes: tuple[str, ...] = ("n1",), csi_nodes: tuple[str, ...] = ("n1",)) -> ScriptedKube:
@@ -39,21 +38,38 @@ class Selecting(ScriptedKube):
     """Lists nodes by the one label that this test's nodes have: their name, unless `labelled` says more."""
 
     labelled: tuple[str, ...] = ()
+    says_so = True
+    """Else a proxy before the API server answers."""
+
+    async def get(self, resource: Any, name: str, *, namespace: str = "") -> Any:
+        try:
+            return await super().get(resource, name, namespace=namespace)
+        except NotFound:
+            raise NotFound(f"get {resource} {name}: not found", status=404, reason="NotFound" if self.says_so else "") from None
 
     async def list_page(self, resource: Any, **scope: Any) -> Any:
         page = await super().list_page(resource, **scope)
-        if resource.plural != "nodes":
-            return page
-        wanted = scope["label_selector"].partition("=")[2]
-        page.items[:] = [obj for obj in page.items if wanted in (obj["metadata"]["name"], *self.labelled)]
+        wanted = scope.get("label_selector", "").rpartition("=")[2]
+        if resource.plural == "nodes":
+            page.items[:] = [obj for obj in page.items if wanted in (obj["metadata"]["name"], *self.labelled)]
+        elif resource.plural == "csistoragecapacities" and names.CAPACITY_MANAGER_LABEL in scope["label_selector"]:
+            marked = [obj for obj in page.items if obj["metadata"]["labels"][names.CAPACITY_MANAGER_LABEL] == wanted]
+            page.items[:] = marked[: scope["limit"]]
         return page
 
 
-def look(kube: ScriptedKube, *, dry_run: bool = False) -> list[str]:
+def look(kube: ScriptedKube, *, dry_run: bool = False, says_so: bool = True) -> list[str]:
     api = Selecting(kube.objects, kube.failures)
-    api.labelled = getattr(kube, "labelled", ())
-    room = GoneNodes(tools(kube=api, dry_run=dry_run), driver=DRIVER, namespace="ns", node="n1")
-    asyncio.run(room.look())
+    api.labelled, api.says_so = getattr(kube, "labelled", ()), says_so
+    asyncio.run(room(api, dry_run=dry_run).look())
+    return deleted(api)
+
+
+def room(api: ScriptedKube, *, dry_run: bool = False) -> GoneNodes:
+    return GoneNodes(tools(kube=api, dry_run=dry_run), driver=DRIVER, namespace="ns", node="n1")
+
+
+def deleted(api: ScriptedKube) -> list[str]:
     return [name for verb, _, name, _ in api.asked if verb == "delete"]
 
 
@@ -74,6 +90,13 @@ def test_a_segment_that_another_node_is_in_keeps_them() -> None:
     kube = cluster(published("b", "old-name"), nodes=("n1", "new-name"), csi_nodes=("n1", "new-name"))
     kube.labelled = ("old-name",)  # type: ignore[attr-defined]
     assert look(kube) == []
+
+
+def test_a_node_deletes_what_it_published_under_another_name() -> None:
+    """The scheduler would go on by the figure of then, for as long as there is nothing else of that name."""
+    kube = cluster(published("b", "old-name"))
+    kube.labelled = ("old-name",)  # type: ignore[attr-defined]
+    assert look(kube) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +126,101 @@ def test_what_somebody_was_quicker_with_is_no_failure(error: Exception) -> None:
     assert look(kube) == ["b", "c"]
 
 
-def test_of_many_only_a_few_are_asked_about_at_once() -> None:
-    many = [published(f"o{number}", f"n{number}") for number in range(100)]
-    assert len(suspects(records(*many), nodes=())) == MOST_AT_ONCE
+def test_of_many_only_a_few_are_asked_about_at_once_and_each_has_its_turn() -> None:
+    """Those that stay suspect, such as nodes that were given another name, must not take all places."""
+    many = [f"n{number}" for number in range(MOST_AT_ONCE * 5)]
+    asked: list[str] = []
+    for _ in range(5):
+        few = suspects(many, there=(), after=asked[-1] if asked else "")
+        assert len(few) == MOST_AT_ONCE
+        asked += few
+    assert sorted(asked) == sorted(many)
+    assert suspects(many, there=(), after=asked[-1]) == tuple(asked[:MOST_AT_ONCE])
+
+
+def test_a_node_that_cannot_be_asked_about_does_not_keep_others_from_their_turn() -> None:
+    api = Selecting(cluster(published("a", "a"), published("b", "b")).objects, {"get": [ApiError("too long", status=414)]})
+    looking = room(api)
+    with pytest.raises(ApiError):
+        asyncio.run(looking.look())
+    asyncio.run(looking.look())
+    assert deleted(api) == ["b", "a"]
+
+
+def test_of_one_node_only_some_objects_are_deleted_at_once() -> None:
+    forged = [published(f"o{number}", "gone") for number in range(MOST_OF_ONE * 3)]
+    assert len(look(cluster(*forged))) == MOST_OF_ONE
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        {KEY: "a,b!=c"},
+        {KEY: "two words"},
+        {KEY: "x" * 64},
+        {f"{KEY},other": "a"},
+        {"": "a"},
+        {f"key-{number}": "a" for number in range(1000)},
+    ],
+)
+def test_a_topology_that_no_node_can_be_asked_for_keeps_its_object(topology: dict[str, str]) -> None:
+    obj = published("b", "gone", selector={"matchLabels": topology})
+    assert left_by(CapacityRecord.of(obj)) == ""
+    assert look(cluster(obj)) == []
+
+
+def test_a_label_without_a_value_is_a_label() -> None:
+    assert left_by(CapacityRecord.of(published("b", "gone", selector={"matchLabels": {KEY: ""}}))) == "gone"
+
+
+def test_a_404_that_is_not_the_api_server_s_own_proves_nothing() -> None:
+    assert look(cluster(published("b", "gone")), says_so=False) == []
+
+
+def test_lists_without_anything_prove_nothing() -> None:
+    """Neither an empty list of CSINodes, nor one of nodes that goes on."""
+
+    class Empty(Selecting):
+        async def list_page(self, resource: Any, **scope: Any) -> Any:
+            page = await super().list_page(resource, **scope)
+            return page if resource.plural == "csistoragecapacities" else Page([], "1", "more" if resource.plural == "nodes" else "")
+
+    api = Empty(cluster(published("b", "n2"), published("c", "gone"), nodes=("n1", "n2"), csi_nodes=()).objects)
+    asyncio.run(room(api).look())
+    assert deleted(api) == []
+
+
+def test_a_node_that_joins_while_it_is_asked_about_keeps_what_it_writes() -> None:
+    """Its Node comes after the answer that there is none, and its labels later still."""
+
+    class Joining(Selecting):
+        written = 7
+
+        async def get(self, resource: Any, name: str, *, namespace: str = "") -> Any:
+            try:
+                return await super().get(resource, name, namespace=namespace)
+            finally:
+                self.written += 1
+                self.objects["csistoragecapacities", "b"] = published("b", "late", version=str(self.written))
+
+        async def delete(self, resource: Any, name: str, *, resource_version: str = "", **scope: Any) -> None:
+            if resource_version != self.objects[resource.plural, name]["metadata"]["resourceVersion"]:
+                raise Conflict("changed", status=409)
+            await super().delete(resource, name, **scope)
+
+    api = Joining(cluster(published("b", "late")).objects)
+    asyncio.run(room(api).look())
+    assert deleted(api) == []
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "delete"])
+@pytest.mark.parametrize("error", [Unavailable("timeout"), Gone("expired", status=410), Unauthorized("who", status=401)])
+def test_what_fails_between_proof_and_deletion_ends_the_look(verb: str, error: ApiError) -> None:
+    for answered in range(3):
+        api = Selecting(cluster(published("b", "gone"), published("c", "gone")).objects, {verb: [*[None] * answered, error]})
+        assert asyncio.run(room(api)._look_safely(9)) in (9, 2)
+        wanted = {"delete": min(answered + 1, 2), "get": 0, "list": 0}[verb]
+        assert len(deleted(api)) == wanted
 
 
 def test_the_mark_names_the_node_unless_it_is_a_hash() -> None:
@@ -131,19 +246,18 @@ async def _for_ever(kube: ScriptedKube, monkeypatch: pytest.MonkeyPatch, looks: 
             raise asyncio.CancelledError
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    room = GoneNodes(tools(kube=kube), driver=DRIVER, namespace="ns", node="n1")
     try:
-        await room.look_for_ever()
+        await room(kube).look_for_ever()
     except asyncio.CancelledError:
         pass
     return slept
 
 
-def test_it_looks_again_and_again_and_bears_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_looks_again_and_again_and_comes_no_sooner_to_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = cluster(*(published(f"o{number}", "n1") for number in range(7)))
     kube.failures["list"] = [None, Unavailable("away"), None, None]
     share = share_of("n1")
-    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [(0.25 + share) * HOUR, share * 7 * HOUR, HOUR, 7 * HOUR, 7 * HOUR]
+    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [(0.25 + share) * HOUR, share * 7 * HOUR, 7 * HOUR, 7 * HOUR, 7 * HOUR]
 
 
 def test_without_the_right_it_says_so_once_and_ends(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,6 +88,20 @@ def test_programs_are_told_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert (document["dryRun"], document["running"]) == (False, [])
 
 
+def test_a_driver_whose_name_begins_with_the_other_s_keeps_its_finalizers_and_holds_nobody() -> None:
+    cluster = cluster_with()
+    longer = f"{DRIVER}.com"
+    other = volume("longer", finalizers=(names.VOLUME_FINALIZER,), handle="l")
+    other["spec"]["csi"]["driver"] = longer
+    cluster.create(VOLUMES, other)
+    for name in (DRIVER, longer):
+        cluster.create(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {}})
+    sidecar = {"name": "p", "image": "csi-node-sidecar:v1", "args": ["--node-deployment", f"--csi-address=/plugins/{longer}/csi.sock"]}
+    cluster.create(PODS, {"metadata": {"name": "sidecar", "namespace": "default"}, "spec": {"containers": [sidecar]}}, namespace="default")
+    assert ran(cluster) == 0
+    assert {name for name, found in finalizers(cluster).items() if names.VOLUME_FINALIZER in found} == {"foreign", "longer"}
+
+
 # --- volumes that are being deleted -----------------------------------------------------------------------------------
 
 

@@ -48,6 +48,15 @@ def test_an_indented_table_has_less_room(terminal: pytest.MonkeyPatch) -> None:
     assert max(map(len, table(ROWS, heads=HEADS, indent=4))) <= 46
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 40])
+def test_no_terminal_is_too_narrow_and_no_cell_too_blank(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reason of blanks is somebody's annotation."""
+    monkeypatch.setattr(tables, "terminal_width", lambda: width)
+    assert table([], heads=HEADS, indent=4) == []
+    for blank in ("  ", "\t \n"):
+        assert "".join(table([("word", blank), ("x" * 50, "")], indent=4)).replace(" ", "").startswith("word")
+
+
 def test_nothing_in_a_table_is_nothing(terminal: pytest.MonkeyPatch) -> None:
     assert table([], heads=HEADS) == []
 

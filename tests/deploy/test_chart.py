@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import sidecar
 from hack.charts import command
-from hack.lib.control_plane import ControlPlane, binaries
+from hack.lib.control_plane import ControlPlane
+from tests.deploy.charts import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, rendered, the, written
 
 pytestmark = pytest.mark.real_api
-CHART = DEPLOY / "chart"
-RELEASE = "csi-node-sidecar"
-SIDECAR = "csi-provisioner"
-KUBERNETES = "--kube-version=1.36"
-Values = dict[str, Any]
-
-
-@cache
-def _helm() -> Path:
-    return binaries("core", "helm") / "helm"
-
-
-def helm(*arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
-    given = ["--values=-"] if values is not None else []
-    text = None if values is None else json.dumps(values)
-    return subprocess.run([_helm(), *arguments, *given], input=text, capture_output=True, text=True, check=False, timeout=60)
-
-
-def templated(values: Values, *, namespace: str = NAMESPACE, release: str = RELEASE) -> list[Json]:
-    done = helm("template", release, str(CHART), f"--namespace={namespace}", "--include-crds", KUBERNETES, values=values)
-    assert done.returncode == 0, done.stderr
-    return [item for item in yaml.safe_load_all(done.stdout) if item]
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str, str], Json]:
@@ -73,8 +49,6 @@ def base() -> Values:
     }
 
 
-ON: Values = {"enabled": True}
-GATE: Values = ON | {"guardImage": "docker.io/library/pause:dev"}
 OVERLAYS: dict[str, Values] = {
     "base": {},
     "overlays/drained": {"drain": ON},
@@ -84,10 +58,19 @@ OVERLAYS: dict[str, Values] = {
 }
 
 
+def _of_the_release(item: Json) -> Json:
+    """The chart's role for the whole cluster is called as the release and its namespace."""
+    if not item["kind"].startswith("ClusterRole") or item["metadata"]["name"] != RELEASE:
+        return item
+    name = f"{RELEASE}--{NAMESPACE}"
+    role = {"roleRef": item["roleRef"] | {"name": name}} if "roleRef" in item else {}
+    return item | role | {"metadata": item["metadata"] | {"name": name}}
+
+
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_it_says_what_the_kustomization_says(folder: str, base: Values) -> None:
     made = by_name(templated(base | OVERLAYS[folder]))
-    wanted = by_name(rendered(DEPLOY / folder))
+    wanted = by_name([_of_the_release(item) for item in rendered(DEPLOY / folder)])
     if "drain" not in OVERLAYS[folder]:
         del made["CustomResourceDefinition", "", "nodedrainreports.csi-node-sidecar.io"]  # Helm installs types whatever is switched on
     assert made.keys() == wanted.keys()
@@ -105,7 +88,7 @@ def test_it_labels_claims_as_the_component_does(version: str, base: Values, tmp_
     try:
         build = {"kind": "Kustomization", "resources": ["../base"], "components": [f"../components/{component}"]}
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
-        assert made == by_name(rendered(folder))
+        assert made == by_name([_of_the_release(item) for item in rendered(folder)])
     finally:
         (folder / "kustomization.yaml").unlink()
         folder.rmdir()

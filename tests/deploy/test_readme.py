@@ -31,7 +31,14 @@ QUESTIONS = (
 OF_OTHERS = {
     *("real", "keep", "driver", "node", "intent", "help", "yes", "exit-code", "annotate-nodes", "disable-eviction", "drain-timeout"),
     *("pod-selector", "authorization-config", "authorization-mode", "runtime-config"),
-    *("kubelet-registration-path", "health-port", "enable-distributed-snapshotting", "reset-values"),
+    *(
+        "kubelet-registration-path",
+        "health-port",
+        "enable-distributed-snapshotting",
+        "reset-values",
+        "reset-then-reuse-values",
+        "reuse-values",
+    ),
     *("context", "request-timeout", "image", "force", "terminating"),
 }
 """Flags of our other commands, and of programs that pages tell of."""

@@ -4,15 +4,18 @@ It is in deploy/components/own-node/reads.
 """
 
 import ast
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
+from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.kube import api
 from sidecar.kube.api import Page, Resource, WatchEvent
-from sidecar.model.names import SHARDS
+from sidecar.kube.errors import NotFound
+from sidecar.model.names import CAPACITY_DRIVER_LABEL, CAPACITY_MANAGER_LABEL, SHARDS, capacity_manager
 from sidecar.simulation.drains.drain_world import play
 from sidecar.simulation.drains.plan import GATED
 from sidecar.simulation.world import labelled_world
@@ -21,6 +24,7 @@ from sidecar.simulation.world.label_events import IN_FORCE
 from sidecar.simulation.world.node import DRIVER
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from tests.deploy.manifests import DEPLOY
+from tests.harness.doors import ScriptedKube, tools
 
 PROGRAM = DEPLOY.parent / "sidecar"
 OTHERS = ("simulation", "commands", "kube", "watching.py", "drain/facts/cluster_listing.py", "drain/facts/listing_io.py")
@@ -137,7 +141,26 @@ def asked() -> set[Read]:
             labelled_world.play(Plan(1, ("n0", "n1"), events=(PlannedEvent(0.0, IN_FORCE),), by_label=("n0", "n1"), settle=30.0)),
         )
     assert all(report.ok for report in reports), "\n".join(map(str, reports))
+    asyncio.run(GoneNodes(tools(kube=OneGone(found)), driver=DRIVER, namespace="a namespace", node="n0").look())
     return found
+
+
+class OneGone(ScriptedKube):
+    """A cluster in which one node has left its capacity: no world lasts until somebody looks for that."""
+
+    def __init__(self, found: set[Read]) -> None:
+        labels = {CAPACITY_DRIVER_LABEL: DRIVER, CAPACITY_MANAGER_LABEL: capacity_manager("GONE")}
+        left = {"metadata": {"name": "left", "labels": labels}, "nodeTopology": {"matchLabels": {"KEY": "VALUE"}}}
+        super().__init__({(api.CAPACITIES.plural, "left"): left})
+        self._found = found
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Any:
+        raise NotFound("not found", status=404, reason="NotFound")
+
+    async def list_page(self, resource: Resource, **query: Any) -> Page:
+        where = query.get("namespace") or "everywhere"
+        self._found.add(Read(resource.plural, where, named(query.get("label_selector", ""), "n0")))
+        return await super().list_page(resource, **query)
 
 
 def named(selector: str, node: str) -> str:

@@ -20,7 +20,7 @@ from sidecar.commands.check.judging import judge
 from sidecar.commands.check.reading import OUR_IMAGE
 from sidecar.commands.forms import STRUCTURED, structured
 from sidecar.commands.line import CommandParser, Line
-from sidecar.commands.printing import show
+from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import Reach, configured
 from sidecar.commands.table import flags_of, usage
 from sidecar.config.config import Config
@@ -54,7 +54,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         return asyncio.run(_check(_at_its_socket(config, place.flags), place, form=line.own.output))
     except SidecarError as error:
-        print(f"csi-node-sidecar: {error}; nothing was checked: see --kubeconfig", file=sys.stderr)
+        complain(f"{error}; nothing was checked: see --kubeconfig")
         return 1
 
 

@@ -130,7 +130,7 @@ async def look(opened: Opened, place: Place) -> Findings:
         driver=driver,
         node=place.node,
         program=sidecar.__version__,
-        flags=_flags(place, ours, known(provisioners) or ()),
+        flags=_flags(place, ours, provisioners),
         server=server,
         policy=policy_task.result(),
         socket=socket,
@@ -283,10 +283,14 @@ async def _rights(kube: KubeApi, place: Place, ours: Sequence[Provisioner], name
 # --- who provisions ---------------------------------------------------------------------------------------------------
 
 
-def _flags(place: Place, ours: Sequence[Provisioner], every_one: Sequence[Provisioner]) -> Flags | NotAsked:
+def _flags(place: Place, ours: Sequence[Provisioner], every_one: Sequence[Provisioner] | NotAsked) -> Flags | NotAsked:
     """Those that somebody has given come first."""
     if not isinstance(place.flags, NotAsked) or place.on_node:
         return place.flags
+    if isinstance(every_one, NotAsked):
+        return NotAsked(
+            f"which containers there are is not known ({every_one.why}); give the flags behind `check`, as they stand in the manifest"
+        )
     if not ours:
         several = any(one.ours for one in every_one)
         return NotAsked("which container is meant is not known" if several else "no container of our image was found")

@@ -59,11 +59,17 @@ def as_text(lines: Sequence[Line], *, encoding: str) -> str:
 
 
 def conclusion(lines: Iterable[Line]) -> str:
-    levels = [line.level for line in lines]
-    wrong, doubtful = levels.count(Level.FAILED), levels.count(Level.WARNING)
-    if not wrong and not doubtful:
+    """What could not be asked may be anything: who may ask for next to nothing is not told that nothing is wrong."""
+    rows = list(lines)
+    levels = [line.level for line in rows if line.asked]
+    wrong, doubtful, unknown = levels.count(Level.FAILED), levels.count(Level.WARNING), len(rows) - len(levels)
+    if not wrong and not doubtful and not unknown:
         return "Nothing is wrong."
-    said = [f"{wrong} wrong" if wrong else "nothing wrong", *([f"{doubtful} to look at"] if doubtful else ())]
+    said = [
+        f"{wrong} wrong" if wrong else f"nothing wrong{' in what could be asked' if unknown else ''}",
+        *([f"{unknown} could not be asked"] if unknown else ()),
+        *([f"{doubtful} to look at"] if doubtful else ()),
+    ]
     return f"{', '.join(said)}, {levels.count(Level.OK)} as it should be.".capitalize()
 
 

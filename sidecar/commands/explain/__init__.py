@@ -5,7 +5,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,7 +13,7 @@ from sidecar.commands.explain import claim, node, nodes, volumes
 from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
 from sidecar.commands.explain.question import CLAIM, NODE, NODES, VOLUMES, read_question
-from sidecar.commands.printing import show
+from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import configured
 from sidecar.errors import SidecarError
 from sidecar.kube.errors import ApiError, NotFound
@@ -39,7 +38,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         answer = asyncio.run(_ANSWERS[question.kind](parsed.config, question))
     except SidecarError as error:
-        print(f"csi-node-sidecar: {error}{_hint(error, question.kind)}", file=sys.stderr)
+        complain(f"{error}{_hint(error, question.kind)}")
         return 1
     show(answer.text)
     return exit_code(answer.statuses) if question.exit_code else 0
