@@ -43,10 +43,10 @@ def _objects(source: Source) -> Sequence[Json]:
     if source.of.endswith(".yaml"):
         return list(yaml.safe_load_all((DEPLOY / "base" / source.of).read_text()))
     with tempfile.TemporaryDirectory(prefix=".chart-", dir=DEPLOY) as folder:
-        return _rendered(Path(folder), source.of)
+        return _rendered(Path(folder), (source.of, *source.beside))
 
 
-def _rendered(folder: Path, component: str) -> Sequence[Json]:
+def _rendered(folder: Path, components: Sequence[str]) -> Sequence[Json]:
     """Kustomize takes components by relative path only, so the folder is one of deploy's."""
     settings = {
         "apiVersion": "v1",
@@ -58,12 +58,12 @@ def _rendered(folder: Path, component: str) -> Sequence[Json]:
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": ["settings.yaml"],
-        "components": [f"../components/{component}"],
+        "components": [f"../components/{name}" for name in components],
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
     command = [str(binaries("core") / "kubectl"), "kustomize", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_RENDER)
     if done.returncode:
-        raise SystemExit(f"chart: {component} cannot be rendered: {done.stderr.strip()}")
+        raise SystemExit(f"chart: {components[0]} cannot be rendered: {done.stderr.strip()}")
     return list(yaml.safe_load_all(done.stdout))

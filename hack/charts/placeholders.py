@@ -19,12 +19,16 @@ SETTINGS: Final[Mapping[str, str]] = {
     "placement": "placement-placeholder",
     "secret-namespaces": "secret-namespaces-placeholder",
     "runbook": "runbook-placeholder",
+    "socket-folder": "/socket-folder-placeholder",
+    "socket": "socket-placeholder",
 }
 """Of the ConfigMap that the components read."""
 RELEASE: Final = "release-placeholder"
 RELEASE_IN_CLUSTER: Final = "cluster-wide-placeholder"
 """For what is in no namespace: another one may have a release of the same name."""
 POLICY_VERSION: Final = "v0placeholder0"
+IMAGE: Final = "image-placeholder"
+PULL_POLICY: Final = "PullPolicyPlaceholder"
 
 _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["driver"]: ".Values.driver",
@@ -35,6 +39,10 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["placement"]: ".Values.ownNode.placement",
     SETTINGS["secret-namespaces"]: '.Values.ownNode.secretNamespaces | join " "',
     SETTINGS["runbook"]: ".Values.monitoring.runbook",
+    SETTINGS["socket-folder"]: ".Values.reportOnly.socketFolder",
+    SETTINGS["socket"]: ".Values.reportOnly.socket",
+    IMAGE: ".Values.image",
+    PULL_POLICY: ".Values.imagePullPolicy",
     RELEASE: ".Release.Name",
     RELEASE_IN_CLUSTER: 'printf "%s--%s" .Release.Name .Release.Namespace',
     POLICY_VERSION: ".Values.scopedWatches.policyVersion",

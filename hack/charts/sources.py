@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from hack.charts.placeholders import POLICY_VERSION, RELEASE, RELEASE_IN_CLUSTER, SETTINGS, only_if, templated
+from hack.charts.placeholders import IMAGE, POLICY_VERSION, PULL_POLICY, RELEASE, RELEASE_IN_CLUSTER, SETTINGS, only_if, templated
 
 Json = dict[str, Any]
 CRD: Final = "CustomResourceDefinition"
@@ -25,6 +25,11 @@ class Source:
     conditions: Sequence[tuple[str, Callable[[Json], bool]]]
     """The objects for which the second is true are there if the first is. An object goes by the first that fits."""
     change: Callable[[Json], Json] = field(default=lambda item: item)
+    beside: Sequence[str] = ()
+    """Components that are rendered with it, for what they change in its objects. What they bring is in templates of their own."""
+    is_its_own: Callable[[Json], bool] = field(default=lambda item: True)
+    optional: Sequence[tuple[str, str]] = ()
+    """Lines, by a pattern of one or more whole ones, that are there if the first is."""
 
 
 def everything(item: Json) -> bool:
@@ -55,6 +60,18 @@ def _of_any_version(item: Json) -> Json:
     return item | {"apiVersion": f"admissionregistration.k8s.io/{POLICY_VERSION}"} if item["kind"].startswith("Mutating") else item
 
 
+def _is_of_report_only(item: Json) -> bool:
+    return item["kind"] in ("DaemonSet", "ServiceAccount") or item["metadata"]["name"].startswith("csi-node-sidecar-report--")
+
+
+def _with_any_image(item: Json) -> Json:
+    made: Json = yaml.safe_load(yaml.safe_dump(item, sort_keys=False))
+    if made["kind"] == "DaemonSet":
+        (container,) = made["spec"]["template"]["spec"]["containers"]
+        container |= {"image": IMAGE, "imagePullPolicy": PULL_POLICY}
+    return made
+
+
 SOURCES: Final[dict[str, Source]] = {
     "rights": Source(
         "rbac.yaml",
@@ -67,6 +84,17 @@ SOURCES: Final[dict[str, Source]] = {
     "scoped-watches": Source(
         "scoped-watches", [("and .Values.scopedWatches.enabled .Values.scopedWatches.policy", everything)], _of_any_version
     ),
+    "report-only": Source(
+        "report-only",
+        [(".Values.reportOnly.enabled", everything)],
+        _with_any_image,
+        beside=("drain", "gate", "monitoring"),
+        is_its_own=_is_of_report_only,
+        optional=[
+            (".Values.gate.enabled", r" *- --drain-gate=true\n *- --drain-gate-image=.*\n"),
+            (".Values.monitoring.enabled", r" *csi-node-sidecar.io/scrape: .*\n"),
+        ],
+    ),
     "monitoring": Source("monitoring", [(".Values.monitoring.enabled", everything)], _monitoring_of_the_release),
 }
 
@@ -76,8 +104,12 @@ def template(source: Source, objects: Sequence[Json]) -> str:
     at = "deploy/base/" if source.of.endswith(".yaml") else "deploy/components/"
     parts = [f"{{{{- /* Made by hack/chart from {at}{source.of}. */}}}}\n"]
     for condition, _ in source.conditions:
-        chosen = [source.change(item) for item in objects if item["kind"] != CRD and _condition_of(source, item) == condition]
-        parts.append(only_if(condition, templated("".join("---\n" + _dumped(item) for item in chosen))))
+        own = (item for item in objects if item["kind"] != CRD and source.is_its_own(item))
+        chosen = [source.change(item) for item in own if _condition_of(source, item) == condition]
+        text = templated("".join("---\n" + _dumped(item) for item in chosen))
+        for given, lines in source.optional:
+            text = re.sub(f"^{lines}", lambda found, given=given: only_if(given, found.group()), text, flags=re.MULTILINE)  # type: ignore[misc]
+        parts.append(only_if(condition, text))
     return "".join(parts)
 
 

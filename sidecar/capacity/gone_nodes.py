@@ -54,6 +54,11 @@ def pause(objects: int) -> float:
     return HOUR * max(1, objects)
 
 
+def first_pause(node: str) -> float:
+    """Not at a start, which has enough to ask."""
+    return HOUR * (0.25 + share_of(node))
+
+
 def share_of(node: str) -> float:
     """Of the first pause: nodes that start together look at different times. Made from the name, for it is to be no throw of the dice."""
     return crc32(node.encode()) / 2**32

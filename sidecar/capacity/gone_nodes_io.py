@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from sidecar.capacity.gone_nodes import HOUR, MOST_OF_ONE, left_by, pause, selectors, share_of, suspects
+from sidecar.capacity.gone_nodes import MOST_OF_ONE, first_pause, left_by, pause, selectors, share_of, suspects
 from sidecar.kube.api import CAPACITIES, CSI_NODES, NODES, Resource, records
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from sidecar.model import names
@@ -26,11 +26,10 @@ class GoneNodes:
         """The suspect that was asked about last."""
 
     async def look_for_ever(self) -> None:
-        share = share_of(self._node)
-        await asyncio.sleep(share * HOUR)
+        await asyncio.sleep(first_pause(self._node))
         try:
             count = await self._count()
-            due = share * pause(count)
+            due = share_of(self._node) * pause(count)
             while True:
                 await asyncio.sleep(due)
                 count = await self._look_safely(count)

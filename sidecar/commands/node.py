@@ -21,6 +21,7 @@ from sidecar.commands.node_intent import Verb
 from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import Reach, configured
 from sidecar.commands.table import flags_of, usage
+from sidecar.commands.tables import Fitted
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.words import closest, quoted
@@ -173,7 +174,7 @@ def _as_text(listed: ListedNode, judged: Sequence[Judged], intent: Intent | None
 
 
 def _told(judged: Judged, intent: Intent | None) -> str:
-    text = render(judged.assessment, intent=intent, beside=about_own_word(judged, intent))
+    text = render(judged.assessment, intent=intent, beside=about_own_word(judged, intent), layout=Fitted())
     return "\n".join([text, "", *node_intent.verdicts(judged.assessment)])
 
 

@@ -1,7 +1,7 @@
 """Tables that fit the terminal: a cell that is too long goes on in the next line. Nothing is cut off, and a word is never broken."""
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from textwrap import wrap
 
 from sidecar.commands.printing import terminal_width
@@ -14,18 +14,39 @@ _BETWEEN = 2
 def table(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = (), indent: int = 0) -> list[str]:
     """Columns two blanks apart, as `aligned` makes them; where the answer goes to a terminal, no wider than that, as far as words allow."""
     width = terminal_width()
-    return aligned(_broken(rows, heads=heads, width=max(1, width - indent)) if width else rows, heads=heads)
+    broken = chain.from_iterable(_broken(rows, heads=heads, width=max(1, width - indent))) if width else rows
+    return aligned([*broken], heads=heads)
 
 
-def _broken(rows: Sequence[Sequence[str]], *, heads: Sequence[str], width: int) -> list[tuple[str, ...]]:
+class Fitted:
+    """`drain.publish.as_text.Layout` for the terminal that reads, and a line for each where none does."""
+
+    def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
+        width = terminal_width()
+        broken = _broken(rows, heads=heads, width=width) if width else [[tuple(row)] for row in rows]
+        lines = iter(aligned([line for row in broken for line in row], heads=heads))
+        counts = [1] * bool(heads and broken) + [len(row) for row in broken]
+        return [[*islice(lines, count)] for count in counts]
+
+    def text(self, line: str) -> list[str]:
+        """It goes on two blanks further in."""
+        width = terminal_width()
+        if not width or len(line) <= width:
+            return [line]
+        begin = line[: len(line) - len(line.lstrip())]
+        words = wrap(
+            line.strip(), width, initial_indent=begin, subsequent_indent=f"{begin}  ", break_long_words=False, break_on_hyphens=False
+        )
+        return words or [line]
+
+
+def _broken(rows: Sequence[Sequence[str]], *, heads: Sequence[str], width: int) -> list[list[tuple[str, ...]]]:
+    """The lines of each row."""
     texts = [[visible(str(cell)) for cell in row] for row in rows]
     columns = [[*heads[place : place + 1], *column] for place, column in enumerate(zip(*texts, strict=True))]
     widths = _widths([column if any(column[len(heads[:1]) :]) else [] for column in columns], width)
-    broken: list[tuple[str, ...]] = []
-    for row in texts:
-        lines = [_lines(cell, most) for cell, most in zip(row, widths, strict=True)]
-        broken += zip_longest(*lines, fillvalue="")
-    return broken
+    cells = [[_lines(cell, most) for cell, most in zip(row, widths, strict=True)] for row in texts]
+    return [[*zip_longest(*lines, fillvalue="")] for lines in cells]
 
 
 def _lines(cell: str, width: int) -> list[str]:

@@ -257,7 +257,7 @@ def test_it_looks_again_and_again_and_comes_no_sooner_to_a_server_that_is_away(m
     kube = cluster(*(published(f"o{number}", "n1") for number in range(7)))
     kube.failures["list"] = [None, Unavailable("away"), None, None]
     share = share_of("n1")
-    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [share * HOUR, share * 7 * HOUR, 7 * HOUR, 7 * HOUR, 7 * HOUR]
+    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [(0.25 + share) * HOUR, share * 7 * HOUR, 7 * HOUR, 7 * HOUR, 7 * HOUR]
 
 
 def test_without_the_right_it_says_so_once_and_ends(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from hack.lib.control_plane import REPOSITORY
 from sidecar.commands import tables
-from sidecar.commands.tables import table
-from sidecar.drain.publish.as_text import aligned
+from sidecar.commands.tables import Fitted, table
+from sidecar.drain.publish.as_text import aligned, render
+from tests.harness.drain.judgements import everything
 
 HEADS = ("NODE", "SAYS", "NEVER", "WHY")
 ROWS = [
@@ -72,6 +73,21 @@ def test_the_width_is_that_of_the_terminal_that_reads() -> None:
         os.close(ours)
         os.close(theirs)
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, env=environ, check=True, timeout=30).stdout == b"0\n"
+
+
+def test_an_assessment_fits_the_terminal_and_loses_no_word(terminal: pytest.MonkeyPatch) -> None:
+    terminal.setattr(tables, "terminal_width", lambda: 95)
+    fitted, wide = render(everything(), layout=Fitted()), render(everything())
+    assert max(map(len, fitted.splitlines())) <= 95 < max(map(len, wide.splitlines()))
+    assert sorted(fitted.split()) == sorted(wide.split())
+    lines = fitted.splitlines()
+    below = next(number for number, line in enumerate(lines) if line == "    shop/db-0 has it")
+    assert lines[below + 1].startswith("shop/data-0 ")
+
+
+def test_an_assessment_stays_as_it_is_where_no_terminal_reads(terminal: pytest.MonkeyPatch) -> None:
+    terminal.setattr(tables, "terminal_width", lambda: 0)
+    assert render(everything(), layout=Fitted()) == render(everything())
 
 
 CELL = st.lists(st.text("abcß-", min_size=1, max_size=9), max_size=12).map(" ".join)

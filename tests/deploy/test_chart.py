@@ -114,6 +114,24 @@ def test_the_alerts_link_to_where_the_value_says() -> None:
     assert links and all(link.startswith("https://wiki.example/storage#csinodesidecar") for link in links)
 
 
+@pytest.mark.parametrize(("folder", "more"), [("reporting", {}), ("gated", {"gate": ON | {"guardImage": "registry.k8s.io/pause:3.10"}})])
+@pytest.mark.parametrize("project", ["topolvm", "lvm-localpv"])
+def test_beside_a_driver_that_provisions_centrally_it_reports(project: str, folder: str, more: Values) -> None:
+    data = written("examples", project, "reporting", "settings.yaml")[0]["data"]
+    values: Values = {
+        "driver": data["driver"],
+        "account": {"name": data["account"]},
+        "drain": ON,
+        "reportOnly": ON | {"socketFolder": data["socket-folder"], "socket": data["socket"]},
+    }
+    made = by_name(templated(values | more, namespace=data["namespace"], release="anything"))
+    assert made == by_name(rendered(DEPLOY / "examples" / project / folder))
+    watched = templated(values | {"monitoring": ON, "image": "registry.example/ours:v1"}, namespace=data["namespace"])
+    template = the("DaemonSet", watched)["spec"]["template"]
+    assert template["metadata"]["labels"]["csi-node-sidecar.io/scrape"] == "true"
+    assert template["spec"]["containers"][0]["image"] == "registry.example/ours:v1"
+
+
 def test_what_is_switched_off_is_not_there() -> None:
     assert [item["kind"] for item in templated({"driver": DRIVER})] == ["CustomResourceDefinition"]
 
@@ -129,6 +147,9 @@ def test_what_is_switched_off_is_not_there() -> None:
         ({"driver": DRIVER, "ownNode": ON | {"placement": "somewhere"}}, "/ownNode/placement"),
         ({"driver": DRIVER, "ownNode": ON | {"secretNamespaces": ["a'b"]}}, "/ownNode/secretNamespaces"),
         ({"driver": DRIVER, "daemonSet": {"create": True}}, "/daemonSet/driverContainers"),
+        ({"driver": DRIVER, "reportOnly": ON}, "/drain/enabled"),
+        ({"driver": DRIVER, "drain": ON, "reportOnly": ON}, "/reportOnly/socketFolder"),
+        ({"driver": DRIVER, "drain": ON, "reportOnly": ON | {"socketFolder": "/a"}, "account": {"create": True}}, "/account/create"),
         ({"driver": DRIVER, "storageClasses": [{"name": "a", "provisioner": "another"}]}, "/storageClasses/0"),
     ],
 )

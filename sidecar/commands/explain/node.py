@@ -11,6 +11,7 @@ from sidecar.commands.explain.judged import Judged, judge, listing
 from sidecar.commands.explain.question import Question
 from sidecar.commands.explain.rows import about_own_word, as_json
 from sidecar.commands.forms import structured
+from sidecar.commands.tables import Fitted
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.publish.as_text import render
@@ -46,4 +47,4 @@ def told(judged: Sequence[Judged], question: Question) -> Answer:
 def _as_text(judged: Sequence[Judged], question: Question, intent: Intent | None) -> str:
     if not judged:
         return f"node {question.name}: no CSI driver has, or could have, volumes that only this node can reach"
-    return "\n\n".join(render(one.assessment, intent=intent, beside=about_own_word(one, intent)) for one in judged)
+    return "\n\n".join(render(one.assessment, intent=intent, beside=about_own_word(one, intent), layout=Fitted()) for one in judged)

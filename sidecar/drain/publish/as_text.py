@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget, Place, PodFate
 from sidecar.drain.publish.as_json import as_json, bytes_in_the_way, held_bytes, named
@@ -20,22 +20,41 @@ _DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def render(assessment: Assessment, *, intent: Intent | None = None, beside: Iterable[str] = ()) -> str:
+class Layout(Protocol):
+    """How it is laid out: by the line, or as wide as somebody's terminal."""
+
+    def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
+        """The lines of the heads, where there are some, and those of each row. Nothing for no rows."""
+        ...
+
+    def text(self, line: str) -> list[str]: ...
+
+
+class OneLineEach:
+    def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
+        return [[line] for line in aligned(rows, heads=heads)]
+
+    def text(self, line: str) -> list[str]:
+        return [line]
+
+
+def render(assessment: Assessment, *, intent: Intent | None = None, beside: Iterable[str] = (), layout: Layout | None = None) -> str:
     """What `explain node` prints; with an intent, only what concerns that. `beside` the verdicts are lines of the caller."""
+    layout = layout or OneLineEach()
     asked = (intent,) if intent else tuple(Intent)
     blockers = [blocker for blocker in assessment.blockers if set(asked) & set(blocker.blocks)]
     parts = (
-        [f"Node {assessment.node}, volumes of {assessment.driver}, at {timestamps.to_text(assessment.at)}"],
-        [*_verdicts(assessment, asked), *beside],
-        _sizes(assessment, asked),
-        _blockers(blockers),
-        _remedies(blockers),
-        _fates(assessment.pods, asked),
-        _exhausted_budgets(assessment.budgets),
-        _section("Where volumes could go", (line for place in assessment.places for line in _place_lines(place))),
-        _section("Worth knowing", assessment.notes),
+        _told(layout, [f"Node {assessment.node}, volumes of {assessment.driver}, at {timestamps.to_text(assessment.at)}"]),
+        [*_verdicts(layout, assessment, asked), *_told(layout, beside)],
+        _told(layout, _sizes(assessment, asked)),
+        _blockers(layout, blockers),
+        _told(layout, _remedies(blockers)),
+        _fates(layout, assessment.pods, asked),
+        _told(layout, _exhausted_budgets(assessment.budgets)),
+        _told(layout, _section("Where volumes could go", (line for place in assessment.places for line in _place_lines(place)))),
+        _told(layout, _section("Worth knowing", assessment.notes)),
     )
-    return "\n\n".join("\n".join(visible(line) for line in part) for part in parts if part)
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def size(count: int) -> str:
@@ -54,9 +73,14 @@ def age(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def _verdicts(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
-    rows = [(intent, assessment.verdict(intent)) for intent in asked]
-    return aligned([(f"May it be {_DONE[intent]}?", said.status, said.reason, said.message) for intent, said in rows])
+def _told(layout: Layout, lines: Iterable[str]) -> list[str]:
+    return [part for line in lines for part in layout.text(visible(line))]
+
+
+def _verdicts(layout: Layout, assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
+    verdicts = [(intent, assessment.verdict(intent)) for intent in asked]
+    rows = [(f"May it be {_DONE[intent]}?", said.status, said.reason, said.message) for intent, said in verdicts]
+    return [*chain.from_iterable(layout.rows(rows))]
 
 
 def _sizes(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
@@ -67,11 +91,11 @@ def _sizes(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
     return [f"{held} volume{'s' * (held > 1)} with {size(held_bytes(assessment))}; {', '.join(in_the_way)}."]
 
 
-def _blockers(blockers: Sequence[Blocker]) -> list[str]:
+def _blockers(layout: Layout, blockers: Sequence[Blocker]) -> list[str]:
     heads = ("WHAT BLOCKS", "VOLUME", "SIZE", "CLASS", "REASON", "POLICY", "BLOCKS", "SINCE")
-    head, *lines = aligned([_row(blocker) for blocker in blockers], heads=heads) or [""]
-    below = (f"    {blocker.message}" for blocker in blockers)
-    return [line for line in (head, *(part for both in zip(lines, below, strict=True) for part in both)) if line.strip()]
+    head, *rows = layout.rows([_row(blocker) for blocker in blockers], heads=heads) or [[]]
+    below = (_told(layout, [f"    {blocker.message}"]) if blocker.message else [] for blocker in blockers)
+    return [*head, *(line for both in zip(rows, below, strict=True) for part in both for line in part)]
 
 
 def _row(blocker: Blocker) -> tuple[str, ...]:
@@ -87,9 +111,9 @@ def _remedies(blockers: Sequence[Blocker]) -> list[str]:
     return _section("What to do", chain.from_iterable(lines))
 
 
-def _fates(pods: Sequence[PodFate], asked: Sequence[Intent]) -> list[str]:
+def _fates(layout: Layout, pods: Sequence[PodFate], asked: Sequence[Intent]) -> list[str]:
     heads = ("POD", *(f"IF {_DONE[intent].upper()}" for intent in asked), "VOLUMES", "BUDGETS", "WHY")
-    return aligned([_fate(pod, asked) for pod in pods], heads=heads)
+    return [*chain.from_iterable(layout.rows([_fate(pod, asked) for pod in pods], heads=heads))]
 
 
 def _fate(pod: PodFate, asked: Sequence[Intent]) -> tuple[str, ...]:

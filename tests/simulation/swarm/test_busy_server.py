@@ -57,13 +57,16 @@ def test_a_burst_beyond_its_strength_costs_few_requests() -> None:
 
 
 def test_while_it_refuses_the_bids_of_the_first_nobody_else_asks() -> None:
-    """What is refused is tried again. When that counted as a quick answer, it was 12.4 requests, 5.6 of them looks, and 0.16 conflicts."""
+    """What is refused is tried again. When that counted as a quick answer, it was 12.4 requests, 5.6 of them looks, and 0.16 conflicts.
+
+    When a lag that was over went on putting turns off it was 0.02 conflicts, and a claim whose first node was dead waited for minutes.
+    """
     counts, summary = squeezed(nodes=12, claims=120, server_requests=5.0, server_events=200.0)
     assert summary.bound == 120
     assert counts.requests["update persistentvolumeclaims"] > 2.0 * 120, "else it refused few"
     assert counts.requests["get persistentvolumeclaims"] <= 0.5 * 120
     assert summary.requests <= 6.5
-    assert summary.conflicts <= 0.02
+    assert summary.conflicts <= 0.12, "turns that were put off come as soon as the lag is over, and two may then ask at once"
 
 
 def test_nodes_that_are_dead_cost_time_there_and_few_requests() -> None:
@@ -71,5 +74,5 @@ def test_nodes_that_are_dead_cost_time_there_and_few_requests() -> None:
     assert summary.bound == 60
     assert counts.requests["get persistentvolumeclaims"] <= 1.0 * 60
     assert summary.requests <= 5.0
-    assert summary.conflicts <= 0.1, "before it was 0.28: two that ask at once both hear that it is open"
+    assert summary.conflicts <= 0.12, "before it was 0.28: two that ask at once both hear that it is open"
     assert summary.bound_longest <= 180.0
