@@ -132,6 +132,13 @@ def test_beside_a_driver_that_provisions_centrally_it_reports(project: str, fold
     assert template["spec"]["containers"][0]["image"] == "registry.example/ours:v1"
 
 
+def test_a_class_can_be_the_default_one() -> None:
+    marks = {"storageclass.kubernetes.io/is-default-class": "true"}
+    class_ = the("StorageClass", templated({"driver": DRIVER, "storageClasses": [{"name": "fast", "annotations": marks}]}))
+    assert class_["metadata"]["annotations"] == marks
+    assert class_.keys() == {"apiVersion", "kind", "metadata", "provisioner"}
+
+
 def test_what_is_switched_off_is_not_there() -> None:
     assert [item["kind"] for item in templated({"driver": DRIVER})] == ["CustomResourceDefinition"]
 
