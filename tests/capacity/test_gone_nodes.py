@@ -187,6 +187,33 @@ def test_what_is_not_yet_cleared_is_asked_about_in_the_next_look() -> None:
         assert not suspects.is_quiet
 
 
+def test_what_was_cleared_and_is_suspect_again_is_asked_about_as_if_it_were_new() -> None:
+    suspects = Suspects()
+    looks_that_ask(suspects, "n2", "it has a Node", range(15))
+    while not suspects.due(["n2"], there=()):
+        pass
+    suspects.cleared("n2")
+    assert looks_that_ask(suspects, "n2", "it has a Node", range(3)) == [0, 1]
+
+
+def questions(api: ScriptedKube, looks: int) -> int:
+    looking = room(api)
+    for _ in range(looks):
+        asyncio.run(looking.look())
+    return sum(verb == "get" and name == "gone" for verb, _, name, _ in api.asked)
+
+
+def test_objects_that_do_not_say_whose_they_are_and_hide_one_that_does_are_not_asked_about_for_ever() -> None:
+    """One page of what bears the mark is read."""
+    unplaced = [published(f"a{number}", "gone", selector=None) for number in range(MOST_OF_ONE)]
+    assert questions(Selecting(cluster(*unplaced, published("b", "gone")).objects), 40) == 6
+
+
+def test_objects_that_are_written_anew_whenever_they_are_to_be_deleted_are_not_asked_about_for_ever() -> None:
+    changed = [Conflict("changed", status=409)] * 40
+    assert questions(Selecting(cluster(published("b", "gone")).objects, {"delete": changed}), 40) == 6 * 3
+
+
 def test_only_a_look_that_tells_nothing_new_is_quiet() -> None:
     suspects, quiet = Suspects(), []
     for why in ("a", "a", "b", "b"):
