@@ -1,11 +1,13 @@
 """What a node leaves behind is deleted by another one, once it is sure that the node is gone."""
 
 import asyncio
+import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from sidecar.capacity.gone_nodes import HOUR, MOST_AT_ONCE, MOST_OF_ONE, left_by, pause, share_of, suspects
+from sidecar.capacity.gone_nodes import DAY, HOUR, MOST_AT_ONCE, MOST_OF_ONE, SELDOM, Suspects, left_by, pause, share_of
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.kube.api import Page
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unavailable
@@ -129,13 +131,120 @@ def test_what_somebody_was_quicker_with_is_no_failure(error: Exception) -> None:
 def test_of_many_only_a_few_are_asked_about_at_once_and_each_has_its_turn() -> None:
     """Those that stay suspect, such as nodes that were given another name, must not take all places."""
     many = [f"n{number}" for number in range(MOST_AT_ONCE * 5)]
-    asked: list[str] = []
+    suspects, asked = Suspects(), []
     for _ in range(5):
-        few = suspects(many, there=(), after=asked[-1] if asked else "")
+        few = suspects.due(many, there=())
         assert len(few) == MOST_AT_ONCE
+        for node in few:
+            suspects.asks(node)
         asked += few
     assert sorted(asked) == sorted(many)
-    assert suspects(many, there=(), after=asked[-1]) == tuple(asked[:MOST_AT_ONCE])
+    assert suspects.due(many, there=()) == tuple(asked[:MOST_AT_ONCE])
+
+
+def looks_that_ask(suspects: Suspects, node: str, why: str, looks: range, *, there: tuple[str, ...] = ()) -> list[int]:
+    asked = []
+    for number in looks:
+        if suspects.due([node, "n1"], there=(*there, "n1")):
+            suspects.stays(node, why)
+            asked.append(number)
+    return asked
+
+
+def test_a_suspect_whose_answer_stays_the_same_is_asked_about_less_and_less_often() -> None:
+    asked = looks_that_ask(Suspects(), "n2", "it has a Node", range(200))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert asked[0] == 0
+    assert gaps[:5] == [1, 2, 4, 8, 16]
+    assert set(gaps[5:]) == {SELDOM}
+
+
+def test_another_answer_brings_the_next_question_soon() -> None:
+    suspects = Suspects()
+    looks_that_ask(suspects, "n2", "it has a Node", range(20))
+    first, second = looks_that_ask(suspects, "n2", "another has its labels", range(20, 40))[:2]
+    assert second == first + 1
+
+
+def test_a_suspect_that_was_there_meanwhile_is_asked_about_as_if_it_were_new() -> None:
+    suspects = Suspects()
+    looks_that_ask(suspects, "n2", "it has a Node", range(20))
+    looks_that_ask(suspects, "n2", "", range(1), there=("n2",))
+    assert looks_that_ask(suspects, "n2", "it has a Node", range(3)) == [0, 1]
+
+
+def test_a_new_suspect_is_asked_about_in_the_look_that_finds_it_however_long_others_are_suspect() -> None:
+    suspects = Suspects()
+    looks_that_ask(suspects, "n2", "it has a Node", range(5))
+    assert suspects.due(["n2", "n3"], there=()) == ("n3",)
+
+
+def test_what_is_not_yet_cleared_is_asked_about_in_the_next_look() -> None:
+    suspects = Suspects()
+    for _ in range(5):
+        assert suspects.due(["n2"], there=()) == ("n2",)
+        suspects.cleared("n2")
+        assert not suspects.is_quiet
+
+
+def test_what_was_cleared_and_is_suspect_again_is_asked_about_as_if_it_were_new() -> None:
+    suspects = Suspects()
+    looks_that_ask(suspects, "n2", "it has a Node", range(15))
+    while not suspects.due(["n2"], there=()):
+        pass
+    suspects.cleared("n2")
+    assert looks_that_ask(suspects, "n2", "it has a Node", range(3)) == [0, 1]
+
+
+def questions(api: ScriptedKube, looks: int) -> int:
+    looking = room(api)
+    for _ in range(looks):
+        asyncio.run(looking.look())
+    return sum(verb == "get" and name == "gone" for verb, _, name, _ in api.asked)
+
+
+def test_objects_that_do_not_say_whose_they_are_and_hide_one_that_does_are_not_asked_about_for_ever() -> None:
+    """One page of what bears the mark is read."""
+    unplaced = [published(f"a{number}", "gone", selector=None) for number in range(MOST_OF_ONE)]
+    assert questions(Selecting(cluster(*unplaced, published("b", "gone")).objects), 40) == 6
+
+
+def test_objects_that_are_written_anew_whenever_they_are_to_be_deleted_are_not_asked_about_for_ever() -> None:
+    changed = [Conflict("changed", status=409)] * 40
+    assert questions(Selecting(cluster(published("b", "gone")).objects, {"delete": changed}), 40) == 6 * 3
+
+
+def test_only_a_look_that_tells_nothing_new_is_quiet() -> None:
+    suspects, quiet = Suspects(), []
+    for why in ("a", "a", "b", "b"):
+        while not suspects.due(["n2"], there=()):
+            assert suspects.is_quiet
+        suspects.stays("n2", why)
+        quiet.append(suspects.is_quiet)
+    assert quiet == [False, True, False, True]
+
+
+def test_who_stays_is_noted_with_the_answer_and_questions_grow_rare() -> None:
+    """Of a Node without CSINode, and of a name that a node had before; what a node that goes later has left is deleted in the next look."""
+    old = published("b", "old-name"), published("c", "no-driver")
+    api = Selecting(cluster(*old, nodes=("n2", "no-driver"), csi_nodes=("n1", "n2")).objects)
+    api.labelled = ("old-name",)
+    looking = room(api)
+    for _ in range(40):
+        asyncio.run(looking.look())
+    asked = Counter(name for verb, _, name, _ in api.asked if verb == "get")
+    assert asked == {"no-driver": 6, "old-name": 6 * 3}
+    api.objects["csistoragecapacities", "e"] = published("e", "gone")
+    asyncio.run(looking.look())
+    assert deleted(api) == ["e"]
+
+
+def test_a_dry_run_says_so_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    looking = room(Selecting(cluster(published("b", "gone")).objects), dry_run=True)
+    with caplog.at_level("INFO"):
+        for _ in range(40):
+            asyncio.run(looking.look())
+    assert 1 <= len(caplog.records) < 10
 
 
 def test_a_node_that_cannot_be_asked_about_does_not_keep_others_from_their_turn() -> None:
@@ -218,7 +327,7 @@ def test_a_node_that_joins_while_it_is_asked_about_keeps_what_it_writes() -> Non
 def test_what_fails_between_proof_and_deletion_ends_the_look(verb: str, error: ApiError) -> None:
     for answered in range(3):
         api = Selecting(cluster(published("b", "gone"), published("c", "gone")).objects, {verb: [*[None] * answered, error]})
-        assert asyncio.run(room(api)._look_safely(9)) in (9, 2)
+        asyncio.run((looking := room(api))._safely(looking.look))
         wanted = {"delete": min(answered + 1, 2), "get": 0, "list": 0}[verb]
         assert len(deleted(api)) == wanted
 
@@ -230,11 +339,21 @@ def test_the_mark_names_the_node_unless_it_is_a_hash() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 10, 1000])
-def test_all_nodes_together_look_once_an_hour(nodes: int) -> None:
-    assert nodes * HOUR / pause(nodes) <= 1.0
+def test_all_nodes_together_look_once_an_hour_and_every_second_hour_while_nothing_changes(nodes: int) -> None:
+    assert nodes * HOUR / pause(nodes) == pytest.approx(1.0)
+    assert nodes * HOUR / pause(nodes, is_quiet=True) == pytest.approx(0.5)
     shares = [share_of(f"node-{number}") for number in range(1000)]
     assert 0.4 < sum(shares) / len(shares) < 0.6
     assert 0 <= min(shares) <= max(shares) < 1
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 10, 1000])
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_what_is_forbidden_is_tried_rarely_and_at_least_once_a_day_where_all_look_so_often(nodes: int, is_quiet: bool) -> None:
+    pauses = [pause(nodes, is_quiet=is_quiet, refusals=count) for count in range(2000)]
+    assert pauses == sorted(pauses)
+    assert pauses[1] >= HOUR
+    assert pauses[-1] == max(DAY, pauses[0])
 
 
 async def _for_ever(kube: ScriptedKube, monkeypatch: pytest.MonkeyPatch, looks: int) -> list[float]:
@@ -253,15 +372,43 @@ async def _for_ever(kube: ScriptedKube, monkeypatch: pytest.MonkeyPatch, looks: 
     return slept
 
 
-def test_it_looks_again_and_again_and_comes_no_sooner_to_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    kube = cluster(*(published(f"o{number}", "n1") for number in range(7)))
+def seven(*, of_each: int = 1) -> ScriptedKube:
+    """Seven nodes that are there, with so many objects each."""
+    there = tuple(f"n{number}" for number in range(1, 8))
+    return cluster(*(published(f"{node}-{count}", node) for node in there for count in range(of_each)), nodes=there, csi_nodes=there)
+
+
+@pytest.mark.parametrize("of_each", [1, 4])
+def test_it_looks_again_and_again_and_comes_no_sooner_to_a_server_that_is_away(of_each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = seven(of_each=of_each)
     kube.failures["list"] = [None, Unavailable("away"), None, None]
     share = share_of("n1")
-    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [(0.25 + share) * HOUR, share * 7 * HOUR, 7 * HOUR, 7 * HOUR, 7 * HOUR]
+    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [(0.25 + share) * HOUR, share * 7 * HOUR, 14 * HOUR, 14 * HOUR, 14 * HOUR]
 
 
-def test_without_the_right_it_says_so_once_and_ends(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_look_that_tells_news_brings_the_next_one_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = seven()
+    kube.objects["csistoragecapacities", "b"] = published("b", "no-driver")
+    kube.objects["nodes", "no-driver"] = {"metadata": {"name": "no-driver"}}
+    assert asyncio.run(_for_ever(kube, monkeypatch, 4))[2:] == [8 * HOUR, 16 * HOUR, 16 * HOUR]
+
+
+@pytest.mark.parametrize("while_counting", [True, False])
+def test_without_the_right_it_says_so_once_and_goes_on_rarely(
+    while_counting: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     kube = cluster(published("a", "n1"))
-    kube.failures["list"] = [None, None, FORBIDDEN]
-    assert len(asyncio.run(_for_ever(kube, monkeypatch, 100))) == 2
-    assert [record.getMessage()[:48] for record in caplog.records] == ["Capacity objects of nodes that are gone are not "]
+    kube.failures["list"] = [*([] if while_counting else [None, None]), *[FORBIDDEN] * 100]
+    slept = asyncio.run(_for_ever(kube, monkeypatch, 50))
+    assert len(slept) == 51
+    assert slept[-1] == DAY
+    assert [record.getMessage()[:50] for record in caplog.records] == ["Capacity objects of nodes that are gone are hardly"]
+
+
+@pytest.mark.parametrize("verb", ["list", "get", "delete"])
+def test_when_the_right_is_granted_the_work_is_taken_up_again(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Selecting(cluster(published("a", "n1"), published("b", "gone")).objects, {verb: [FORBIDDEN] * 3})
+    slept = asyncio.run(_for_ever(api, monkeypatch, 8))
+    assert len(deleted(api)) > (3 if verb == "delete" else 0)
+    assert max(slept) == 8 * HOUR
+    assert slept[-1] <= 4 * HOUR

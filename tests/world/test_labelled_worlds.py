@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sidecar.capacity import gone_nodes_io
+from sidecar.capacity.gone_nodes import Suspects
 from sidecar.kube.api import CSI_NODES
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.local import claim_hearing_io
@@ -18,7 +20,7 @@ from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.claim_labels import heard_claims
 from sidecar.local.left_claims_io import LeftClaims
 from sidecar.model.names import SHARDS
-from sidecar.simulation.world.invariants import LOST
+from sidecar.simulation.world.invariants import LOST, RESTLESS
 from sidecar.simulation.world.label_events import GONE, IN_FORCE
 from sidecar.simulation.world.labelled_world import plan_of, play
 from sidecar.simulation.world.node import csi_node
@@ -89,6 +91,35 @@ def test_every_claim_is_bound(plan: Plan):
 def test_a_failing_world_says_how_to_see_it_again():
     report = play(QUIET, before=lambda world: world.found("leaked", "on purpose"))
     assert str(report) == "hack/fire --worlds labelled --seed 1\nleaked: on purpose"
+
+
+def with_looks(patch: Patch, *, every: float) -> None:
+    """For what gone nodes have left, from the time of rest on."""
+    patch.setattr(gone_nodes_io, "first_pause", lambda node: 130.0 if node == "n0" else math.inf)
+    patch.setattr(gone_nodes_io, "share_of", lambda node: 0.0)
+    patch.setattr(gone_nodes_io, "pause", lambda nodes, **_: every)
+
+
+GOES_FOR_GOOD = a_world(*(PlannedEvent(5.0, "node joins", f"m{number}", detail="labelled") for number in range(3)), settle=100.0)
+GOES_FOR_GOOD = replace(
+    GOES_FOR_GOOD, events=(*GOES_FOR_GOOD.events, *(PlannedEvent(20.0, "node leaves", f"m{number}") for number in range(3)))
+)
+
+
+def test_one_look_for_gone_nodes_may_fall_into_the_time_of_rest(monkeypatch: Patch):
+    with_looks(monkeypatch, every=1000.0)
+    report = play(GOES_FOR_GOOD)
+    assert report.ok, report
+    assert report.transcript.count("n0         delete csistoragecapacities") == 3 * 2
+
+
+def test_looks_that_ask_for_ever_about_the_same_nodes_are_found(monkeypatch: Patch):
+    """A Node without a driver is suspect in every world."""
+    with_looks(monkeypatch, every=30.0)
+    plan = replace(GOES_FOR_GOOD, rest=300.0)
+    assert play(plan).ok
+    monkeypatch.setattr(Suspects, "stays", lambda self, node, why: None)
+    assert RESTLESS in play(plan).kinds
 
 
 def _no_list_of_what_waits(patch: Patch) -> None:

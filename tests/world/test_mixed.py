@@ -2,6 +2,7 @@
 against ours, and what ours does wrong is found there all the same."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -76,6 +77,41 @@ def test_no_excuse_covers_what_ours_forgets_where_upstream_ran_before(monkeypatc
     assert play(plan).ok
     mutation("a creation that was begun is not written down").breaks(monkeypatch)
     assert LEAKED in play(plan).kinds
+
+
+def renamed_while_its_driver_works(upstream: tuple[str, ...]) -> Plan:
+    """The machine comes back under another name, with its disks and its folder. The claim stays with the name that nobody has any more."""
+    rows = events((2.0, "claim", "data", "late"), (4.0, "node renamed", "n0", "n0-again"))
+    return Plan(1, ("n0",), events=rows, upstream=upstream, faults=(("n0", LINGERS),))
+
+
+def test_upstream_whose_machine_is_renamed_before_it_has_stored_a_volume_leaves_it() -> None:
+    """Its claim is another node's business, and what had begun it is dead."""
+    report, world = played(renamed_while_its_driver_works(("n0",)))
+    assert report.ok, report
+    assert len(world.nodes["n0-again"].driver.volumes()) == 1
+
+
+def test_no_excuse_covers_what_ours_forgets_where_its_machine_is_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours, as it is, has it in its journal still and tells people of it: what was made under another name only they may delete."""
+    report, world = played(renamed_while_its_driver_works(()))
+    assert report.ok, report
+    (begun,) = world.nodes["n0-again"].folder.begun.values()
+    assert "this node is called n0-again" in begun.suspect
+    mutation("a creation that was begun is not written down").breaks(monkeypatch)
+    assert LEAKED in play(renamed_while_its_driver_works(())).kinds
+
+
+def test_no_excuse_covers_what_ours_forgets_on_a_machine_where_upstream_runs_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream, under the new name, has never had that volume in hand."""
+    plan = renamed_while_its_driver_works(())
+    swapped = replace(
+        plan, events=events((2.0, "claim", "data", "late"), (3.0, "swap", "n0", "upstream killed"), (4.0, "node renamed", "n0", "n0-again"))
+    )
+    mutation("a creation that was begun is not written down").breaks(monkeypatch)
+    report, world = played(swapped)
+    assert world.nodes["n0-again"].runs is Program.UPSTREAM
+    assert LEAKED in report.kinds
 
 
 def volume(name: str, handle: str, *, by_upstream: bool) -> Json:

@@ -15,7 +15,7 @@ from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.provisioning.effects.reporting import NOT_LISTED
-from sidecar.simulation.world import bounds, claim_rates, driver_deaths, foreign_objects, measurements, upstream_excuses
+from sidecar.simulation.world import bounds, claim_rates, driver_deaths, foreign_objects, hourly_look, measurements, upstream_excuses
 from sidecar.simulation.world.bounds import BELIEVED, KEPT
 from sidecar.simulation.world.manners import CANARY
 from sidecar.simulation.world.node import DRIVER, POOL, TOPOLOGY_KEY, Node
@@ -111,6 +111,7 @@ async def judge(world: "World") -> None:
             bounded_while_down(window, world.found)
     resting = [node.name for node in after.nodes if node.runs is Program.OURS]
     asked = Counter({key: count for key, count in (world.request_log.resting or Counter()).items() if key[0] in resting})
+    asked = hourly_look.without_one_look(asked, world.left_at_rest)
     rests(_without_questions(asked, world.plan), len(resting), world.plan.rest, world.found)
 
 

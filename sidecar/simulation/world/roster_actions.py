@@ -33,7 +33,7 @@ async def renamed(world: "World", item: "PlannedEvent") -> None:
     former = await world.dismiss(item.whom)
     node = Node(world, item.detail, driver=former.driver)
     node.folder, node.placement, node.program, node.scope = former.folder, former.placement, former.program, former.scope
-    node.former_names = former.all_names
+    node.former_names, node.last_hands = former.all_names, former.last_hands
     node.joins_at = _SECONDS_TO_COME_BACK
     await world.admit(node)
 

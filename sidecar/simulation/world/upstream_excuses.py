@@ -26,8 +26,8 @@ def left_behind(world: "World") -> frozenset[str]:
 
 
 def forgotten(world: "World", node: Node, volume: LocalVolume) -> bool:
-    """Upstream keeps no journal and believes whatever its driver says at last: it was the last there to ask for the volume, or to have it
-    made, and no PersistentVolume has ever named it."""
+    """Upstream keeps no journal and believes whatever its driver says at last: it was the last on that machine, whatever its name was then,
+    to ask for the volume, or to have it made, and no PersistentVolume has ever named it."""
     return node.last_hands.get(volume.name) is Program.UPSTREAM and not world.referee.was_named(volume.id)
 
 

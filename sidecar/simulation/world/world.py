@@ -12,7 +12,7 @@ import gc
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,7 +25,7 @@ from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, SECRETS
 from sidecar.simulation.stand_ins import Binder, Scheduler, StandInBase
-from sidecar.simulation.world import foreign_objects, invariants, plan
+from sidecar.simulation.world import foreign_objects, hourly_look, invariants, plan
 from sidecar.simulation.world.label_events import BY_LABEL
 from sidecar.simulation.world.life import Killed
 from sidecar.simulation.world.network import Network, Weather
@@ -127,6 +127,8 @@ class World:
         self.referee.on_taken = self.wanderings.taken
         self.retained: set[str] = set()
         """Handles of volumes whose data somebody has kept."""
+        self.left_at_rest: Mapping[str, str] = {}
+        """Capacity objects of nodes that have no sidecar then, with the names of these nodes."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
 
     async def play(self) -> Report:
@@ -239,6 +241,7 @@ class World:
             await carry_out(self, PlannedEvent(self.clock(), "class back", name))
         await asyncio.sleep(self.plan.settle)
         self.transcript.tell("world", "should be at rest")
+        self.left_at_rest = await hourly_look.left_behind(self.api, self.nodes)
         self.request_log.begin_rest()
         await invariants.nothing_held_back(self)
         await asyncio.sleep(min(self.plan.rest, _LATER))
