@@ -73,7 +73,7 @@ _GONE: Final = "clearing the capacity objects of nodes that are gone"
 
 TABLE: Final[tuple[Row, ...]] = (
     *_rows(VOLUMES, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
-    *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes"),
+    *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes, and hearing at once of those that go"),
     *_rows(VOLUMES, "create", Sample.BASE, off="creating volumes"),
     *_rows(VOLUMES, "delete", Sample.BASE, off="deleting PersistentVolumes: those whose volume is deleted stay Released"),
     *_rows(VOLUMES, "patch", Sample.BASE, off=FINALIZER_OFF),
