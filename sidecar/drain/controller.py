@@ -216,10 +216,10 @@ class DrainRoom:
 
     def _tell_health(self) -> None:
         """With one log line for as long as the same things are refused."""
-        if not self._refusals:
+        why = str(self._refusals)
+        if not why:
             self._scope.report(OK())
             return
-        why = str(self._refusals)
         if self._scope.state != Degraded(why):
             log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})
         self._scope.report(Degraded(why))

@@ -1,6 +1,6 @@
 """Tries each read and write of a look by itself, and remembers what the API server refused or did not answer."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Final, TypeVar
 
 from sidecar.kube.errors import ApiError
@@ -17,9 +17,10 @@ class Refusals:
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
+        self._unread: Mapping[str, str] = {}
 
     def begin(self) -> None:
-        self._errors = {}
+        self._errors, self._unread = {}, {}
 
     async def attempt(self, what: str, effect: Awaitable[R]) -> R | None:
         """The answer; None when it was refused or could not be had."""
@@ -32,13 +33,20 @@ class Refusals:
     def note(self, what: str, error: str) -> None:
         self._errors[what] = error
 
+    def left_unread(self, errors: Mapping[str, str]) -> None:
+        """What this look may not read. Whoever asks for it does so again in its own time, so no look comes sooner or later for it."""
+        self._unread = dict(errors)
+
     def of(self, what: str) -> str:
         """Why it was refused in this look; empty: it was not."""
         return self._errors.get(what, "")
 
     def __str__(self) -> str:
         """Empty: nothing was refused."""
-        return "; ".join(f"{what} could not be written or read: {error}" for what, error in sorted(self._errors.items()))
+        refused = (f"{what} could not be written or read: {error}" for what, error in sorted(self._errors.items()))
+        unread = (f"{what} could not be read, so that a verdict may be Unknown: {error}" for what, error in sorted(self._unread.items()))
+        return "; ".join((*refused, *unread))
 
     def __bool__(self) -> bool:
+        """Whether something is to be tried again."""
         return bool(self._errors)

@@ -69,10 +69,11 @@ _REPORTS: Final = "drain decisions: reports"
 _GATE: Final = "the gate of drain decisions"
 _SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
 _CAPACITY: Final = "publishing capacity"
+_GONE: Final = "clearing the capacity objects of nodes that are gone"
 
 TABLE: Final[tuple[Row, ...]] = (
     *_rows(VOLUMES, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
-    *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes"),
+    *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes, and hearing at once of those that go"),
     *_rows(VOLUMES, "create", Sample.BASE, off="creating volumes"),
     *_rows(VOLUMES, "delete", Sample.BASE, off="deleting PersistentVolumes: those whose volume is deleted stay Released"),
     *_rows(VOLUMES, "patch", Sample.BASE, off=FINALIZER_OFF),
@@ -88,11 +89,13 @@ TABLE: Final[tuple[Row, ...]] = (
         Sample.REPORT,
         off="looking after volumes whose class is new; and policies of classes in drain decisions",
     ),
-    *_rows(CSI_NODES, "list", Sample.BASE, off="--node-deployment-placement=ranked: claims are raced for"),
-    *_rows(CSI_NODES, "get watch", Sample.BASE),
+    *_rows(CSI_NODES, "list", Sample.BASE, off=f"--node-deployment-placement=ranked: claims are raced for; and {_GONE}"),
+    *_rows(CSI_NODES, "get", Sample.BASE, off=_GONE),
+    *_rows(CSI_NODES, "watch", Sample.BASE),
     *_rows(ATTACHMENTS, "list watch", Sample.BASE, off="deleting volumes of drivers that attach"),
     *_rows(ATTACHMENTS, "get", Sample.BASE),
-    *_rows(NODES, "get list watch", Sample.BASE, Sample.DRAIN, off=_DRAINS),
+    *_rows(NODES, "get list", Sample.BASE, Sample.DRAIN, off=f"{_DRAINS}; and {_GONE}"),
+    *_rows(NODES, "watch", Sample.BASE, Sample.DRAIN, off=_DRAINS),
     *_rows(NODES, "patch", Sample.DRAIN, off="drain decisions: the marks on the Node"),
     *_rows(NODES, "patch", Sample.DRAIN, part="status", off="drain decisions: the conditions of the Node"),
     *_rows(EVENTS, "create", Sample.BASE, Sample.REPORT, off="Events"),
@@ -112,10 +115,14 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(REPLICA_SETS, "get", Sample.BASE, own_namespace=True, off="--capacity-ownerref-level above 1: the program ends"),
     *_rows(LEASES, "get list create update delete", Sample.BASE, Sample.REPORT, own_namespace=True, off=_SLOTS),
     *_rows(LEASES, "watch", Sample.BASE, own_namespace=True),
-    *_rows(PODS, "get list watch", Sample.DRAIN, off=_DRAINS),
-    *_rows(BUDGETS, "get list watch", Sample.DRAIN, off=_DRAINS),
+    *_rows(PODS, "list watch", Sample.DRAIN, off=_DRAINS),
+    *_rows(PODS, "get", Sample.DRAIN),
+    *_rows(BUDGETS, "list watch", Sample.DRAIN, off=_DRAINS),
+    *_rows(BUDGETS, "get", Sample.DRAIN, off=_GATE),
     *_rows(NAMESPACES, "get", Sample.DRAIN, off="drain decisions: policies of namespaces"),
-    *_rows(DRAIN_REPORTS, "get list watch create patch", Sample.DRAIN, off=_REPORTS),
+    *_rows(DRAIN_REPORTS, "get create patch", Sample.DRAIN, off=_REPORTS),
+    *_rows(DRAIN_REPORTS, "list", Sample.DRAIN, off="drain decisions: the gates of dead sidecars"),
+    *_rows(DRAIN_REPORTS, "watch", Sample.DRAIN),
     *_rows(DRAIN_REPORTS, "patch", Sample.DRAIN, part="status", off=_REPORTS),
     *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),

@@ -360,6 +360,17 @@ def test_R44_a_snapshot_whose_finalizer_may_not_be_written_is_used_all_the_same(
     assert len(room.kube.wrote("replace")) == 1, "what is forbidden is not asked for again"
 
 
+def test_that_snapshots_may_not_be_protected_is_told_once_however_many_are_restored(caplog: pytest.LogCaptureFixture) -> None:
+    refusal = Forbidden("cannot update volumesnapshots", status=403)
+    room = with_another(filled_from(FROM_SNAPSHOT, kube=KeepingKube(failures={"replace": [refusal, refusal]})))
+    for uid in (samples.claim_json()["metadata"]["uid"], "uid-two"):
+        for _ in range(4):
+            run(room.room.handle_claim(uid))
+    assert len(room.kube.wrote("replace")) == len(room.driver.asked) == 2
+    (line,) = [record for record in caplog.records if "without protection" in record.getMessage()]
+    assert "cannot update volumesnapshots" in line.fields["err"] and "update" in line.fields["remedy"]  # type: ignore[attr-defined]
+
+
 def test_R44_a_clone_is_not_made_of_a_source_that_may_go_meanwhile() -> None:
     room = filled_from(FROM_CLAIM, kube=KeepingKube(failures={"replace": [Forbidden("update persistentvolumeclaims: no")]}))
     assert "protecting PersistentVolumeClaim fake-ns/source failed: update persistentvolumeclaims: no" in refused(room)

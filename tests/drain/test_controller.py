@@ -399,6 +399,30 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
     assert len(complaints) == 1
 
 
+def test_what_may_not_be_read_is_told_once_and_keeps_the_pace(caplog: pytest.LogCaptureFixture) -> None:
+    """A lookup is no watch, of whose refusal its reflector tells: the verdict alone would say it, and nobody may be looking."""
+    looks: list[float] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        if call.resource != NAMESPACES:
+            return None
+        looks.append(0.0)
+        return Forbidden(f"cannot {call.verb} {call.resource}", status=403)
+
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 400)
+        assert condition(await node_of(bench), names.RETIRE_READY) == "Unknown"
+        scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
+        assert "cannot get namespaces" in scopes["drain"]
+
+    play(story, nodes=("n0",), refuse=refuse)
+    (complaint,) = [record for record in caplog.records if record.getMessage() == "Drain decisions are incomplete"]
+    assert "namespace default could not be read" in complaint.fields["err"]  # type: ignore[attr-defined]
+    assert len(looks) <= 9, "each is asked for once a minute"
+
+
 def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
     def refuse(call: Call) -> ApiError | None:
         return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None

@@ -28,6 +28,20 @@ def test_what_is_refused_is_remembered_until_the_next_look() -> None:
     assert not refusals and refusals.of("the gate") == ""
 
 
+def test_what_may_not_be_read_is_told_and_has_nothing_tried_again() -> None:
+    refusals = Refusals()
+    refusals.left_unread({"namespace b": "no right", "class a": "no right either"})
+    refusals.note("the gate", "no")
+    assert str(refusals) == (
+        "the gate could not be written or read: no; class a could not be read, so that a verdict may be Unknown: no right either;"
+        " namespace b could not be read, so that a verdict may be Unknown: no right"
+    )
+    refusals.begin()
+    assert str(refusals) == ""
+    refusals.left_unread({"class a": "no right"})
+    assert str(refusals) and not refusals
+
+
 def test_a_fault_of_the_program_is_no_refusal() -> None:
     with pytest.raises(ValueError, match="a bug"):
         asyncio.run(Refusals().attempt("the gate", refused(ValueError("a bug"))))

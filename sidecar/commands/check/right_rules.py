@@ -14,11 +14,14 @@ from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.kube.api import (
     ATTACHMENTS,
     ATTRIBUTES_CLASSES,
+    BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLASSES,
     CSI_NODES,
+    DRAIN_REPORTS,
     LEASES,
+    NODES,
     PODS,
     REFERENCE_GRANTS,
     REPLICA_SETS,
@@ -37,6 +40,9 @@ _NEEDED_ALWAYS: Final = frozenset(
         *(Right(verb, CLASSES) for verb in ("list", "watch", "get")),
     }
 )
+# To read gates, and to judge the nodes of dead sidecars; components/drain grants them.
+_OF_GATES: Final = frozenset({Right("get", BUDGETS), Right("list", DRAIN_REPORTS)})
+_OF_NODES_THAT_ARE_GONE: Final = frozenset({Right("get", NODES), Right("list", NODES)})
 
 
 def check(found: Findings) -> Iterator[Line]:
@@ -74,7 +80,7 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     """Whether these flags, this driver and these classes use it. What is not known is taken to be off, but for what the base role has."""
     right = row.right
     match right.resource:
-        case _ if Sample.GATE in row.samples:
+        case _ if Sample.GATE in row.samples or right in _OF_GATES:
             return config is not None and config.drain_gate
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
@@ -86,8 +92,12 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
             return config is not None and config.enable_capacity and config.capacity_ownerref_level > 1
         case _ if right.resource == LEASES:
             return config is not None and (config.node_drain_policy != IGNORE or config.drain_gate)
+        case _ if right == Right("list", CSI_NODES):
+            return config is not None and (config.enable_capacity or config.node_deployment_placement == RANKED)
         case _ if right.resource == CSI_NODES:
-            return config is not None and config.node_deployment_placement == RANKED
+            return config is not None and config.enable_capacity
+        case _ if right in _OF_NODES_THAT_ARE_GONE:
+            return config is not None and (config.enable_capacity or settings.drains(config))
         case _ if right.resource == ATTACHMENTS:
             return isinstance(found.socket, DriverInfo) and PUBLISH_UNPUBLISH_VOLUME in found.socket.controller
         case _ if right.resource == SECRETS:
@@ -108,4 +118,5 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
     if row.right == Right("update", CLAIMS):
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
-    return asked_for or Sample.GATE in row.samples or (Sample.DRAIN in row.samples and row.off.startswith("drain"))
+    of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
+    return asked_for or Sample.GATE in row.samples or row.right in _OF_GATES or of_drains

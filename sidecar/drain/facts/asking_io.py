@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from sidecar.drain.facts.watched import TRUSTED
 from sidecar.frozen import frozen
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
 
 R = TypeVar("R")
 
@@ -17,6 +17,7 @@ class _Known:
     answer: Any
     """None: there is no such object."""
     error: str
+    forbidden: bool = False
 
 
 class Asking:
@@ -29,6 +30,8 @@ class Asking:
         self.ignorance: list[str] = []
         self.unread: set[str] = set()
         """What was asked for and refused or not answered, as `Snapshot.unread` wants it."""
+        self.forbidden: dict[str, str] = {}
+        """What this look may not read, and what the API server says of that. Unlike an answer that is late, it does not come by itself."""
 
     @property
     def asked(self) -> int:
@@ -40,7 +43,7 @@ class Asking:
         now = self._clock()
         known = ((what, known) for what, known in self._known.items() if now < known.until)
         self._known = {what: known for what, known in known if not (anew and known.until - known.at <= TRUSTED)}
-        self.ignorance, self.unread, self._asked = [], set(), 0
+        self.ignorance, self.unread, self.forbidden, self._asked = [], set(), {}, 0
 
     def knows(self, what: str) -> bool:
         return what in self._known
@@ -61,6 +64,8 @@ class Asking:
         if known.error:
             self.ignorance.append(f"{what}: {known.error}")
             self.unread.add(what)
+        if known.forbidden:
+            self.forbidden[what] = known.error
         answer: R | None = known.answer
         return answer
 
@@ -71,4 +76,4 @@ class Asking:
         except NotFound:
             return _Known(at, at + trusted, None, "")
         except ApiError as error:
-            return _Known(at, at + min(trusted, TRUSTED), None, str(error))
+            return _Known(at, at + min(trusted, TRUSTED), None, str(error), isinstance(error, Forbidden))

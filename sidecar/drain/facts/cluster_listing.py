@@ -169,7 +169,7 @@ class ClusterListing:
             return claim if waits_here or claim.full_name in wanted else None
 
         found = await self._lister.all(CLAIMS, keep)
-        self._lister.ignorance += await unseen_volumes.ignorance_of(self._kube, unseen)
+        self._lister.ignorance += await unseen_volumes.ignorance_of(self._kube, unseen, forbidden={})
         return found
 
     async def _pods(self, there: tuple[Pod, ...], held: Iterable[Volume]) -> tuple[Pod, ...]:

@@ -95,6 +95,10 @@ class Lookups:
     def unread(self) -> set[str]:
         return self._asking.unread
 
+    @property
+    def forbidden(self) -> Mapping[str, str]:
+        return self._asking.forbidden
+
     def recall(self, volumes: Iterable[str], *, hidden: bool) -> None:
         """Names of volumes that an earlier process has found here. `hidden`: as `Snapshot.hidden`, and not in the list of the driver."""
         self._mounted.recall(volumes, hidden=hidden)
@@ -227,7 +231,7 @@ class Lookups:
         """A claim may name a volume of this node before the watch of volumes has shown it; without the volume too little would block."""
         node, seen = self._settings.node, self._watched.volumes
         claims = [claim for claim in self._watched.claims.by_index("node", node) if is_unseen(claim, node_name=node, seen=seen)]
-        self._asking.ignorance += await unseen_volumes.ignorance_of(self._kube, claims)
+        self._asking.ignorance += await unseen_volumes.ignorance_of(self._kube, claims, forbidden=self._asking.forbidden)
 
     async def snapshots(self) -> None:
         """Snapshots that were installed later: a watch that found no such type is not started again."""

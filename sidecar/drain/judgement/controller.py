@@ -24,7 +24,7 @@ from sidecar.model.objects import Volume
 
 
 class JudgementDuty:
-    """What cannot be learnt makes verdicts Unknown; it is not a failure of the look."""
+    """What cannot be learnt makes verdicts Unknown; it is not a failure of the look. What may not be read is told all the same."""
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class JudgementDuty:
             # A word may have been taken back, or a pod made again, since the API server was asked.
             assessment = await self._assess(picture.node, picture.signals, anew=True)
         self._opened = _opening(assessment, picture.signals, self._settings)
+        self._refusals.left_unread(self._lookups.forbidden)
         changes_in = self._lookups.changes_in
         return Outcome(replace(picture, assessment=assessment), until=None if changes_in is None else self._wall() + changes_in)
 

@@ -24,6 +24,8 @@ class SourceProtector:
         self._lookup = shared.lookup
         self._reports = shared.reports
         self._snapshot_protected = shared.snapshot_protected
+        self._told = False
+        """The log says that snapshots may not be protected."""
 
     async def protect(self, uid: str, decision: Protect) -> float | None:
         """The next look reads the source anew: whatever else has changed about it counts too."""
@@ -44,6 +46,7 @@ class SourceProtector:
             if not decision.optional:
                 return self._reports.failed(uid, decision.claim, f"protecting {decision.source} failed: {error}")
             hold = replace(hold, forbidden=True)
+            self._tell_unprotected(decision, error)
         except Unavailable as error:
             return self._reports.unreachable(uid, decision.claim, error)
         except (Conflict, NotFound):
@@ -52,6 +55,14 @@ class SourceProtector:
             return self._reports.failed(uid, decision.claim, f"protecting {decision.source} failed: {error}")
         self._table.learn(uid, replace(findings, source=replace(hold, just_written=not hold.forbidden)))
         return self._clock()
+
+    def _tell_unprotected(self, decision: Protect, error: Forbidden) -> None:
+        """Once in a process: what is missing is missing for every snapshot."""
+        if not self._told:
+            remedy = "grant update on volumesnapshots; until then nobody may delete a snapshot that is being restored"
+            fields = {"claim": decision.claim.full_name, "err": str(error), "remedy": remedy}
+            log.warning("Volumes are filled from snapshots without protection", extra={"fields": fields})
+        self._told = True
 
     async def release(self, uid: str, claim: Claim) -> float | None:
         try:

@@ -13,7 +13,7 @@ from sidecar.commands.check.judging import CHECKS, judge
 from sidecar.commands.check.lines import Level, Line, as_json, as_text, exit_code
 from sidecar.commands.check.object_rules import with_secrets
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
-from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, LEASES, SECRETS, VOLUMES
+from sidecar.kube.api import ATTACHMENTS, BUDGETS, CAPACITIES, CLAIMS, CSI_NODES, LEASES, NODES, SECRETS, VOLUMES
 from sidecar.model.objects import Class
 from sidecar.rights.rights import PATCH_VOLUMES, UPDATE_VOLUMES, Right, Rights
 from sidecar.rights.table import TABLE
@@ -195,6 +195,12 @@ def test_verbs_that_switch_off_the_same_are_one_line() -> None:
         (Right("create", LEASES, own_namespace=True), None),
         (Right("get", SECRETS), None),
         (Right("list", ATTACHMENTS), None),
+        (Right("list", CSI_NODES), Level.WARNING),
+        (Right("get", CSI_NODES), Level.WARNING),
+        (Right("get", NODES), Level.WARNING),
+        (Right("list", NODES), Level.WARNING),
+        (Right("watch", NODES), None),
+        (Right("get", BUDGETS), None),
         (PATCH_VOLUMES, None),
     ],
     ids=str,

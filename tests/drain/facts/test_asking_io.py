@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from sidecar.drain.facts.asking_io import Asking
-from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 
 
 class Scene:
@@ -53,6 +53,7 @@ def test_a_refusal_is_told_in_each_look_and_kept_for_a_minute_at_most() -> None:
     for _ in range(2):
         assert scene.look(trusted=600.0) is None
         assert (scene.asking.ignorance, scene.asking.unread) == (["it: no"], {"it"})
+        assert scene.asking.forbidden == {"it": "no"}
     assert scene.count == 1
     scene.now = 60.0
     scene.look(trusted=600.0)
@@ -62,3 +63,10 @@ def test_a_refusal_is_told_in_each_look_and_kept_for_a_minute_at_most() -> None:
 def test_what_is_not_there_is_known() -> None:
     scene = Scene(NotFound("none", status=404))
     assert (scene.look(), scene.asking.ignorance, scene.asking.knows("it")) == (None, [], True)
+
+
+def test_what_comes_by_itself_is_not_forbidden() -> None:
+    for answer in (7, NotFound("gone", status=404), Unavailable("away")):
+        scene = Scene(answer)
+        scene.look()
+        assert scene.asking.forbidden == {}

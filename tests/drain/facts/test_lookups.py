@@ -107,6 +107,7 @@ def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone(ans
     room.begin()
     asyncio.run(room.unseen_volumes())
     assert len(room.ignorance) == unknown
+    assert room.forbidden == ({"volume pv-9": "no"} if isinstance(answer, Forbidden) else {})
     assert kube.asked == [(VOLUMES.plural, "pv-9")]
 
 
