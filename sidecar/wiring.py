@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
+# In which what was said before may still be taken back, when the process ends without having met its driver.
+_LAST_WORDS_SECONDS: Final = 5.0
 
 
 def assemble(opened: Opened) -> "Sidecar | ReportOnly":
@@ -90,7 +92,11 @@ async def before_the_driver(
         withdrawal = Withdrawal(kube, settings.drain(config, former), retry=settings.retry(config), wall=instruments.wall)
         task = group.create_task(withdrawal.run(), name="what was said for the driver before") if former else None
 
+        met = False
+
         async def meet(driver: str) -> None:
+            nonlocal met
+            met = True
             if task is not None and driver == former:
                 task.cancel()
             await memory.write(driver)
@@ -99,6 +105,9 @@ async def before_the_driver(
             yield meet
         finally:
             if task is not None:
+                if not met:
+                    # A driver that fails at once ends each process within milliseconds, and no later one would have more time.
+                    await asyncio.wait((task,), timeout=_LAST_WORDS_SECONDS)
                 task.cancel()
 
 

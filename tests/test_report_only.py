@@ -189,10 +189,12 @@ def on(node: str) -> Json:
     return {**CENTRAL, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}}
 
 
-def bound(scene: Scene, spec: Json) -> None:
+def bound(scene: Scene, spec: Json, *, labels: Json | None = None) -> None:
     claim = scene.claim("data", "late", volumeName="data")
     ref = {"namespace": "default", "name": "data", "uid": claim["metadata"]["uid"]}
-    scene.volume("data", spec={**spec, "claimRef": ref, "storageClassName": "late"}, status={"phase": "Bound"})
+    obj = samples.volume_json(meta={"name": "data"}, spec={**spec, "claimRef": ref, "storageClassName": "late"}, status={"phase": "Bound"})
+    obj["metadata"]["labels"] = labels or {}
+    scene.make(VOLUMES, obj)
 
 
 HELD: dict[str, tuple[Callable[[Scene], Any], str]] = {
@@ -237,6 +239,40 @@ def test_a_change_is_heard(tmp_path: Path) -> None:
         await task
 
     play(story)
+
+
+def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Path) -> None:
+    """A backup that is restored brings the label with it, and no provisioner of this node ever corrects it."""
+
+    async def story() -> None:
+        scene = Scene(tmp_path, NODE_ONLY)
+        task = asyncio.create_task(scene.run(*JUDGING, "--provisioning=false", seconds=300.0))
+        await asyncio.sleep(60.0)
+        assert scene.condition(names.RETIRE_READY) == "True"
+        bound(scene, on(samples.NODE), labels={names.VOLUME_NODE: "bar"})
+        await asyncio.sleep(30.0)
+        assert scene.condition(names.RETIRE_READY) == "False"
+        await task
+
+    play(story)
+
+
+def test_a_cordon_is_told_as_what_it_is_to_those_who_make_no_volumes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    said = {False: ["is marked for a drain", "is not marked for a drain any more"], True: ["takes no volumes", "takes volumes"]}
+
+    async def story(provisions: bool) -> list[str]:
+        scene = Scene(tmp_path)
+        caplog.clear()
+        task = asyncio.create_task(scene.run(*JUDGING, f"--provisioning={provisions}", seconds=300.0))
+        for cordoned in (True, False):
+            await asyncio.sleep(60.0)
+            scene.cluster.patch(NODES, samples.NODE, {"spec": {"unschedulable": cordoned}}, content_type=MERGE_PATCH)
+        await task
+        return [line for record in caplog.records if (line := record.getMessage()).startswith("The node ")]
+
+    for provisions, lines in said.items():
+        assert play(lambda provisions=provisions: story(provisions)) == [f"The node {line}" for line in lines]
 
 
 def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Path) -> None:
