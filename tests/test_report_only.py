@@ -241,6 +241,21 @@ def test_a_change_is_heard(tmp_path: Path) -> None:
     play(story)
 
 
+def test_a_label_that_is_taken_off_the_node_takes_no_data_with_it(tmp_path: Path) -> None:
+    """Of a central provisioner's volume no maker tells where it is, so its affinity alone does: by this node, and by a label beside it."""
+
+    async def story() -> None:
+        scene = Scene(tmp_path, NODE_ONLY)
+        spec = on(samples.NODE)
+        (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        term["matchExpressions"].append({"key": "example.com/row", "operator": "In", "values": ["2"]})
+        bound(scene, spec)
+        await scene.run(*JUDGING, "--provisioning=false", seconds=60.0)
+        assert scene.condition(names.RETIRE_READY) == "Unknown"
+
+    play(story)
+
+
 def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Path) -> None:
     """A backup that is restored brings the label with it, and no provisioner of this node ever corrects it."""
 

@@ -244,9 +244,9 @@ class DriverConnection:
         clock: Callable[[], float] = time.monotonic,
         limits: link.Limits | None = None,
     ) -> None:
-        """`limits` overrides `start_limit`. `judges`: as `link.Link.judges`. `needs_controller`: a Controller service that is advertised has
-        to be served. `on_state` is called for each change, `on_call` for each call that was sent, and `on_name` with the driver's name,
-        before it is asked for more.
+        """`limits` overrides `start_limit`. `judges`: as `link.Link.judges`. `needs_controller`: a Controller service that is advertised
+        has to be served. `on_state` is called for each change, `on_call` for each call that was sent, and `on_name` with the driver's
+        name, before it is asked for more.
         """
         path = channel.socket_path(address)
         self._limits = limits or link.Limits(start=start_limit, patience=call_timeout)
