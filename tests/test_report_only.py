@@ -17,7 +17,7 @@ from sidecar.doors import Doors, Instruments
 from sidecar.drain.publish.as_json import Json
 from sidecar.engine.health import OK
 from sidecar.kube import api
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model import names
 from sidecar.report_only import ReportOnly
@@ -189,11 +189,11 @@ def on(node: str) -> Json:
     return {**CENTRAL, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}}
 
 
-def bound(scene: Scene, spec: Json, *, labels: Json | None = None) -> None:
+def bound(scene: Scene, spec: Json, **meta: Json) -> None:
     claim = scene.claim("data", "late", volumeName="data")
     ref = {"namespace": "default", "name": "data", "uid": claim["metadata"]["uid"]}
     obj = samples.volume_json(meta={"name": "data"}, spec={**spec, "claimRef": ref, "storageClassName": "late"}, status={"phase": "Bound"})
-    obj["metadata"]["labels"] = labels or {}
+    obj["metadata"] |= {"labels": {}, **meta}
     scene.make(VOLUMES, obj)
 
 
@@ -237,6 +237,74 @@ def test_a_change_is_heard(tmp_path: Path) -> None:
         await asyncio.sleep(90.0)
         assert scene.condition(names.RETIRE_READY) == "True"
         await task
+
+    play(story)
+
+
+NOWHERE: Json = {**CENTRAL, "nodeAffinity": None}
+GIVEN_UP = {"annotations": {names.DRAIN_POLICY: "Ignore"}}
+
+
+def nowhere(*, meta: Json | None = None, **spec: Any) -> Callable[[Scene], Any]:
+    return lambda scene: bound(scene, {**NOWHERE, **spec}, **(meta or {}))
+
+
+def released(policy: str) -> Callable[[Scene], Any]:
+    return lambda scene: scene.volume("data", spec={**NOWHERE, "persistentVolumeReclaimPolicy": policy}, status={"phase": "Released"})
+
+
+def mounted(scene: Scene) -> None:
+    bound(scene, NOWHERE)
+    mount = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeName": samples.NODE, "containers": [{"name": "c", "image": "i"}], "volumes": [mount]},
+    }
+    scene.make(PODS, {**pod, "status": {"phase": "Running"}}, namespace="default")
+
+
+def classed(scene: Scene) -> None:
+    scene.cluster.patch(CLASSES, "late", {"metadata": GIVEN_UP}, content_type=MERGE_PATCH)
+    bound(scene, NOWHERE)
+
+
+def strict(scene: Scene) -> None:
+    bound(scene, NOWHERE, **GIVEN_UP)
+    word = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block"}}}
+    scene.cluster.patch(CLAIMS, "data", word, content_type=MERGE_PATCH, namespace="default")
+
+
+UNPLACED: dict[str, tuple[Callable[[Scene], Any], str]] = {
+    "nothing says where it is": (nowhere(), "Unknown"),
+    "nobody has claimed it": (lambda scene: scene.volume("data", spec=NOWHERE, status={"phase": "Available"}), "Unknown"),
+    "its data is kept": (released("Retain"), "Unknown"),
+    "it is about to be deleted": (released("Delete"), "True"),
+    "it may be lost": (nowhere(meta=GIVEN_UP), "True"),
+    "it may be lost, as its class says": (classed, "True"),
+    "its tenant wants it kept": (strict, "Unknown"),
+    "a pod mounts it here": (mounted, "False"),
+    "a node made it, another one": (
+        nowhere(csi={**CENTRAL["csi"], "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{samples.DRIVER}-bar"}}),
+        "True",
+    ),
+    "it is another driver's": (nowhere(csi={"driver": "other.example.com", "volumeHandle": "h"}), "True"),
+}
+
+
+@pytest.mark.parametrize(("make", "verdict"), UNPLACED.values(), ids=UNPLACED.keys())
+def test_a_node_is_not_said_to_be_empty_while_nobody_knows_where_a_volume_is(
+    tmp_path: Path, make: Callable[[Scene], Any], verdict: str
+) -> None:
+    """A central provisioner notes no maker, so of a volume without node affinity nothing tells where it is until a pod mounts it."""
+
+    async def story() -> None:
+        scene = Scene(tmp_path, NODE_ONLY)
+        make(scene)
+        await scene.run(*JUDGING, "--provisioning=false", seconds=60.0)
+        assert scene.condition(names.RETIRE_READY) == verdict
+        assert scene.condition(names.DRAIN_READY) == ("True" if verdict == "Unknown" else scene.condition(names.DRAIN_READY))
+        (report,) = scene.of(DRAIN_REPORTS)
+        assert ("PersistentVolumes are" in report["status"]["verdicts"]["retire"]["message"]) is (verdict == "Unknown")
 
     play(story)
 

@@ -82,6 +82,10 @@ class VolumeLocator:
         here, elsewhere = self._reached(volume)
         return here == elsewhere and not maker_of(volume) and not self.holds(volume)
 
+    def is_unplaced(self, volume: Volume) -> bool:
+        """It says no node at all, and nothing else tells that it is on this one."""
+        return volume.affinity is None and not maker_of(volume) and not self.holds(volume)
+
     def is_doubtful(self, volume: Volume) -> bool:
         """No node reaches it, none that lives made it, and only labels that this node lacks speak against this one.
 
