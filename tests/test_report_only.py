@@ -24,7 +24,8 @@ from sidecar.report_only import ReportOnly
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from sidecar.simulation.cluster.storage.reading import Query
-from sidecar.wiring import Sidecar, load_rooms
+from sidecar.start import load_rooms
+from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 

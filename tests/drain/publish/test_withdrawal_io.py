@@ -31,7 +31,7 @@ from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER as WORLD_DRIVER
 from sidecar.simulation.world.node import EPOCH
-from sidecar.wiring import before_the_driver
+from sidecar.start import before_the_driver
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.doors import tools
 from tests.harness.drain.judgements import DRIVER, NODE, NOW, ready
