@@ -18,7 +18,7 @@ from sidecar.model.objects import Claim, Volume
 
 ACKNOWLEDGED: Final = "acknowledged as dispensable"
 NEVER_USED: Final = "never used"
-ASKED_FOR: Final = "its creation was asked for a moment ago and has not begun"
+ASKED_FOR: Final = "its creation was asked for a moment ago, and is not known to have begun"
 UNTRACKED: Final = "known to the driver alone"
 
 _EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
