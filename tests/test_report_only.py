@@ -359,9 +359,10 @@ def test_a_cordon_is_told_as_what_it_is_to_those_who_make_no_volumes(tmp_path: P
         assert play(lambda provisions=provisions: story(provisions)) == [f"The node {line}" for line in lines]
 
 
-def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("topology", [True, False], ids=["topology", "topology said by its controller alone"])
+def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Path, topology: bool) -> None:
     async def story() -> None:
-        scene = Scene(tmp_path, NODE_ONLY)
+        scene = Scene(tmp_path, samples.info(controller=(), topology=topology))
         bound(scene, on(samples.NODE))
         for name, selected in (("open", ""), ("here", samples.NODE), ("there", "bar")):
             scene.claim(name, "now", selected=selected)

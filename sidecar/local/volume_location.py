@@ -78,7 +78,8 @@ def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
     """
     if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
         return False
-    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.segment.labels()}
+    # What the driver says of the node counts here whether or not it announces topology: the drain room judges by it.
+    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.driver.segment.labels()}
     return any(term.may_match(here.node, known) for term in affinity_of(obj) or ())
 
 
