@@ -140,6 +140,7 @@ async def open_doors(config: Config, tools: Instruments, *, on_link: Callable[[l
         config.csi_address,
         call_timeout=config.timeout,
         topology=config.gate("Topology"),
+        judges=config.drain_report,
         needs_controller=config.provisioning,
         on_state=on_link,
         on_call=metrics.csi_call if traced is None else traced.on_call(metrics.csi_call),

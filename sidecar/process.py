@@ -23,7 +23,7 @@ from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.wiring import assemble, before_the_driver, load_rooms
+from sidecar.start import assemble, before_the_driver, load_rooms
 
 if TYPE_CHECKING:
     from sidecar.tracing.controller import Tracing

@@ -80,6 +80,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         agent=sidecar.__version__,
         policy=NodePolicy(config.node_drain_policy),
         judges=config.drain_report,
+        provisions=config.provisioning,
         zero_when_closed=config.drain_publish_zero_capacity,
         default_policy=Policy(config.drain_default_policy) if config.drain_default_policy else None,
         cordon_delay=config.evacuation_cordon_delay,

@@ -1,5 +1,5 @@
 """The composition root: makes the rooms, joins them, and starts and stops everything. The only file that knows all rooms; what is joined
-where another program provisions is in `report_only`.
+where another program provisions is in `report_only`, and `start` chooses.
 
 It decides nothing. What a room watches, and which change wakes what, is in the room's `watches.py`; what a room is told of the command
 line is in `settings`.
@@ -7,8 +7,6 @@ line is in `settings`.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +14,10 @@ from sidecar import settings
 from sidecar.capacity.part import CapacityPart
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
-from sidecar.doors import Doors, Instruments, Opened, former_journal_folder, journal_folder
+from sidecar.doors import Doors, Instruments
 from sidecar.engine.loop import Loop
 from sidecar.equipment import LoopMaker, identity_of, tools_of
-from sidecar.kube.api import CLAIMS, KubeApi
+from sidecar.kube.api import CLAIMS
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.store import Store
 from sidecar.local.caches import Caches
@@ -37,73 +35,11 @@ from sidecar.rights.rights import NOT_KNOWN, FinalizerWrites, finalizer_writes
 from sidecar.watching import Watching
 
 if TYPE_CHECKING:
-    from sidecar.drain.publish.last_served_io import LastServed
     from sidecar.drain.watches import DrainPart
-    from sidecar.report_only import ReportOnly
 
 log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
-
-
-def assemble(opened: Opened) -> "Sidecar | ReportOnly":
-    """Everything together, once the driver has said who it is."""
-    if not opened.config.provisioning:
-        from sidecar.provisioning.left_alone_io import JournalFiles
-        from sidecar.report_only import ReportOnly
-
-        journals = JournalFiles(journal_folder(opened.config), former=former_journal_folder(opened.config))
-        return ReportOnly(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), journals=journals)
-    return Sidecar(opened.config, opened.doors(), opened.tools, recorder=opened.recorder(), asks_rights=not opened.config.dry_run)
-
-
-def load_rooms(config: Config) -> None:
-    """Imports what these flags need and others do not, before there is an event loop: it would stand still for as long."""
-    if config.kubeconfig:
-        with suppress(ModuleNotFoundError):  # in the image; who opens the door to the API server says so
-            from sidecar.kube import kubeconfig  # noqa: F401
-    if settings.drains(config):
-        from sidecar.drain import watches  # noqa: F401
-        from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401
-    if not config.provisioning:
-        from sidecar import report_only  # noqa: F401
-    if config.drain_gate:
-        from sidecar.drain.gate import takeover_io  # noqa: F401
-
-
-@asynccontextmanager
-async def before_the_driver(
-    config: Config, kube: KubeApi, instruments: Instruments, last_served: "Callable[[], LastServed]"
-) -> AsyncIterator[Callable[[str], Awaitable[None]]]:
-    """While the driver has not said its name: takes back what was said of this node for the driver that was served last.
-
-    Yields what is to be told the name, before anything is said for that driver. Its own words are then taken back by `Sidecar`.
-    """
-    if not settings.drains(config):
-        yield _nobody_asks
-        return
-    from sidecar.drain.publish.withdrawal_io import Withdrawal
-
-    memory = last_served()
-    former = await memory.read()
-    async with asyncio.TaskGroup() as group:
-        withdrawal = Withdrawal(kube, settings.drain(config, former), retry=settings.retry(config), wall=instruments.wall)
-        task = group.create_task(withdrawal.run(), name="what was said for the driver before") if former else None
-
-        async def meet(driver: str) -> None:
-            if task is not None and driver == former:
-                task.cancel()
-            await memory.write(driver)
-
-        try:
-            yield meet
-        finally:
-            if task is not None:
-                task.cancel()
-
-
-async def _nobody_asks(driver: str) -> None:
-    """No drain decisions, no words that would have to be taken back."""
 
 
 class Sidecar:

@@ -74,3 +74,17 @@ def test_the_part_of_a_reporters_name_that_is_new_at_each_start_is_a_random_uuid
     assert len(made) == 200
     for text in made:
         assert str(UUID(text)) == text and (UUID(text).version, UUID(text).variant) == (4, RFC_4122)
+
+
+@pytest.mark.parametrize("judges", [True, False])
+def test_the_link_is_told_whether_volumes_are_placed_by_what_the_driver_says(judges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr("sidecar.doors.DriverConnection", lambda *_, **more: told.append(more["judges"]))
+    words = (f"--drain-report={judges}", "--master=http://127.0.0.1:1")
+
+    async def main() -> None:
+        doors = await open_doors(parsed(*words).config, Instruments(), on_link=lambda state: None)
+        await doors.kube.aclose()
+
+    asyncio.run(main())
+    assert told == [judges]

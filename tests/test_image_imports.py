@@ -51,7 +51,7 @@ def test_one_file_asks_for_what_the_image_leaves_out() -> None:
 def test_that_file_is_loaded_only_where_a_kubeconfig_is_named() -> None:
     asking = re.compile(r"sidecar\.kube import .*\bkubeconfig\b|(?:import|from) sidecar\.kube\.kubeconfig")
     where = {name: text[: found.start()].splitlines()[-3:] for name, text in sources().items() if (found := asking.search(text))}
-    assert where.keys() == {"wiring.py", "kube/credentials.py"}
+    assert where.keys() == {"start.py", "kube/credentials.py"}
     assert all(re.search(r"if (self\._|config\.)kubeconfig:\n", "\n".join(lines)) for lines in where.values())
 
 

@@ -23,7 +23,7 @@ JUDGING_LIMIT_MIB = 4.2
 """More than without drain decisions. Today 3.7."""
 # Today 2.3 kB for a claim that this node may write, and 1.9 kB for a volume of this node.
 OWN_LIMIT_BYTES = 3_000
-MOST_MODULES = 460
+MOST_MODULES = 461
 """Today 457."""
 NO_API = "http://127.0.0.1:1"
 # The program as it is, which at its end says what it had loaded.
@@ -115,6 +115,21 @@ def test_the_program_does_not_load(unwanted: str, life: Life) -> None:
 def test_a_start_loads_no_more_than_it_does_today(life: Life) -> None:
     """Each module is a tenth of a millisecond and more, at each start on each node."""
     assert len(life.modules) <= MOST_MODULES
+
+
+def test_where_nothing_is_provisioned_nothing_is_loaded_that_provisions() -> None:
+    flags = '["--node-deployment", "--provisioning=false", "--drain-report"], {"NODE_NAME": "n"}'
+    loaded = _loaded_after(
+        f"import sidecar.process; from sidecar.config.parse import parse; sidecar.process.load_rooms(parse({flags}).config)"
+    )
+    unwanted = (
+        "sidecar.wiring",
+        "sidecar.provisioning.rules",
+        "sidecar.provisioning.controller",
+        "sidecar.ownership.rules",
+        "sidecar.rights",
+    )
+    assert "sidecar.drain.watches" in loaded and loaded.isdisjoint(unwanted)
 
 
 def test_drain_decisions_load_what_the_gates_of_others_need_only_for_those() -> None:

@@ -17,14 +17,15 @@ from sidecar.doors import Doors, Instruments
 from sidecar.drain.publish.as_json import Json
 from sidecar.engine.health import OK
 from sidecar.kube import api
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model import names
 from sidecar.report_only import ReportOnly
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from sidecar.simulation.cluster.storage.reading import Query
-from sidecar.wiring import Sidecar, load_rooms
+from sidecar.start import load_rooms
+from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 
@@ -189,10 +190,12 @@ def on(node: str) -> Json:
     return {**CENTRAL, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}}
 
 
-def bound(scene: Scene, spec: Json) -> None:
+def bound(scene: Scene, spec: Json, **meta: Json) -> None:
     claim = scene.claim("data", "late", volumeName="data")
     ref = {"namespace": "default", "name": "data", "uid": claim["metadata"]["uid"]}
-    scene.volume("data", spec={**spec, "claimRef": ref, "storageClassName": "late"}, status={"phase": "Bound"})
+    obj = samples.volume_json(meta={"name": "data"}, spec={**spec, "claimRef": ref, "storageClassName": "late"}, status={"phase": "Bound"})
+    obj["metadata"] |= {"labels": {}, **meta}
+    scene.make(VOLUMES, obj)
 
 
 HELD: dict[str, tuple[Callable[[Scene], Any], str]] = {
@@ -239,9 +242,127 @@ def test_a_change_is_heard(tmp_path: Path) -> None:
     play(story)
 
 
-def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Path) -> None:
+NOWHERE: Json = {**CENTRAL, "nodeAffinity": None}
+GIVEN_UP = {"annotations": {names.DRAIN_POLICY: "Ignore"}}
+
+
+def nowhere(*, meta: Json | None = None, **spec: Any) -> Callable[[Scene], Any]:
+    return lambda scene: bound(scene, {**NOWHERE, **spec}, **(meta or {}))
+
+
+def released(policy: str) -> Callable[[Scene], Any]:
+    return lambda scene: scene.volume("data", spec={**NOWHERE, "persistentVolumeReclaimPolicy": policy}, status={"phase": "Released"})
+
+
+def mounted(scene: Scene) -> None:
+    bound(scene, NOWHERE)
+    mount = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeName": samples.NODE, "containers": [{"name": "c", "image": "i"}], "volumes": [mount]},
+    }
+    scene.make(PODS, {**pod, "status": {"phase": "Running"}}, namespace="default")
+
+
+def classed(scene: Scene) -> None:
+    scene.cluster.patch(CLASSES, "late", {"metadata": GIVEN_UP}, content_type=MERGE_PATCH)
+    bound(scene, NOWHERE)
+
+
+def strict(scene: Scene) -> None:
+    bound(scene, NOWHERE, **GIVEN_UP)
+    word = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block"}}}
+    scene.cluster.patch(CLAIMS, "data", word, content_type=MERGE_PATCH, namespace="default")
+
+
+UNPLACED: dict[str, tuple[Callable[[Scene], Any], str]] = {
+    "nothing says where it is": (nowhere(), "Unknown"),
+    "nobody has claimed it": (lambda scene: scene.volume("data", spec=NOWHERE, status={"phase": "Available"}), "Unknown"),
+    "its data is kept": (released("Retain"), "Unknown"),
+    "it is about to be deleted": (released("Delete"), "True"),
+    "it may be lost": (nowhere(meta=GIVEN_UP), "True"),
+    "it may be lost, as its class says": (classed, "True"),
+    "its tenant wants it kept": (strict, "Unknown"),
+    "a pod mounts it here": (mounted, "False"),
+    "a node made it, another one": (
+        nowhere(csi={**CENTRAL["csi"], "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{samples.DRIVER}-bar"}}),
+        "True",
+    ),
+    "it is another driver's": (nowhere(csi={"driver": "other.example.com", "volumeHandle": "h"}), "True"),
+}
+
+
+@pytest.mark.parametrize(("make", "verdict"), UNPLACED.values(), ids=UNPLACED.keys())
+def test_a_node_is_not_said_to_be_empty_while_nobody_knows_where_a_volume_is(
+    tmp_path: Path, make: Callable[[Scene], Any], verdict: str
+) -> None:
+    """A central provisioner notes no maker, so of a volume without node affinity nothing tells where it is until a pod mounts it."""
+
     async def story() -> None:
         scene = Scene(tmp_path, NODE_ONLY)
+        make(scene)
+        await scene.run(*JUDGING, "--provisioning=false", seconds=60.0)
+        assert scene.condition(names.RETIRE_READY) == verdict
+        assert scene.condition(names.DRAIN_READY) == ("True" if verdict == "Unknown" else scene.condition(names.DRAIN_READY))
+        (report,) = scene.of(DRAIN_REPORTS)
+        assert ("PersistentVolumes are" in report["status"]["verdicts"]["retire"]["message"]) is (verdict == "Unknown")
+
+    play(story)
+
+
+def test_a_label_that_is_taken_off_the_node_takes_no_data_with_it(tmp_path: Path) -> None:
+    """Of a central provisioner's volume no maker tells where it is, so its affinity alone does: by this node, and by a label beside it."""
+
+    async def story() -> None:
+        scene = Scene(tmp_path, NODE_ONLY)
+        spec = on(samples.NODE)
+        (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        term["matchExpressions"].append({"key": "example.com/row", "operator": "In", "values": ["2"]})
+        bound(scene, spec)
+        await scene.run(*JUDGING, "--provisioning=false", seconds=60.0)
+        assert scene.condition(names.RETIRE_READY) == "Unknown"
+
+    play(story)
+
+
+def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Path) -> None:
+    """A backup that is restored brings the label with it, and no provisioner of this node ever corrects it."""
+
+    async def story() -> None:
+        scene = Scene(tmp_path, NODE_ONLY)
+        task = asyncio.create_task(scene.run(*JUDGING, "--provisioning=false", seconds=300.0))
+        await asyncio.sleep(60.0)
+        assert scene.condition(names.RETIRE_READY) == "True"
+        bound(scene, on(samples.NODE), labels={names.VOLUME_NODE: "bar"})
+        await asyncio.sleep(30.0)
+        assert scene.condition(names.RETIRE_READY) == "False"
+        await task
+
+    play(story)
+
+
+def test_a_cordon_is_told_as_what_it_is_to_those_who_make_no_volumes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    said = {False: ["is marked for a drain", "is not marked for a drain any more"], True: ["takes no volumes", "takes volumes"]}
+
+    async def story(provisions: bool) -> list[str]:
+        scene = Scene(tmp_path)
+        caplog.clear()
+        task = asyncio.create_task(scene.run(*JUDGING, f"--provisioning={provisions}", seconds=300.0))
+        for cordoned in (True, False):
+            await asyncio.sleep(60.0)
+            scene.cluster.patch(NODES, samples.NODE, {"spec": {"unschedulable": cordoned}}, content_type=MERGE_PATCH)
+        await task
+        return [line for record in caplog.records if (line := record.getMessage()).startswith("The node ")]
+
+    for provisions, lines in said.items():
+        assert play(lambda provisions=provisions: story(provisions)) == [f"The node {line}" for line in lines]
+
+
+@pytest.mark.parametrize("topology", [True, False], ids=["topology", "topology said by its controller alone"])
+def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Path, topology: bool) -> None:
+    async def story() -> None:
+        scene = Scene(tmp_path, samples.info(controller=(), topology=topology))
         bound(scene, on(samples.NODE))
         for name, selected in (("open", ""), ("here", samples.NODE), ("there", "bar")):
             scene.claim(name, "now", selected=selected)

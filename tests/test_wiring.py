@@ -294,12 +294,13 @@ _IMPORTS_INSIDE = """
 import ast, sys
 from pathlib import Path
 from sidecar.config.parse import parse
-from sidecar.wiring import load_rooms
+from sidecar.start import load_rooms
 argv = ["--csi-address=/csi/csi.sock", "--kubeconfig=/k", "--node-deployment"]
-argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none", "--provisioning=false"]
+argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none", *sys.argv[1:]]
 load_rooms(parse(argv, {"NODE_NAME": "n1", "NAMESPACE": "csi"}).config)
 loaded = set(sys.modules)
-for file in ("wiring.py", "settings.py", "doors.py", "drain/watches.py", "kube/credentials.py", "kube/client.py"):
+made = "wiring.py" if "--provisioning=true" in argv else "report_only.py"
+for file in ("start.py", made, "settings.py", "doors.py", "drain/watches.py", "kube/credentials.py", "kube/client.py"):
     for function in ast.walk(ast.parse(Path("sidecar", file).read_text())):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "load_rooms":
             for line in ast.walk(function):
@@ -310,9 +311,14 @@ for file in ("wiring.py", "settings.py", "doors.py", "drain/watches.py", "kube/c
 """
 
 
-def test_nothing_is_imported_while_the_event_loop_runs() -> None:
+@pytest.mark.parametrize("provisioning", ["true", "false"])
+def test_nothing_is_imported_while_the_event_loop_runs(provisioning: str) -> None:
     """It would stand still for as long."""
-    told = subprocess.run([sys.executable, "-c", _IMPORTS_INSIDE], capture_output=True, text=True, check=True, cwd=ROOT)
+    told = subprocess.run(
+        [sys.executable, "-c", _IMPORTS_INSIDE, f"--provisioning={provisioning}"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     imported = [line.split() for line in told.stdout.splitlines()]
     assert len(imported) >= 8
-    assert [module for module, loaded in imported if loaded != "True"] == []
+    other = "sidecar.report_only" if provisioning == "true" else "sidecar.wiring"
+    ours = {module for module, loaded in imported if loaded != "True"} - {"sidecar.provisioning.left_alone_io"}
+    assert ours == {other}, "one of the two is made, and the other is not even loaded"

@@ -106,7 +106,7 @@ def contradictions(config: Config) -> Iterator[str]:
         yield from _report_only_faults(config)
     yield from _drain_faults(config)
     uid_length = _WHOLE_UID if config.volume_name_uuid_length == -1 else config.volume_name_uuid_length
-    if len(config.volume_name_prefix) + 1 + uid_length > _LONGEST_NAME:
+    if config.provisioning and len(config.volume_name_prefix) + 1 + uid_length > _LONGEST_NAME:
         yield (
             f"--volume-name-prefix={config.volume_name_prefix}: with the UID of the claim, names of volumes would have more than the "
             f"{_LONGEST_NAME} characters that Kubernetes allows; use a shorter prefix"

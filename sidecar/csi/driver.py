@@ -236,6 +236,7 @@ class DriverConnection:
         call_timeout: float,
         start_limit: float = 30.0,
         topology: bool = True,
+        judges: bool = False,
         needs_controller: bool = True,
         on_state: Callable[[link.LinkState], None],
         on_call: Callable[[str, str, float], None],
@@ -243,16 +244,17 @@ class DriverConnection:
         clock: Callable[[], float] = time.monotonic,
         limits: link.Limits | None = None,
     ) -> None:
-        """`limits` overrides `start_limit`. `needs_controller`: a Controller service that is advertised has to be served. `on_state` is
-        called for each change, `on_call` for each call that was sent, and `on_name` with the driver's name, before it is asked for more.
+        """`limits` overrides `start_limit`. `judges`: as `link.Link.judges`. `needs_controller`: a Controller service that is advertised
+        has to be served. `on_state` is called for each change, `on_call` for each call that was sent, and `on_name` with the driver's
+        name, before it is asked for more.
         """
         path = channel.socket_path(address)
         self._limits = limits or link.Limits(start=start_limit, patience=call_timeout)
-        self._topology = topology
+        self._topology, self._judges = topology, judges
         self._on_state = on_state
         self._clock = clock
         self._wire = channel.Wire(path, grace=call_timeout)
-        self._link, self._first = link.Link.start(path, now=clock(), limits=self._limits, topology=topology)
+        self._link, self._first = link.Link.start(path, now=clock(), limits=self._limits, topology=topology, judges=judges)
         self._told: tuple[link.LinkState | None, float] = (None, 0.0)
         self._settled = asyncio.Event()
         caller = Caller(self._wire, timeout=call_timeout, on_call=on_call, clock=clock)
@@ -265,7 +267,7 @@ class DriverConnection:
 
     async def run(self) -> None:
         """Keep the connection until cancelled. Raises Fatal when the link gives up."""
-        start = link.Link.start(self._link.path, now=self._clock(), limits=self._limits, topology=self._topology)
+        start = link.Link.start(self._link.path, now=self._clock(), limits=self._limits, topology=self._topology, judges=self._judges)
         end = await channel.move(self._wire, start=start, ask=self._interview.ask, clock=self._clock, on_step=self._stepped)
         raise Fatal(end.text)
 

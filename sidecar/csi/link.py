@@ -187,11 +187,17 @@ class Link:
     """When it became ready."""
     unavailable_since: float | None = None
     """At start: the first of the answers in a row that the driver is unavailable."""
+    judges: bool = False
+    """Where volumes are is judged by what the driver reports of the node, whether or not topology is used otherwise."""
 
     @classmethod
-    def start(cls, path: str, *, now: float, limits: Limits, topology: bool) -> "tuple[Link, Action]":
+    def start(cls, path: str, *, now: float, limits: Limits, topology: bool, judges: bool = False) -> "tuple[Link, Action]":
         waiting = Waiting(f"connecting to {path}")
-        return cls(path, limits, topology, now + limits.start, waiting), Connect(min(limits.patience, limits.start))
+        return cls(path, limits, topology, now + limits.start, waiting, judges=judges), Connect(min(limits.patience, limits.start))
+
+    def uses(self, info: DriverInfo) -> Segment:
+        """The topology as far as it is used: unused topology may change, and topology that becomes used counts as changed."""
+        return info.segment if self.judges or (self.topology and TOPOLOGY in info.plugin) else Segment()
 
     def step(self, event: Event, *, now: float) -> "tuple[Link, Action]":
         rule = _RULES.get((type(self.state), type(event)))
@@ -247,7 +253,7 @@ def _unavailable(link: Link, event: Failed, now: float) -> Step:
 
 
 def _read(link: Link, event: InfoRead, now: float) -> Step:
-    changed = [] if link.known is None else _changes(link.known, event.info, topology=link.topology)
+    changed = [] if link.known is None else _changes(link.known, event.info, used=link.uses)
     if changed:
         return _give_up(link, _changed(link, changed))
     return replace(link, state=Ready(event.info), known=event.info, ready_at=now), Serve()
@@ -312,18 +318,13 @@ def _changed(link: Link, changes: list[str]) -> str:
     )
 
 
-def _changes(old: DriverInfo, new: DriverInfo, *, topology: bool) -> list[str]:
+def _changes(old: DriverInfo, new: DriverInfo, *, used: Callable[[DriverInfo], Segment]) -> list[str]:
     pairs = [
         ("its name", old.name, new.name),
         ("the node's id", old.node_id, new.node_id),
-        ("the node's topology", str(_used_segment(old, topology=topology)), str(_used_segment(new, topology=topology))),
+        ("the node's topology", str(used(old)), str(used(new))),
     ]
     return [f"{what} was {before!r} and is now {after!r}" for what, before, after in pairs if before != after]
-
-
-def _used_segment(info: DriverInfo, *, topology: bool) -> Segment:
-    """The topology as far as it is used: unused topology may change, and topology that becomes used counts as changed."""
-    return info.segment if topology and TOPOLOGY in info.plugin else Segment()
 
 
 @frozen

@@ -20,6 +20,8 @@ class Settings:
     policy: NodePolicy = NodePolicy.IGNORE
     judges: bool = False
     """False: the room decides only whether the node takes volumes."""
+    provisions: bool = True
+    """False: another program makes volumes, and gives this node some whatever its standing is."""
     zero_when_closed: bool = True
     """A node that takes no volumes publishes a capacity of zero."""
     default_policy: Policy | None = None

@@ -45,6 +45,13 @@ def found_here(here: Here, obj: Json) -> Volume | None:
     return Volume.with_affinity(obj, affinity) if _lies_here(here, affinity, identity_of(obj)) else None
 
 
+def unplaced(here: Here, obj: Json) -> Volume | None:
+    """The record of a PersistentVolume, given in JSON, if it is this driver's and nothing in it says on which node it is."""
+    ours = ((obj.get("spec") or {}).get("csi") or {}).get("driver") == here.driver.name
+    said = not ours or affinity_of(obj) is not None or identity_of(obj).split("-", 2)[-1].startswith(f"{here.driver.name}-")
+    return None if said else Volume.with_affinity(obj, None)
+
+
 def node_label(here: Here, affinity: tuple[Term, ...] | None) -> str:
     """What the label `csi-node-sidecar.io/node` says of a volume made here: this node, if no other can have to do with it.
 
@@ -71,7 +78,8 @@ def may_lie_here(here: Here, obj: Json, hostname: str) -> bool:
     """
     if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != here.driver.name:
         return False
-    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.segment.labels()}
+    # What the driver says of the node counts here whether or not it announces topology: the drain room judges by it.
+    known = {**({names.HOSTNAME: hostname} if hostname else {}), **here.driver.segment.labels()}
     return any(term.may_match(here.node, known) for term in affinity_of(obj) or ())
 
 

@@ -99,6 +99,7 @@ def test_report_only_names_in_one_line_what_has_no_effect_beside_it():
     text, _, named = warning.rpartition(": ")
     assert text == "--provisioning=false: without effect beside it"
     assert set(named.split(", ")) == {flag.partition("=")[0] for flag in given}
+    assert parsed(*REPORT_ONLY, f"--volume-name-prefix={'a' * 217}").warnings == (f"{text}: --volume-name-prefix",)
     used = ("--retry-interval-max=2s", "--timeout=20s", "--immediate-topology=false", "--journal-dir=/j", "--kube-api-qps=9")
     assert parsed(*REPORT_ONLY, *used, "--worker-threads=100").warnings == ()
 

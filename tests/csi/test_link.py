@@ -230,6 +230,18 @@ def test_the_same_driver_with_other_news_is_taken_over(new: DriverInfo, topology
     assert (after.state, after.known, action) == (link.Ready(new), new, link.Serve())
 
 
+@pytest.mark.parametrize("plugin", [INFO.plugin, frozenset({CONTROLLER_SERVICE})], ids=["announced", "said by another socket"])
+@pytest.mark.parametrize("topology", [True, False], ids=["gate on", "gate off"])
+def test_where_volumes_are_judged_by_the_nodes_topology_another_one_ends_the_process(plugin: frozenset[str], topology: bool) -> None:
+    """The node plugin of a driver that provisions centrally need not announce topology. Judged by what it said before, volumes that name
+    the new labels would be on no node."""
+    before = replace(INFO, plugin=plugin)
+    for segment in (Segment((("rack", "b"),)), Segment()):
+        judging = replace(seasoned(link.Reading("r"), topology=topology), known=before, judges=True)
+        _, action = judging.step(link.InfoRead(replace(before, segment=segment)), now=101.0)
+        assert isinstance(action, link.GiveUp) and f"topology was 'rack=a' and is now '{segment}'" in action.text
+
+
 @pytest.mark.parametrize("name", ["hostpath.csi.k8s.io", "a", "X-1.y", "a" * 63])
 def test_plausible_names_draw_no_remark(name: str) -> None:
     assert link.remarks(None, replace(INFO, name=name), topology=True) == []

@@ -13,7 +13,8 @@ from sidecar.kube.api import ACCESS_REVIEWS, Resource
 from sidecar.kube.errors import Unavailable
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model.names import VOLUME_FINALIZER
-from sidecar.wiring import Sidecar, assemble
+from sidecar.start import assemble
+from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.sidecar import ListedKube, running, until

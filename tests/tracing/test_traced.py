@@ -25,8 +25,9 @@ from sidecar.observe import logs
 from sidecar.simulation.cluster import Cluster
 from sidecar.simulation.cluster.serve import serving_cluster
 from sidecar.simulation.cluster.storage.reading import Query
+from sidecar.start import assemble
 from sidecar.tracing.controller import open_tracing
-from sidecar.wiring import Sidecar, assemble
+from sidecar.wiring import Sidecar
 from tests.harness.collector import Collector, collecting, values
 from tests.harness.driver.in_loop import FakeDriver, run, until
 

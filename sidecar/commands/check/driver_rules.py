@@ -33,12 +33,18 @@ def name(found: Findings) -> Iterator[Line]:
         yield ok(check, f"{found.driver}, which itself was not asked")
 
 
+def _remedy_without(why: str) -> str:
+    if "Permission denied" in why:
+        return "run this container as a user that may reach the socket, mostly root; under SELinux also with the type spc_t"
+    return "set --csi-address to the socket that the driver serves"
+
+
 def socket(found: Findings) -> Iterator[Line]:
     """On the node by a connection; from outside by what the pod mounts."""
     check = "socket"
     match found.socket:
         case NoDriver(why):
-            yield failed(check, f"no driver answers: {why.rstrip('.')}", "set --csi-address to the socket that the driver serves")
+            yield failed(check, f"no driver answers: {why.rstrip('.')}", _remedy_without(why))
         case DriverInfo():
             yield ok(check, "a driver answers")
         case NotAsked():

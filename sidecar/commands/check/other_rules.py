@@ -18,7 +18,8 @@ LIVES: Final = 120.0
 
 def check(found: Findings) -> Iterator[Line]:
     elections = () if isinstance(found.elections, NotAsked) else found.elections
-    wrong = [] if report_only(config_of(found)) else [*_same_pod(found), *_central(found), *_elected(found), *_same_node(found)]
+    reports = report_only(config_of(found))
+    wrong = [*_same_speaker(found)] if reports else [*_same_pod(found), *_central(found), *_elected(found), *_same_node(found)]
     yield from wrong
     for part in (found.provisioners, found.elections):
         if isinstance(part, NotAsked):
@@ -31,7 +32,7 @@ def check(found: Findings) -> Iterator[Line]:
     elif not wrong:
         where = ", ".join(sorted({one.workload for one in ours})) or "this node"
         held = f", and {len(elections)} Leases of its name are old" if elections else ""
-        yield ok(CHECK, f"{where} alone{held}" if not report_only(config_of(found)) else f"{where} reports, and others provision")
+        yield ok(CHECK, f"{where} reports, and others provision" if reports else f"{where} alone{held}")
 
 
 def _nobody(found: Findings, provisioners: tuple[Provisioner, ...]) -> Iterator[Line]:
@@ -96,6 +97,16 @@ def _same_node(found: Findings) -> Iterator[Line]:
         if not one.ours and not set(one.nodes) & set(twice) and one.workload not in {our.workload for our in our_sidecars(found)}:
             text = f"{_what(one)} of {one.workload} provisions on {len(set(one.nodes))} other nodes"
             yield warning(CHECK, f"{text}, which may be so while images are swapped", "swap its image too")
+
+
+def _same_speaker(found: Findings) -> Iterator[Line]:
+    """Where others provision: each of ours on a node writes its verdicts, and the laxer one may be read."""
+    ours = our_sidecars(found)
+    pods = Counter(node for one in ours for node in one.nodes)
+    if twice := sorted(node for node, count in pods.items() if count > 1):
+        there = sorted({one.full_name for one in ours if twice[0] in one.nodes})
+        text = f"two of ours write the verdicts of {found.driver} on node {first_few(twice)}: {', '.join(there)}"
+        yield failed(CHECK, text, "keep one of them off the node, by its nodeSelector, or delete it")
 
 
 def _what(one: Provisioner) -> str:

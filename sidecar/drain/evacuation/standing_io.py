@@ -49,6 +49,12 @@ class StandingKeeper:
         before, self.current, self.again = self.current, found, again
         if (before.closed, before.publishes_zero) != (found.closed, found.publishes_zero):
             fields = {"node": self._settings.node, "why": found.why or "it is not closed any more"}
-            log.info("The node takes no volumes" if found.closed else "The node takes volumes", extra={"fields": fields})
+            log.info(_message(found, provisions=self._settings.provisions), extra={"fields": fields})
         if before != found:
             self._on_change()
+
+
+def _message(found: Standing, *, provisions: bool) -> str:
+    if provisions:
+        return "The node takes no volumes" if found.closed else "The node takes volumes"
+    return "The node is marked for a drain" if found.closed else "The node is not marked for a drain any more"

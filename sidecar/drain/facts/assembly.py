@@ -57,6 +57,7 @@ class Facts:
     hidden: frozenset[str] = frozenset()
     foreign: tuple[Volume, ...] = ()
     unplaced_contents: tuple[SnapshotContent, ...] = ()
+    unplaced: tuple[tuple[Volume, Claim | None], ...] = ()
     unheeded_namespaces: frozenset[str] = frozenset()
     begun: frozenset[str] | None = None
     """Uids of claims for which something was begun in the driver; None: not known, as from outside."""
@@ -88,6 +89,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         not_listed=facts.not_listed,
         contents=tuple(_contents(facts)),
         unplaced_contents=facts.unplaced_contents,
+        unplaced=facts.unplaced,
         classes=MappingProxyType({class_.name: class_ for class_ in _classes(facts)}),
         in_flight=tuple(_in_flight(facts, now)),
         namespace_policies=facts.namespace_policies,

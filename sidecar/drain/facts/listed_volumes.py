@@ -42,8 +42,9 @@ class VolumeSorting:
         return volume.name in self._attached or volume.claim_name in self._mounted or self._locator.holds(volume)
 
     def _is_told(self, volume: Volume) -> bool:
-        if not self._locator.may_hold(volume):
+        is_doubtful = self._locator.is_doubtful(volume)
+        if not is_doubtful and not self._locator.may_hold(volume):
             return False
-        kind = volume.driver, self._locator.is_doubtful(volume), self._locator.is_orphan(volume)
+        kind = volume.driver, is_doubtful, self._locator.is_orphan(volume)
         self._told[kind] = self._told.get(kind, 0) + 1
         return self._told[kind] <= SOME

@@ -82,13 +82,20 @@ class VolumeLocator:
         here, elsewhere = self._reached(volume)
         return here == elsewhere and not maker_of(volume) and not self.holds(volume)
 
-    def is_doubtful(self, volume: Volume) -> bool:
-        """No node reaches it, it does not say who made it, and only labels that other nodes have and this one lacks speak against this one.
+    def is_unplaced(self, volume: Volume) -> bool:
+        """It says no node at all, and nothing else tells that it is on this one."""
+        return volume.affinity is None and not maker_of(volume) and not self.holds(volume)
 
-        A label that no node has says nothing about any of them: such a volume is an orphan, and not in doubt anywhere.
+    def is_doubtful(self, volume: Volume) -> bool:
+        """No node reaches it, none that lives made it, and only labels that this node lacks speak against this one.
+
+        A label that no node has says nothing about any of them: such a volume is an orphan, and not in doubt anywhere. Nor is one that
+        a node made which is gone. Unless it names this node besides, by what no other node has: then the label was lost, or the node has
+        a new name, and the volume is still there.
         """
-        placed = self._reached(volume) != (False, False) or bool(maker_of(volume)) or self.holds(volume)
-        return not placed and any(self._may_be_meant(term) for term in volume.affinity or ())
+        maker = maker_of(volume)
+        placed = self._reached(volume) != (False, False) or maker in self._living or self.holds(volume)
+        return not placed and any(self._may_be_meant(term, made=bool(maker)) for term in volume.affinity or ())
 
     def is_orphan(self, volume: Volume) -> bool:
         """No living node reaches it, and none made it. Nothing is known of a volume that has no affinity and no maker."""
@@ -125,12 +132,17 @@ class VolumeLocator:
     def _is_made_here(self, volume: Volume) -> bool:
         return self._node is not None and maker_of(volume) == self._node.name
 
-    def _may_be_meant(self, term: Term) -> bool:
+    def _may_be_meant(self, term: Term, *, made: bool) -> bool:
         node = self._node
         if node is None or not term.may_match(node.name, node.labels):
             return False
         lacking = {item.key for item in term.requirements if item.key not in node.labels}
-        return bool(lacking) and lacking <= self._labels_of_others()
+        return bool(lacking) and ((not made and lacking <= self._labels_of_others()) or self._names_me(term, node))
+
+    def _names_me(self, term: Term, node: Node) -> bool:
+        """By name, or by the value of a label that no other node has."""
+        asked = [item for item in term.requirements if item.operator == "In" and item.key in node.labels]
+        return bool(term.fields) or any(all(other.labels.get(item.key) not in item.values for other in self._others) for item in asked)
 
     def _labels_of_others(self) -> frozenset[str]:
         if self._elsewhere is None:

@@ -38,6 +38,8 @@ from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Volume
 
 # Seconds until more is asked, where one look may ask for some only.
 _ASK_ON: Final = 5.0
+# Claims of volumes without a place that are asked for. Of what comes after those it is not known whether it may be lost.
+_MANY: Final = 100
 _LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
 
 
@@ -49,6 +51,7 @@ class _Placed:
     locator: VolumeLocator
     held: tuple[Volume, ...]
     doubtful: tuple[Volume, ...]
+    unplaced: tuple[Volume, ...]
     not_listed: str
     """As `Facts.not_listed`."""
 
@@ -63,6 +66,8 @@ class _Asked:
     unplaced: tuple[SnapshotContent, ...]
     renamed: tuple[SnapshotContent, ...]
     """Of volumes that name another node."""
+    of_unplaced: Mapping[str, Claim]
+    """By volume."""
     claimants: tuple[Pod, ...]
 
 
@@ -136,10 +141,12 @@ class Lookups:
         locator = await self._locator(node, known, mounts, listed, observed=observed)
         held = tuple(volume for volume in known if locator.holds(volume))
         doubtful = tuple(volume for volume in known if locator.is_doubtful(volume))
-        return _Placed(mounts, locator, held, doubtful, listed.not_asked)
+        unplaced = tuple(volume for volume in watched.volumes.values() if locator.is_unplaced(volume))
+        return _Placed(mounts, locator, held, doubtful, unplaced, listed.not_asked)
 
     async def _ask_about(self, node: Node, placed: _Placed, *, observed: bool) -> _Asked:
         held = placed.held
+        of_unplaced = await self._claims_of_unplaced(placed.unplaced)
         fetched, namespaces, classes = await self.claims(held), await self.namespaces(held), await self.classes(held)
         await self.unseen_volumes()
         await self.snapshots()
@@ -149,7 +156,7 @@ class Lookups:
         # Only a reboot depends on those that pods keep, and it is asked about when somebody empties the node.
         claims = (*found.unused, *found.kept) if observed else found.unused
         self._elsewhere = await self._claimants.of(claims, observed=observed)
-        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, renamed, self._elsewhere)
+        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, renamed, of_unplaced, self._elsewhere)
 
     def _together(self, node: Node, placed: _Placed, asked: _Asked, found: OpenClaims, *, observed: bool) -> Facts:
         watched, recent, locator, held = self._watched, self._watched.recent, placed.locator, placed.held
@@ -172,6 +179,7 @@ class Lookups:
             foreign=placed.mounts.foreign,
             contents=(*watched.contents.values(), *asked.renamed),
             unplaced_contents=asked.unplaced,
+            unplaced=tuple((volume, asked.of_unplaced.get(volume.name)) for volume in placed.unplaced),
             classes=(*asked.classes, *watched.classes.values()),
             namespace_policies=MappingProxyType({name: notes for name, obj in namespaces.items() if (notes := namespace_notes(obj))}),
             unheeded_namespaces=frozenset(name for name, obj in namespaces.items() if not self._is_heeded(name, obj)),
@@ -225,6 +233,17 @@ class Lookups:
             what = unread_key(CLAIM, f"{namespace}/{name}")
             answer = await self._asking.ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
             found += [Claim.of(answer)] if answer else []
+        return found
+
+    async def _claims_of_unplaced(self, unplaced: Iterable[Volume]) -> dict[str, Claim]:
+        """Only where something may say that the volume can be lost: they may be as many as the driver has in the whole cluster."""
+        noted = {class_.name for class_ in self._watched.classes.values() if class_.notes}
+        said = sorted((each for each in unplaced if each.notes or each.class_name in noted), key=lambda volume: volume.name)
+        found: dict[str, Claim] = {}
+        for volume in said[:_MANY]:
+            known = self._watched.claims.get(volume.claim.uid) if volume.claim else None
+            claim = known or next(iter(await self.claims((volume,))), None)
+            found |= {volume.name: claim} if claim is not None else {}
         return found
 
     async def unseen_volumes(self) -> None:

@@ -43,6 +43,8 @@ class VolumeMap:
         """Several nodes reach them."""
         self._nobodys: list[Volume] = []
         """No node reaches them, or all do, and they do not say who made them."""
+        self._of_the_gone: list[Volume] = []
+        """No node reaches them, and a node made them that is gone."""
         for volume in volumes:
             self._sort(volume)
 
@@ -54,6 +56,8 @@ class VolumeMap:
             self._alone[reached[0] if reached else maker].append(volume)
         else:
             self._nobodys.append(volume)
+        if maker and not reached and maker not in self._nodes:
+            self._of_the_gone.append(volume)
 
     def reached_by(self, volume: Volume) -> tuple[str, ...]:
         """The nodes that its affinity allows; none for one without affinity."""
@@ -78,7 +82,7 @@ class VolumeMap:
     def doubtful(self, name: str) -> tuple[Volume, ...]:
         if name not in self._doubted:
             locator = self.locator(name)
-            self._doubted[name] = tuple(volume for volume in self._nobodys if locator.is_doubtful(volume))
+            self._doubted[name] = tuple(volume for volume in (*self._nobodys, *self._of_the_gone) if locator.is_doubtful(volume))
         return self._doubted[name]
 
     def unlocated(self, name: str) -> Iterable[Volume]:

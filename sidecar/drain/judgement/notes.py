@@ -7,7 +7,7 @@ from typing import Final
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.acknowledged import is_acknowledged
 from sidecar.drain.judgement.groups import may_go
-from sidecar.drain.judgement.volumes import ACKNOWLEDGED, LocalItem
+from sidecar.drain.judgement.volumes import ACKNOWLEDGED, LocalItem, may_be_lost
 from sidecar.drain.vocabulary import Policy, VolumeClass
 from sidecar.drain.wording import first_few, quoted
 from sidecar.model import names
@@ -46,7 +46,19 @@ def about_the_rest(snapshot: Snapshot, held: Sequence[LocalItem]) -> Iterable[st
 
 
 def where_is(snapshot: Snapshot) -> tuple[str, ...]:
-    """Snapshots that may be here: what has to be known before anybody may say that nothing is lost."""
+    """Snapshots and volumes that may be here: what has to be known before anybody may say that nothing is lost."""
+    return *_where_volumes_are(snapshot), *_where_snapshots_are(snapshot)
+
+
+def _where_volumes_are(snapshot: Snapshot) -> Iterable[str]:
+    missed = sorted(volume.name for volume, claim in snapshot.unplaced if not may_be_lost(volume, claim, snapshot))
+    if missed:
+        why = "which have no node affinity and do not say who made them"
+        remedy = f"give them the affinity of their node, or, if they may be lost, annotate them with {names.DRAIN_POLICY}: {Policy.IGNORE}"
+        yield f"it is not known on which node these PersistentVolumes are, {why}: {first_few(missed)}; {remedy}"
+
+
+def _where_snapshots_are(snapshot: Snapshot) -> tuple[str, ...]:
     unknown = sorted(content.name for content in snapshot.unplaced_contents if not is_acknowledged(content.notes))
     if not unknown:
         return ()

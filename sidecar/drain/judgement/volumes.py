@@ -4,7 +4,7 @@ from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Final
 
-from sidecar.drain.facts.snapshot import InFlight, Snapshot
+from sidecar.drain.facts.snapshot import CLAIM, NAMESPACE, InFlight, Snapshot, unread_key
 from sidecar.drain.judgement.acknowledged import MOST, Acknowledged, acknowledgement_of, is_acknowledged
 from sidecar.drain.judgement.assessment import HeldVolume
 from sidecar.drain.judgement.policy import Resolved, resolve
@@ -18,7 +18,7 @@ from sidecar.model.objects import Claim, Volume
 
 ACKNOWLEDGED: Final = "acknowledged as dispensable"
 NEVER_USED: Final = "never used"
-ASKED_FOR: Final = "its creation was asked for a moment ago and has not begun"
+ASKED_FOR: Final = "its creation was asked for a moment ago, and is not known to have begun"
 UNTRACKED: Final = "known to the driver alone"
 
 _EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
@@ -103,6 +103,27 @@ def classify(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[LocalItem, ...]:
     held += [_of_handle(handle, blocks=snapshot.untracked_blocks) for handle in sorted(set(snapshot.untracked))]
     held += [item for pod in pods for item in _inline(pod, snapshot.driver)]
     return tuple(sorted(held, key=lambda item: (item.name, item.class_, item.object.uid)))
+
+
+def may_be_lost(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> bool:
+    """Of one of which it is not known where it is: it is given up already, or the PersistentVolume or its class says so.
+
+    Its namespace is not asked, nor is a claim that is not known; that one may be stricter.
+    """
+    if volume.phase in ("Released", "Failed") and volume.reclaim_policy == "Delete":
+        return True
+    ref = volume.claim
+    unasked = {unread_key(NAMESPACE, ref.namespace)} | ({unread_key(CLAIM, ref.full_name)} if claim is None else set()) if ref else set()
+    said = resolve(
+        volume,
+        claim,
+        class_=snapshot.classes.get(volume.class_name),
+        default=None,
+        intent=Intent.RETIRE,
+        heeded=ref is None or ref.namespace not in snapshot.unheeded_namespaces,
+        unread=snapshot.unread | unasked,
+    )
+    return said.certain and said.policy is Policy.IGNORE
 
 
 def _of_volume(volume: Volume, snapshot: Snapshot, users: Users, believed: Set[str]) -> LocalItem:

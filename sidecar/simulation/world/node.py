@@ -30,7 +30,8 @@ from sidecar.simulation.world.plan_rolls import PLACEMENTS, RANKED, Program
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
 from sidecar.simulation.world.upstream import Upstream
-from sidecar.wiring import Sidecar, before_the_driver
+from sidecar.start import before_the_driver
+from sidecar.wiring import Sidecar
 
 DRIVER: Final = "world.csi-node-sidecar.io"
 TOPOLOGY_KEY: Final = f"topology.{DRIVER}/node"

@@ -40,6 +40,12 @@ def node(facts: NodeFacts) -> Findings:
 
 WRONG: dict[str, tuple[Findings, str, Level, str]] = {
     "another driver": (replace(WELL, socket=replace(INFO, name="other.example")), "driver", BAD, "is other.example, not"),
+    "a socket for others": (
+        replace(WELL, socket=NoDriver("/x cannot be reached (Permission denied)")),
+        "socket",
+        BAD,
+        "run this container as a user that may reach the socket",
+    ),
     "nobody at the socket": (replace(WELL, socket=NoDriver("/x does not exist.")), "socket", BAD, "no driver answers: /x does not exist;"),
     "a socket in no volume": (mounted(socket=""), "socket", BAD, "is in no folder that it mounts"),
     "a folder that is read-only": (mounted(read_only=True), "socket", DOUBTFUL, "mounted read-only"),

@@ -41,6 +41,8 @@ UNNAMED = tuple(replace(OURS, name=name, socket=name, mentions=frozenset()) for 
 CENTRAL = replace(PEER, kind="Deployment", name="controller", words=("--leader-election",), nodes=())
 ATTACHING = replace(INFO, controller=INFO.controller | {PUBLISH_UNPUBLISH_VOLUME})
 IMMEDIATE = replace(CLASS, binding_mode="Immediate")
+REPORT_ONLY = ("--node-deployment", "--provisioning=false", "--drain-report")
+REPORTING = with_flags("--provisioning=false", "--drain-report", "--enable-capacity=false")
 WRONG: dict[str, tuple[Findings, str, Level, str]] = {
     "no API of the policy": (
         policy((), False, False),
@@ -84,6 +86,12 @@ WRONG: dict[str, tuple[Findings, str, Level, str]] = {
     ),
     "a central one": (replace(WELL, provisioners=(OURS, CENTRAL)), WHO, BAD, "scale that to 0"),
     "two pods": (replace(WELL, provisioners=(OURS, replace(OURS, name="b"))), WHO, BAD, "two pods provision"),
+    "two that report": (
+        replace(REPORTING, provisioners=(OURS, replace(OURS, name="b", words=REPORT_ONLY))),
+        WHO,
+        BAD,
+        "two of ours write the verdicts of local.example on node",
+    ),
     "a Lease": (replace(WELL, elections=(Election("ns/x", "pod-1", 3.0),)), WHO, BAD, "pod-1 holds Lease ns/x"),
     "upstream on other nodes": (
         replace(WELL, provisioners=(OURS, replace(PEER, name="old", nodes=("n2",)))),

@@ -173,6 +173,19 @@ def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
     assert snapshot_of(listed, "third.example").ignorance == ()
 
 
+@pytest.mark.parametrize("maker", ["", "gone"])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_volume_that_names_this_node_is_not_lost_with_a_label_that_no_node_has_any_more(maker: str, everywhere: bool) -> None:
+    kube = cluster()
+    (mine,) = [obj for obj in kube.objects["persistentvolumes"] if obj["metadata"]["name"] == "pv-1"]
+    mine["spec"]["csi"]["volumeAttributes"] = {names.PROVISIONER_IDENTITY: f"1700000000000-1234-{DRIVER}-{maker}"} if maker else {}
+    (term,) = mine["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    term["matchExpressions"].append({"key": "example.com/row", "operator": "In", "values": ["2"]})
+    listed = looked(kube, everywhere)
+    (told,) = snapshot_of(listed, DRIVER).ignorance
+    assert listed.doubtful[DRIVER] == ("pv-1",) and "lacks labels" in told
+
+
 @pytest.mark.parametrize("plural", ["namespaces", "storageclasses", "persistentvolumeclaims"])
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_where_something_that_may_set_a_policy_cannot_be_read_nothing_blocks_by_the_default(plural: str, everywhere: bool) -> None:

@@ -94,13 +94,22 @@ RACKED = node("n4", rack="3")
         ([labels(asks(KEY, "In", "gone"))], "", False),
         ([{**labels(asks("rack", "In", "7")), **by_name("n2")}], "", False),
         ([labels(asks("zone", "In", "a"))], "", False),
+        ([labels(asks(KEY, "In", "n1"), asks("row", "In", "2"))], "", True),
+        ([labels(asks(KEY, "In", "n1", "gone"), asks("row", "Exists"))], "", True),
+        ([labels(asks(KEY, "In", "n1"), asks("row", "In", "2"))], "gone", True),
+        ([labels(asks(KEY, "In", "n1"), asks("row", "In", "2"))], "n2", False),
+        ([labels(asks(KEY, "In", "n2"), asks("row", "In", "2"))], "", False),
+        ([{**labels(asks("row", "In", "2")), **by_name("n1")}], "gone", True),
+        ([labels(asks("zone", "In", "a"), asks("row", "In", "2"))], "", False),
+        ([labels(asks("zone", "NotIn", "b"), asks("row", "In", "2"))], "", False),
+        ([labels(asks("rack", "In", "7"))], "gone", False),
         ([], "", False),
     ],
     ids=str,
 )
 def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have(terms: list[dict[str, Any]], maker: str, doubtful: bool) -> None:
     """A volume of a node that is gone is in doubt nowhere: the labels that nodes have speak against them, and one that none has
-    says nothing of them."""
+    says nothing of them. One that names this node is not lost with a label that was taken off it."""
     assert VolumeLocator(N1, (N2, N3, RACKED)).is_doubtful(volume(*terms, maker=maker)) is doubtful
 
 
@@ -111,6 +120,7 @@ def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have(terms: 
         ([labels(asks("row", "In", "2"))], "n2", False),
         ([labels(asks("row", "In", "2"))], "gone", True),
         ([labels(asks("rack", "In", "7"))], "", False),
+        ([labels(asks(KEY, "In", "n1"), asks("row", "In", "2"))], "gone", False),
         ([labels(asks(KEY, "In", "gone"))], "", True),
         ([HERE], "gone", False),
         ([], "gone", False),

@@ -102,7 +102,7 @@ def test_a_volume_under_the_nodes_former_name_that_a_pod_runs_with_is_in_use() -
 def test_what_is_only_asked_for_says_so() -> None:
     flight = InFlight("uid-new", "apps", "new", "local", GIB, begun=False)
     (blocker,) = assess(samples.snapshot(in_flight=(flight,))).blockers
-    assert blocker.message == "its creation was asked for a moment ago and has not begun"
+    assert blocker.message == "its creation was asked for a moment ago, and is not known to have begun"
     (begun,) = assess(samples.snapshot(in_flight=(replace(flight, begun=True),))).blockers
     assert begun.message == "its PersistentVolume does not exist yet"
 

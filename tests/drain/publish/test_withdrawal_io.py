@@ -12,6 +12,7 @@ from sidecar.doors import Instruments
 from sidecar.drain.publish import on_node, report, validity
 from sidecar.drain.publish.withdrawal_io import PATIENCE, Withdrawal
 from sidecar.drain.settings import Settings
+from sidecar.errors import Fatal
 from sidecar.kube.api import (
     CLAIMS,
     DRAIN_REPORTS,
@@ -30,7 +31,7 @@ from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER as WORLD_DRIVER
 from sidecar.simulation.world.node import EPOCH
-from sidecar.wiring import before_the_driver
+from sidecar.start import before_the_driver
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.doors import tools
 from tests.harness.drain.judgements import DRIVER, NODE, NOW, ready
@@ -240,6 +241,36 @@ def test_while_the_driver_is_silent_the_words_of_its_own_sidecar_are_taken_back_
         async with before_the_driver(config(*args), start.kube, Instruments(wall=lambda: NOW + 60), lambda: Note(remembered)):
             await asyncio.sleep(60)
             assert {status for status, _ in await start.stored()} == after
+
+    run_virtual(story())
+
+
+class SlowStart(Start):
+    """The API server takes its time for each answer."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+
+        async def before(_: Call) -> None:
+            await asyncio.sleep(seconds)
+
+        self.kube = InProcessApi(self.you.cluster, before=before)
+
+
+@pytest.mark.parametrize("ends", [Fatal("the driver failed NodeGetInfo"), asyncio.CancelledError()], ids=["fails", "cancelled"])
+@pytest.mark.parametrize(("seconds", "after"), [(0.2, "Unknown"), (60.0, "True")], ids=["answers", "hangs"])
+def test_a_driver_that_fails_at_once_leaves_time_to_take_back_what_was_said(ends: BaseException, seconds: float, after: str) -> None:
+    """Each process of a crash loop ends before its first request is answered; then a True would stand until its time is over."""
+
+    async def story() -> None:
+        start, clock = SlowStart(seconds), asyncio.get_running_loop().time
+        await start.said()
+        begun = clock()
+        with pytest.raises((ExceptionGroup, asyncio.CancelledError)):
+            async with before_the_driver(config(*JUDGING), start.kube, Instruments(wall=lambda: NOW + 60), lambda: Note(DRIVER)):
+                raise ends
+        assert {status for status, _ in await start.stored()} == {after}
+        assert clock() - begun < 10.0, "nor does an API server that hangs keep the process"
 
     run_virtual(story())
 
