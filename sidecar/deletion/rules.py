@@ -81,6 +81,10 @@ class Orphaned:
     """That process is gone for so long that something else may have run here, and people may have kept the volume since."""
     renamed: bool = False
     """The claim's volume has another name now, so this one is not made again for it."""
+    sought: bool = False
+    """The driver was asked for the volume, and may have made it when that of its PersistentVolume was deleted."""
+    shown: str = ""
+    """The handle that its PersistentVolume had since."""
 
 
 @frozen
@@ -216,13 +220,29 @@ def _changed(view: DeletionView, decided_on: Volume) -> Need | Keep | None:
     return None
 
 
+def _is_stored(view: DeletionView, orphan: Orphaned, volume: Volume) -> Keep | None:
+    """None: what the driver was asked for may be another volume than its PersistentVolume's, and the driver has to say so."""
+    why = f"PersistentVolume {orphan.volume_name} is stored"
+    if not orphan.sought or view.handle == volume.handle:
+        return Keep(why)
+    if not orphan.shown:
+        return Keep(f"{why}, and no watch has shown it yet", outdated=True)
+    if not view.handle:
+        return None
+    return Keep(f"{why} with handle {volume.handle!r}, and the driver has volume {view.handle!r} of that name", suspected=True)
+
+
 def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:
     """Keeps a volume that is in use, that may be used again, or that somebody may have used and wants to keep."""
     if view.volume is NOT_ASKED:
         return Need(Fact.VOLUME)
     stored = view.volume
     if stored is not None and stored.volume.claim is not None and stored.volume.claim.uid == orphan.claim_uid and not stored.elsewhere:
-        return Keep(f"PersistentVolume {orphan.volume_name} is stored")
+        if (kept := _is_stored(view, orphan, stored.volume)) is not None:
+            return kept
+    elif orphan.shown and view.handle == orphan.shown:
+        # Many drivers make the handle from the name, so this may be one that was made since, or the data that somebody keeps.
+        return Keep(f"PersistentVolume {orphan.volume_name} had that handle, and has come and gone", suspected=True)
     if view.claim is NOT_ASKED:
         return Need(Fact.CLAIM)
     claim = view.claim

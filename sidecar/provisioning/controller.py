@@ -424,6 +424,8 @@ class Provisioner:
         for record in filter(None, map(self._table.records.get, uids)):
             if record.losses:
                 self._losses.remember(record.call, record.losses, self._clock())
+            if (volume := self._volume_here(record.request.name)) is not None:
+                self._table.records.show(volume)
         return uids
 
     def _settle(self, uid: str, view: ClaimView) -> None:

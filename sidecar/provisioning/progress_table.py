@@ -199,9 +199,11 @@ class ProgressTable:
         if len(self._unseen) > MOST_UNSEEN:
             self.seen(next(iter(self._unseen)))
 
-    def seen(self, name: str) -> None:
+    def seen(self, name: str, volume: Volume | None = None) -> None:
         """The cache has shown the PersistentVolume, or it is gone."""
         self._unseen.pop(name, None)
+        if volume is not None:
+            self.records.show(volume)
 
     def unseen(self) -> Mapping[str, str]:
         """By name of a stored PersistentVolume that the cache has yet to show: its handle."""

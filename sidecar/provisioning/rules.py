@@ -155,6 +155,8 @@ def _after_all(view: ClaimView, claim: Claim | None) -> Ignore | CleanUp | Wait:
         return Ignore(whose)
     name, volume = view.record.request.name, view.volume
     is_stored = volume is not None and volume.name == name and volume.claim is not None and volume.claim.uid == view.record.uid
+    if is_stored and view.record.seeks:
+        return _clean_up(view, view.record, f"volume {name} exists for it, and another may have been made since that one was deleted")
     if is_stored or (isinstance(view.progress, Stored) and not view.record.is_renamed(view.here)):
         return Ignore(f"volume {name} exists for it")
     return _clean_up(view, view.record, f"{whose}, and a volume may have been made for it here")

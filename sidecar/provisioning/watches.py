@@ -40,7 +40,7 @@ class ProvisioningWatches:
     caches: Caches
     concerns: Callable[[str], bool]
     volume_gone: Callable[[str], None]
-    volume_seen: Callable[[str], None]
+    volume_seen: Callable[[str, Volume | None], None]
     volumes_listed: Callable[[], None]
     volume_not_kept: Callable[[Json], float | None]
     """Of a PersistentVolume that the cache does not keep: when it is to be looked at all the same."""
@@ -151,7 +151,7 @@ class ProvisioningWatches:
         return None
 
     def _volume_changed(self, change: Change[Volume]) -> None:
-        self.volume_seen(change.key)
+        self.volume_seen(change.key, change.new)
         if not was_merely_bound(change.old, change.new):
             self.wake_volume(change.key)
         old, new = (volume.claim if volume else None for volume in (change.old, change.new))

@@ -160,6 +160,35 @@ def test_what_lost_its_claim_goes_unless_somebody_has_it_or_may_have_kept_it(
     assert may_delete(view) == verdict
 
 
+HANDLE = VOLUME.handle
+SHOWN_LATER = Keep(f"PersistentVolume {NAME} is stored, and no watch has shown it yet", outdated=True)
+BESIDE = Keep(f"PersistentVolume {NAME} is stored with handle {HANDLE!r}, and the driver has volume 'h' of that name", suspected=True)
+HAS_GONE = Keep(f"PersistentVolume {NAME} had that handle, and has come and gone", suspected=True)
+
+
+@pytest.mark.parametrize(
+    ("volume", "handle", "shown", "verdict"),
+    [
+        # its PersistentVolume is stored: the driver may be asked, and nothing is deleted
+        (Found(VOLUME), "", "", SHOWN_LATER),
+        (Found(VOLUME), "", HANDLE, Need(Fact.HANDLE)),
+        *((Found(VOLUME), HANDLE, shown, STORED) for shown in ("", HANDLE, "another")),
+        (Found(VOLUME), "h", "", SHOWN_LATER),
+        (Found(VOLUME), "h", HANDLE, BESIDE),
+        # it has come and gone: its volume may be kept by somebody, and another one goes
+        (None, HANDLE, HANDLE, HAS_GONE),
+        (None, "h", HANDLE, Delete()),
+        (None, "h", "", Delete()),
+    ],
+)
+@pytest.mark.parametrize("claim", [None, ANOTHERS], ids=["gone", "elsewhere"])
+def test_what_was_looked_for_may_be_another_volume_than_that_of_its_persistent_volume(
+    volume: Found | None, handle: str, shown: str, verdict: Any, claim: Claim | None
+) -> None:
+    sought = replace(orphan(), sought=True, shown=shown)
+    assert may_delete(DeletionView(reason=sought, handle=handle, users=(), volume=volume, claim=claim)) == verdict
+
+
 @pytest.mark.parametrize(
     ("view", "order"),
     [

@@ -40,12 +40,13 @@ from sidecar.ownership import reserved_space, selected_node_body
 from sidecar.ownership import rules as ownership
 from sidecar.provisioning import conclusions, deletion_io, progress, progress_table, release_rules, rules, unowned_io, volume_rules
 from sidecar.provisioning.controller import Provisioner
-from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines, leftovers_io
+from sidecar.provisioning.creations import confirmation, confirming_io, journal_lines, leftovers_io, record_table
 from sidecar.provisioning.creations.creation_record import CreationRecord, OpenCall
 from sidecar.provisioning.decisions import Ignore
 from sidecar.provisioning.effects import creation, creation_log, undoing
 from sidecar.provisioning.effects.bidding import Bidder
 from sidecar.provisioning.effects.claim_writing import ClaimWriter
+from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.undo_pace import UndoPace
 from sidecar.provisioning.findings import NOTHING_FOUND, Findings
 from sidecar.provisioning.handle_holders_io import HandleHolders
@@ -236,6 +237,10 @@ class RoomMutation:
 
 def _setting(module: Any, name: str, value: Any) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(module, name, value)
+
+
+async def _nothing_is_written(self: CreationLog, uid: str) -> None:
+    pass
 
 
 def _one_line_for_all(patch: Patch) -> None:
@@ -633,6 +638,16 @@ ROOM_MUTATIONS: Final = (
         "a volume goes while the PersistentVolume of a claim that went elsewhere may still arrive",
         _setting(undoing.Undoer, "sent_until", lambda self, uid: 0.0),
         "provisioning.test_late_store:test_where_the_claim_has_gone_elsewhere_meanwhile",
+    ),
+    RoomMutation(
+        "a look for a leftover ends with a PersistentVolume that arrives late",
+        _setting(creation_log.CreationLog, "seeks", _nothing_is_written),
+        "provisioning.test_late_object:test_what_the_call_makes_after_that_is_found_and_deleted",
+    ),
+    RoomMutation(
+        "what a PersistentVolume named that arrived late and has gone is deleted",
+        _setting(record_table.RecordTable, "show", lambda self, volume: None),
+        "provisioning.test_late_object:test_its_own_volume_is_left_to_people_when_the_object_has_come_and_gone",
     ),
     RoomMutation(
         "a volume that was deleted while the driver was asked is stored",

@@ -81,6 +81,12 @@ class CreationRecord:
     """The node on which it was begun. Empty: a version began it that did not write that down."""
     deletion: BegunDeletion | None = None
     """The volume that may be deleted at any moment from now on, so nobody may be given it. An older version neither writes nor reads it."""
+    seeks: bool = False
+    """The driver was asked for the volume though the claim has no use for it, and makes one if there is none. A PersistentVolume that was
+    sent long before may arrive then, and be of a volume that was deleted: that it is stored says nothing of what such a call makes."""
+    shown: str = ""
+    """The handle that a PersistentVolume of its name had since. That volume may be another one, which somebody may have kept. Like `seeks`
+    an older version neither writes nor reads it."""
     inherited: bool = False
     """A process that is gone began it, and may have stored its PersistentVolume without recording the end.
 
@@ -152,6 +158,8 @@ def to_line(record: CreationRecord) -> bytes:
         "node": record.node,
         "timeout": record.timeout,
         "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
+        "seeks": record.seeks,
+        "shown": record.shown,
         "request": {
             "name": request.name,
             "bytes": request.required_bytes,
@@ -187,6 +195,8 @@ def from_line(line: bytes) -> CreationRecord:
             node=str(about.get("node", "")),
             timeout=float(about.get("timeout", 0.0)),
             deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
+            seeks=bool(about.get("seeks", False)),
+            shown=str(about.get("shown", "")),
             request=CreateRequest(
                 name=str(asked["name"]),
                 required_bytes=int(asked["bytes"]),

@@ -72,8 +72,14 @@ class OrphanCleanup:
         deletion: Deletion,
         secrets: Secrets,
         confirming: Confirming,
+        seeks: Callable[[str], Awaitable[None]],
+        shown: Callable[[str], str],
         clock: Callable[[], float],
     ) -> None:
+        """`seeks` writes down, of a claim's uid, that the driver is about to be asked; `shown` says which handle its PersistentVolume has
+        had since."""
+        self._seeks = seeks
+        self._shown = shown
         self._clock = clock
         self._here = here
         self._driver = driver
@@ -101,6 +107,7 @@ class OrphanCleanup:
                 return _kept(verdict)
             self._confirming.tell(confirmed)
             secrets = await self._secrets(confirmed.secret)
+            await self._seeks(record.uid)
             outcome = await self._find(record, secrets)
             if not isinstance(outcome, Done):
                 open_call = record.denied(self._clock(), self._here().options.driver_timeout)
@@ -108,7 +115,8 @@ class OrphanCleanup:
             # The call to the driver may have taken long, and a PersistentVolume may have been stored meanwhile. So `delete` judges again,
             # from what is true now.
             found = outcome.volume
-            view = replace(view, handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
+            record = replace(record, seeks=True, shown=self._shown(record.uid))
+            view = replace(view, reason=_orphaned(self._here(), record), handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
             if kept := await self._deletion.delete(record.uid, view, secrets=_known(secrets), name=name, claim=claim):
                 return _kept(kept)
         except (ApiError, DriverError) as error:
@@ -141,6 +149,8 @@ def _orphaned(here: Here, record: CreationRecord) -> Orphaned:
         on_file=on_file(record),
         unproven=record.unproven,
         renamed=record.is_renamed(here),
+        sought=record.seeks,
+        shown=record.shown,
     )
 
 

@@ -41,7 +41,7 @@ def _oddities(record: CreationRecord) -> Iterator[str]:
     if any(item.access_mode not in ACCESS_MODES for item in request.capabilities):
         yield "an access mode that there is not"
     deletion = record.deletion
-    handles = [request.name, request.source_snapshot, request.source_volume, deletion.handle if deletion else ""]
+    handles = [request.name, request.source_snapshot, request.source_volume, record.shown, deletion.handle if deletion else ""]
     if (
         any(_CONTROL.search(handle) or len(handle) > _LONGEST_HANDLE for handle in handles)
         or not request.name

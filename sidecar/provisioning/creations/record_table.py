@@ -3,7 +3,9 @@ people.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from sidecar.model.objects import Volume
 from sidecar.provisioning.creations.creation_record import CreationRecord, suspect_key
 
 
@@ -33,6 +35,12 @@ class RecordTable:
         if own is not None and own.request.name == record.request.name:
             self.drop(record.uid)
         self._suspects[record.key] = record
+
+    def show(self, volume: Volume) -> None:
+        """A PersistentVolume is stored. Of one that the driver was asked for meanwhile its handle is noted."""
+        record = self._records.get(volume.claim.uid) if volume.claim else None
+        if record is not None and record.seeks and not record.shown and record.request.name == volume.name:
+            self._records[record.uid] = replace(record, shown=volume.handle)
 
     def drop_suspect(self, key: str) -> list[str]:
         """Returns which were dropped: of what an older version has written the key is a uid."""

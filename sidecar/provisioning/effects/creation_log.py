@@ -36,6 +36,20 @@ class CreationLog:
             self._table.records.keep(record)
             await self.journal.begin(record)
 
+    async def seeks(self, uid: str) -> None:
+        """Returns when it is on the disk, or cannot get there, that the driver is asked for a volume that the claim has no use for, and
+        which handle its PersistentVolume has had since."""
+        record = self._table.records.get(uid)
+        if record is not None and (not record.seeks or record.shown):
+            record = replace(record, seeks=True)
+            self._table.records.keep(record)
+            await self.journal.begin(record)
+
+    def shown(self, uid: str) -> str:
+        """That handle; empty: no PersistentVolume was shown since the driver was asked."""
+        record = self._table.records.get(uid)
+        return record.shown if record is not None else ""
+
     async def count_losses(self, uid: str) -> None:
         """Writes down how often the driver was lost in the call that is to be made again, for the next process."""
         record = self._table.records.get(uid)

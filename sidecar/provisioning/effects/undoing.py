@@ -51,6 +51,8 @@ class Undoer:
             deletion=deletion,
             secrets=self._secret_for_clean_up,
             confirming=shared.confirming,
+            seeks=shared.creations.seeks,
+            shown=shared.creations.shown,
             clock=shared.tools.clock,
         )
 

@@ -34,10 +34,11 @@ def request(**changes: Any) -> CreationRecord:
     "record",
     [
         RECORD,
+        replace(RECORD, seeks=True, shown="/dev/zvol/pool/volume 1"),
         replace(RECORD, secret=None, reclaim_policy="", deletion=BegunDeletion("/dev/zvol/pool/volume 1", any_node=True)),
         request(name="PVC-1", required_bytes=0, capabilities=(), source_volume="x" * 4096, source_snapshot=""),
     ],
-    ids=["all", "little", "odd, but possible"],
+    ids=["all", "looked for", "little", "odd, but possible"],
 )
 def test_what_this_program_writes_is_read(record: CreationRecord) -> None:
     assert read_line(begin_line(record)) == (record, True)
@@ -54,6 +55,7 @@ def test_what_this_program_writes_is_read(record: CreationRecord) -> None:
         *(replace(RECORD, reclaim_policy=policy) for policy in ("delete", "Keep")),
         *(replace(RECORD, denials=number) for number in (-1, 2**31)),
         *(replace(RECORD, deletion=BegunDeletion(handle)) for handle in ("", "a\0b", "x" * 4097, HALF)),
+        *(replace(RECORD, shown=handle) for handle in ("a\0b", "x" * 4097, HALF)),
         *(request(required_bytes=number) for number in (-1, 2**63)),
         *(request(name=name) for name in ("", "a\nb", "x" * 4097, HALF)),
         *(request(source_snapshot=handle) for handle in ("a\x1b[2J", "x" * 4097, HALF)),
