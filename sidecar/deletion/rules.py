@@ -225,11 +225,10 @@ def _is_stored(view: DeletionView, orphan: Orphaned, volume: Volume) -> Keep | N
     why = f"PersistentVolume {orphan.volume_name} is stored"
     if not orphan.sought or view.handle == volume.handle:
         return Keep(why)
-    if not orphan.shown:
-        return Keep(f"{why}, and no watch has shown it yet", outdated=True)
     if not view.handle:
         return None
-    return Keep(f"{why} with handle {volume.handle!r}, and the driver has volume {view.handle!r} of that name", suspected=True)
+    beside = f"{why} with handle {volume.handle!r}, and the driver has volume {view.handle!r} of that name"
+    return Keep(beside, suspected=bool(orphan.shown), outdated=not orphan.shown)
 
 
 def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:

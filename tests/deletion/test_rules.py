@@ -161,8 +161,8 @@ def test_what_lost_its_claim_goes_unless_somebody_has_it_or_may_have_kept_it(
 
 
 HANDLE = VOLUME.handle
-SHOWN_LATER = Keep(f"PersistentVolume {NAME} is stored, and no watch has shown it yet", outdated=True)
 BESIDE = Keep(f"PersistentVolume {NAME} is stored with handle {HANDLE!r}, and the driver has volume 'h' of that name", suspected=True)
+BESIDE_ONE_UNSEEN = replace(BESIDE, suspected=False, outdated=True)
 HAS_GONE = Keep(f"PersistentVolume {NAME} had that handle, and has come and gone", suspected=True)
 
 
@@ -170,10 +170,9 @@ HAS_GONE = Keep(f"PersistentVolume {NAME} had that handle, and has come and gone
     ("volume", "handle", "shown", "verdict"),
     [
         # its PersistentVolume is stored: the driver may be asked, and nothing is deleted
-        (Found(VOLUME), "", "", SHOWN_LATER),
-        (Found(VOLUME), "", HANDLE, Need(Fact.HANDLE)),
+        *((Found(VOLUME), "", shown, Need(Fact.HANDLE)) for shown in ("", HANDLE)),
         *((Found(VOLUME), HANDLE, shown, STORED) for shown in ("", HANDLE, "another")),
-        (Found(VOLUME), "h", "", SHOWN_LATER),
+        (Found(VOLUME), "h", "", BESIDE_ONE_UNSEEN),
         (Found(VOLUME), "h", HANDLE, BESIDE),
         # it has come and gone: its volume may be kept by somebody, and another one goes
         (None, HANDLE, HANDLE, HAS_GONE),

@@ -92,7 +92,13 @@ def test_two_volumes_for_one_object_that_stays_are_left_to_people() -> None:
 
 def test_an_object_that_no_watch_has_shown_yet_ends_nothing_either() -> None:
     room = looks(ANOTHER).add("persistentvolumes", samples.volume_json(status={"phase": "Released"}))
-    assert room.claim_when_due() is not None and room.paper.lines and room.driver.count("create") == 1
+    assert room.claim_when_due() is not None and room.paper.lines and not room.driver.count("delete")
+
+
+def test_its_own_volume_that_no_watch_shows_ends_it() -> None:
+    """As where nothing that is stored says that it is here."""
+    room = looks(ITS_OWN).add("persistentvolumes", samples.volume_json(status={"phase": "Released"}))
+    assert room.claim_when_due() is None and not room.paper.lines and not room.driver.count("delete")
 
 
 def test_the_driver_is_believed_that_there_is_nothing() -> None:
