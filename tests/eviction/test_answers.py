@@ -24,7 +24,7 @@ UID = "the UID in the precondition (a) does not match the UID in record (b). The
         pytest.param(said(404), Result.GONE, 0.0, id="gone"),
         pytest.param(said(409, UID), Result.REPLACED, 0.0, id="another-uid"),
         pytest.param(said(409, "the object has been modified"), Result.FAILED, NEXT_PASS, id="modified"),
-        pytest.param(said(429, cause="DisruptionBudget"), Result.BUDGET, BUDGET_PAUSE, id="B7-budget"),
+        pytest.param(said(429, cause="DisruptionBudget"), Result.BUDGET, BUDGET_PAUSE, id="budget"),
         pytest.param(said(429, cause="DisruptionBudget", retry_after=10), Result.BUDGET, BUDGET_PAUSE, id="budget-uncounted"),
         pytest.param(said(429, retry_after=30), Result.SERVER_BUSY, 30.0, id="busy"),
         pytest.param(said(429, retry_after=1e9), Result.SERVER_BUSY, 60.0, id="busy-for-ever"),

@@ -62,7 +62,7 @@ def test_one_post_that_names_the_uid_and_no_grace_period(error: ApiError | None)
     }
 
 
-def test_B6_a_slow_server_ends_the_pass_and_the_next_one_is_jittered() -> None:
+def test_drain_B6_a_slow_server_ends_the_pass_and_the_next_one_is_jittered() -> None:
     evictor = scene(Server(slow=1e6), rng=0.5)
 
     async def play() -> tuple[Answer, float]:
@@ -75,7 +75,7 @@ def test_B6_a_slow_server_ends_the_pass_and_the_next_one_is_jittered() -> None:
     assert answer.again == NEXT_PASS * 1.1
 
 
-def test_B7_a_budget_is_no_error_and_is_logged_once_for_each_cause(caplog: pytest.LogCaptureFixture) -> None:
+def test_drain_B7_a_budget_is_no_error_and_is_logged_once_for_each_cause(caplog: pytest.LogCaptureFixture) -> None:
     server = Server(budget())
     evictor = scene(server, rng=0.9)
     with caplog.at_level(logging.INFO):
