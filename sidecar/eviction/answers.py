@@ -7,6 +7,8 @@ from typing import Final
 from sidecar.frozen import frozen
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
 
+QPS: Final = 1.0
+BURST: Final = 5
 # As kubectl drain, after a budget has refused.
 BUDGET_PAUSE: Final = 5.0
 # After what does not pass by itself within seconds. Jittered by whoever waits: nodes are emptied at the same moment.

@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.engine.backoff import jittered
 from sidecar.engine.limiter import TokenBucket
-from sidecar.eviction.answers import EVICTED, NEXT_PASS, Answer, Result, answer_to
+from sidecar.eviction.answers import BURST, EVICTED, NEXT_PASS, QPS, Answer, Result, answer_to
 from sidecar.eviction.rules import May
 from sidecar.kube.api import PODS, KubeApi
 from sidecar.kube.errors import ApiError
@@ -15,8 +15,6 @@ from sidecar.model.objects import Json
 
 log = logging.getLogger(__name__)
 
-QPS: Final = 1.0
-BURST: Final = 5
 # A slow server must not keep the rest of the node's work waiting.
 LONGEST_PASS: Final = 10.0
 _SPREAD: Final = 0.2

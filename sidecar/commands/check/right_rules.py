@@ -76,6 +76,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     match right.resource:
         case _ if Sample.GATE in row.samples:
             return config is not None and config.drain_gate
+        case _ if Sample.EMPTYING in row.samples:
+            return config is not None and config.evacuation_evict
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
         case _ if right.resource == CAPACITIES:
@@ -108,4 +110,8 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
     if row.right == Right("update", CLAIMS):
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
-    return asked_for or Sample.GATE in row.samples or (Sample.DRAIN in row.samples and row.off.startswith("drain"))
+    return (
+        asked_for
+        or not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING})
+        or (Sample.DRAIN in row.samples and row.off.startswith("drain"))
+    )

@@ -13,7 +13,7 @@ from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
 from sidecar.drain.judgement.budgets import check_budgets
 from sidecar.drain.judgement.pod_fates import counts_as_gone, is_bare
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.vocabulary import Hindrance, Intent, Policy, VolumeClass
+from sidecar.drain.vocabulary import HINDRANCES, Hindrance, Intent, Policy, VolumeClass
 from sidecar.drain.wording import first_few
 from sidecar.eviction.rules import May, MayNot, may_evict
 from sidecar.frozen import frozen
@@ -34,6 +34,8 @@ class EmptyingView:
     """By uid of a workload that lost a pod by an eviction of this process: how many pods it had."""
     paused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod that is not to be tried for a while: what the API server said."""
+    leaving: Set[str] = frozenset()
+    """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
     ours: Set[str] = frozenset()
     """Full names of this program's own pods."""
 
@@ -98,7 +100,7 @@ def decide(view: EmptyingView) -> Decision:
     assert node is not None
     users = _users(snapshot)
     for pod, _ in users:
-        if pod.deleting_since:
+        if pod.deleting_since or pod.uid in view.leaving:
             return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")
     holds: list[Hold] = []
     candidates: list[_Candidate] = []
@@ -112,6 +114,29 @@ def decide(view: EmptyingView) -> Decision:
         else:
             candidates.append(_Candidate(pod, may, held))
     return _first(candidates, holds, view)
+
+
+def unfinished(snapshot: Snapshot, *, ours: Set[str] = frozenset()) -> str:
+    """What is left to evict, or is leaving; empty: nothing of which it is known that it can pass by itself."""
+    decision = decide(EmptyingView(snapshot, ours=ours))
+    match decision:
+        case Ask(why=why):
+            return why
+        case Hold(hindrance, pod, why) if pod and hindrance not in _LASTING:
+            return f"{hindrance}: {why}"
+        case _:
+            return ""
+
+
+def in_words(decision: Decision) -> str:
+    """For people who ask what comes next."""
+    match decision:
+        case Evict(pod=pod, why=why):
+            return f"{pod.full_name} is evicted: {why}"
+        case Hold(hindrance, pod, why):
+            return f"nobody is evicted: {hindrance}{f' ({pod})' if pod else ''}: {why}. What to do: {HINDRANCES[hindrance].remedy}"
+        case Ask(why=why) | Finished(why):
+            return why
 
 
 def _unsure(snapshot: Snapshot) -> Hold | None:
