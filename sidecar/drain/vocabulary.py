@@ -145,8 +145,8 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.NOT_AVAILABLE_YET: Meaning(
             "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
-            "move the data by hand and delete the claim, or choose another policy for the verdict that is blocked, with the annotation "
-            f"{names.DRAIN_POLICY_REBOOT} or {names.DRAIN_POLICY_RETIRE} of the claim",
+            "move the data by hand and delete the claim, or choose another policy for retiring, with the annotation "
+            f"{names.DRAIN_POLICY_RETIRE} of the claim",
         ),
         Reason.NODE_RENAMED: Meaning(
             "the driver lists the volume on this node, and its PersistentVolume names another node: the node may have had that name",
