@@ -88,6 +88,7 @@ class EmptyingDuty:
                 peers=MappingProxyType(dict(peers)),
                 expected=self._pauses.expected(self._clock()),
                 paused=self._pauses.paused(self._clock()),
+                before=MappingProxyType(dict(self._pauses.before)),
                 leaving=self._pauses.leaving,
                 ours=self._settings.own_pods,
             )

@@ -21,6 +21,8 @@ class Pauses:
         """By uid: until when it counts as leaving although nothing shows that."""
         self._paused: dict[str, tuple[float, str]] = {}
         self._expected: dict[str, tuple[float, int]] = {}
+        self.before: dict[str, frozenset[str]] = {}
+        """As `EmptyingView.before`."""
         self._all_until = float("-inf")
 
     @property
@@ -35,6 +37,8 @@ class Pauses:
 
     def note(self, evicted: Evict, answer: Answer, *, now: float) -> None:
         uid = evicted.pod.uid
+        if answer.result in (Result.EVICTED, Result.FAILED):
+            self.before.setdefault(evicted.owner, evicted.here)
         match answer.result:
             case Result.EVICTED:
                 self._leaving[uid] = float("inf")

@@ -34,6 +34,8 @@ class EmptyingView:
     """By uid of a workload that lost a pod by an eviction of this process: how many pods it had."""
     paused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod that is not to be tried for a while: what the API server said."""
+    before: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of such a workload: the uids of its pods that were here at its first eviction. Any other one has come since."""
     leaving: Set[str] = frozenset()
     """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
     ours: Set[str] = frozenset()
@@ -49,6 +51,8 @@ class Evict:
     """The uid of its workload."""
     replicas: int
     """How many pods that has, this one among them."""
+    here: frozenset[str]
+    """The uids of those that are on this node."""
     volumes: tuple[str, ...]
     why: str
 
@@ -108,7 +112,7 @@ def decide(view: EmptyingView) -> Decision:
         may = may_evict(pod, node=snapshot.node_name, ours=view.ours)
         if isinstance(may, MayNot):
             continue
-        hold = _stays(pod, held, node, snapshot) or _refused(pod, view)
+        hold = _stays(pod, held, node, snapshot) or _has_come_back(pod, view) or _refused(pod, view)
         if hold:
             holds.append(hold)
         else:
@@ -184,6 +188,14 @@ def _stays(pod: Pod, held: Iterable[LocalItem], node: Node, snapshot: Snapshot) 
     return None
 
 
+def _has_come_back(pod: Pod, view: EmptyingView) -> Hold | None:
+    """Somebody puts pods here whatever keeps them off. To evict them again and again would help nobody."""
+    before = view.before.get(pod.owner.uid) if pod.owner else None
+    if before is None or pod.uid in before:
+        return None
+    return Hold(Hindrance.WOULD_COME_BACK, pod.full_name, "it was put on this node after another pod of its workload had been evicted")
+
+
 def _may_leave(item: LocalItem) -> bool:
     """It goes with its pod, or another node has it too, or its policy lets it be lost, and nobody can have meant anything else."""
     if item.class_ is VolumeClass.EPHEMERAL or item.shared:
@@ -219,7 +231,7 @@ def _first(candidates: Iterable[_Candidate], holds: Sequence[Hold], view: Emptyi
         peers = view.peers.get(each.pod.namespace)
         if peers is None:
             return Ask(each.pod.namespace, f"whether the other replicas of {each.pod.full_name} are ready is not known yet")
-        decision = _among(each, peers, view.expected)
+        decision = _among(each, peers, view)
         if isinstance(decision, Hold):
             refused.append(decision)
         elif each.pod.ready:
@@ -231,7 +243,7 @@ def _first(candidates: Iterable[_Candidate], holds: Sequence[Hold], view: Emptyi
     return next(iter((*refused, *sorted(holds, key=_passes_first))), None) or Finished("no pod here has a volume that may leave")
 
 
-def _among(each: _Candidate, peers: Iterable[Pod], expected: Mapping[str, int]) -> Evict | Hold:
+def _among(each: _Candidate, peers: Iterable[Pod], view: EmptyingView) -> Evict | Hold:
     """With this pod at most one of its workload is away: all others are there, and ready."""
     assert each.pod.owner is not None
     owner, pod = each.pod.owner.uid, each.pod
@@ -243,11 +255,12 @@ def _among(each: _Candidate, peers: Iterable[Pod], expected: Mapping[str, int]) 
         if not peer.ready or peer.deleting_since:
             where = f" on {peer.node}" if peer.node else ", which waits for a node,"
             return Hold(Hindrance.REPLICA_NOT_READY, pod.full_name, f"{peer.full_name}{where} is not ready")
-    missing = expected.get(owner, 0) - len(replicas)
+    missing = view.expected.get(owner, 0) - len(replicas)
     if missing > 0:
         return Hold(Hindrance.REPLICA_NOT_READY, pod.full_name, f"{each.pod.owner.name} has not made its last pod again yet")
     volumes = tuple(item.name for item in each.held)
-    return Evict(each.may, owner, len(replicas), volumes, f"{', '.join(volumes)} may leave with it")
+    here = frozenset(peer.uid for peer in replicas if peer.node == view.snapshot.node_name)
+    return Evict(each.may, owner, len(replicas), here, volumes, f"{', '.join(volumes)} may leave with it")
 
 
 _LASTING: Final = (Hindrance.DATA_STAYS, Hindrance.WOULD_COME_BACK, Hindrance.BARE_POD)

@@ -9,7 +9,7 @@ from sidecar.eviction.rules import May
 from tests.harness.drain import samples
 
 POD = samples.pod("db-0")
-EVICT = Evict(May("apps", "db-0", POD.uid), "uid-db", 3, (), "why")
+EVICT = Evict(May("apps", "db-0", POD.uid), "uid-db", 3, frozenset({POD.uid}), (), "why")
 
 
 def noted(answer: Answer) -> Pauses:
@@ -58,3 +58,10 @@ def test_the_next_look_is_when_the_first_of_it_ends() -> None:
     assert noted(EVICTED).next_end(100.0) == 600.0
     assert noted(Answer(Result.BUDGET, "because", 5.0)).next_end(101.0) == 4.0
     assert Pauses().next_end(0.0) is None
+
+
+def test_who_was_here_at_the_first_eviction_of_a_workload_is_remembered() -> None:
+    pauses = noted(EVICTED)
+    pauses.note(Evict(May("apps", "db-1", "later"), "uid-db", 3, frozenset({"later"}), (), "why"), EVICTED, now=200.0)
+    assert pauses.before == {"uid-db": {POD.uid}}
+    assert noted(Answer(Result.BUDGET, "because", 5.0)).before == {}

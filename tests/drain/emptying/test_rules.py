@@ -152,6 +152,13 @@ def test_one_taint_that_it_does_not_tolerate_is_enough() -> None:
     assert isinstance(next_of(pod, node=node), Evict)
 
 
+def test_a_pod_that_came_after_its_workload_lost_one_here_is_not_evicted_again_and_again() -> None:
+    snapshot = scene(evictable("db-1"))
+    assert held_by(decide(view(snapshot, before={"uid-db": frozenset({"uid-apps-db-0"})}))) is Hindrance.WOULD_COME_BACK
+    assert isinstance(decide(view(snapshot, before={"uid-db": frozenset({"uid-apps-db-1"})})), Evict)
+    assert isinstance(decide(view(snapshot, before={"uid-web": frozenset()})), Evict)
+
+
 # --- one at a time ----------------------------------------------------------------------------------------------------
 
 
