@@ -46,7 +46,10 @@ def plan(seed: int) -> Plan:
     return Plan(seed, ("n0",), events=tuple(sorted(events, key=lambda event: event.at)), args=ARGS, settle=1500.0)
 
 
-def played(seed: int) -> tuple[Report, int]:
+HANGS_AT = 95.0
+
+
+def played(seed: int, *, hangs: bool = False) -> tuple[Report, int]:
     """The report, and how many evictions there were."""
     referees: list[EvictionReferee] = []
 
@@ -55,6 +58,8 @@ def played(seed: int) -> tuple[Report, int]:
         sample = world.referee.sample
         world.referee.sample = lambda: (sample(), referee.sample())[0]  # type: ignore[method-assign, func-returns-value]
         referees.append(referee)
+        if hangs:  # the kubelet of n0, so that who was asked to end stays
+            asyncio.get_running_loop().call_later(HANGS_AT, world.silent.add, "n0")
 
     report = play(plan(seed), before=watch)
     return report, referees[0].count
@@ -65,6 +70,18 @@ def test_each_eviction_is_right(seed: int) -> None:
     report, count = played(seed)
     assert report.ok, str(report)
     assert count > 0, "nobody was evicted, so nothing was tried"
+
+
+def test_where_pods_take_long_to_end_the_next_one_waits() -> None:
+    report, count = played(0, hangs=True)
+    assert not {WRONG_EVICTION} & report.kinds, str(report)
+    assert count == 1
+
+
+def test_it_is_noticed_when_the_next_one_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(rules, "_leaves", lambda pod, view: False)
+        assert WRONG_EVICTION in played(0, hangs=True)[0].kinds
 
 
 def _without_uid(patch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def decide(view: EmptyingView) -> Decision:
     assert node is not None
     users = _users(snapshot)
     for pod, _ in users:
-        if pod.deleting_since or pod.uid in view.leaving:
+        if _leaves(pod, view):
             return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")
     holds: list[Hold] = []
     candidates: list[_Candidate] = []
@@ -165,6 +165,10 @@ def _has(pod: Pod, item: LocalItem) -> bool:
     if item.class_ is VolumeClass.IN_FLIGHT:
         return item.claim in pod.claim_names
     return any(user.uid == pod.uid for user in item.pods)
+
+
+def _leaves(pod: Pod, view: EmptyingView) -> bool:
+    return bool(pod.deleting_since) or pod.uid in view.leaving
 
 
 def _stays(pod: Pod, held: Iterable[LocalItem], node: Node, snapshot: Snapshot) -> Hold | None:

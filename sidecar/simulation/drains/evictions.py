@@ -56,6 +56,7 @@ class EvictionReferee:
         node = self._world.cluster.store.find(NODES, pod["spec"].get("nodeName") or "")
         if node is None or not self._is_evacuated(node):
             wrong.append("nobody asks for its node to be emptied")
+        wrong += [f"{other} is leaving" for other in self._leaving(pod)]
         wrong += [f"its claim {claim} may not be lost" for claim in self._kept(pod)]
         return wrong
 
@@ -64,6 +65,12 @@ class EvictionReferee:
         labels, notes = node["metadata"].get("labels") or {}, node["metadata"].get("annotations") or {}
         asked = asked or names.DRAIN_INTENT in notes or bool(node["spec"].get("unschedulable"))
         return asked and labels.get(names.of_driver(DRIVER, names.EVACUATION_STATE)) == "InProgress"
+
+    def _leaving(self, pod: Json) -> list[str]:
+        """Others of its node that were asked to end and are still there."""
+        there = (each for each in self._world.cluster.store.all_of(PODS) if each["spec"].get("nodeName") == pod["spec"].get("nodeName"))
+        others = (each["metadata"] for each in there if each["metadata"]["uid"] != pod["metadata"]["uid"])
+        return [meta["name"] for meta in others if meta.get("deletionTimestamp")]
 
     def _kept(self, pod: Json) -> list[str]:
         used = [
