@@ -167,7 +167,7 @@ def test_the_notes_name_the_flags_that_the_components_give(value: str, tmp_path:
 
 
 def test_the_daemon_set_has_the_flags_that_the_components_give() -> None:
-    made = templated(WITH_DAEMON_SET | {"drain": ON, "gate": GATE, "scopedWatches": ON, "monitoring": ON})
+    made = templated(WITH_DAEMON_SET | {"drain": ON, "emptying": ON, "gate": GATE, "scopedWatches": ON, "monitoring": ON})
     args = the("DaemonSet", made)["spec"]["template"]["spec"]["containers"][-1]["args"]
     assert {flag for component in COMPONENTS.values() for flag in flags_of(component)} <= set(args)
 
