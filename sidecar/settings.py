@@ -92,6 +92,9 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         gate_assumes=Intent(config.drain_gate_assumes),
         protects=config.drain_autoscaler_annotations,
         untracked_blocks=config.drain_untracked_blocks,
+        evicts=config.evacuation_evict,
+        eviction_qps=config.eviction_qps,
+        own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
         tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,
     )

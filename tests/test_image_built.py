@@ -48,7 +48,7 @@ AS_NOBODY = (
     'mount --bind "$0" "$0" && mount --rbind /dev "$0/dev" && mount -o remount,bind,ro "$0" && exec chroot --userspec=65534:65534 "$0" "$@"'
 )
 LOADED = """
-import sys, sidecar.process, sidecar.commands.explain
+import sys, sidecar.process, sidecar.wiring, sidecar.report_only, sidecar.commands.explain
 for name, module in sys.modules.items():
     spec = getattr(module, "__spec__", None)
     if spec and spec.has_location and spec.origin.endswith(".py"):

@@ -56,6 +56,8 @@ class Config:
     evacuation_cordon_delay: float
     evacuation_deadline: float  # 0: none
     evacuation_expiry: str  # "Report" or "Override"
+    evacuation_evict: bool
+    eviction_qps: float
     max_concurrent_evacuations: int  # 0: no limit
     drain_gate: bool
     drain_gate_image: str

@@ -153,6 +153,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--drain-autoscaler-annotations needs --drain-report: without an assessment nobody knows which copies are the last; add it"
     if config.drain_untracked_blocks and not config.drain_report:
         yield "--drain-untracked-blocks needs --drain-report: without an assessment nothing is blocked; add it"
+    if config.evacuation_evict and not config.drain_report:
+        yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
     if config.drain_tenant_policies and not config.drain_report:
         yield "--drain-tenant-policies needs --drain-report: without an assessment no policy is asked for; add it"
     if config.drain_gate and not config.drain_gate_image:

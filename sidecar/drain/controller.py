@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.duty import Duty, Picture
+from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty, Views
 from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.standing_io import StandingKeeper
@@ -116,6 +117,7 @@ class DrainRoom:
                 EvacuationDuty(settings, slot, refusals, views=views),
                 self._gate,
                 marks,
+                *((EmptyingDuty(settings, tools, refusals),) if settings.evicts else ()),
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
             )
 

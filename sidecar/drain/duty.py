@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from sidecar.drain.evacuation import rules
 from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.report import NORMAL_LIFE, ReportContext
 from sidecar.drain.rest import Rest
@@ -29,6 +30,8 @@ class Picture:
     """The node is let go whatever blocks."""
     assessment: Assessment | None = None
     """None: not judged yet, or not at all."""
+    snapshot: Snapshot | None = None
+    """What was judged."""
     evacuation: rules.Decision = _UNDECIDED
     notes: ReportContext = NORMAL_LIFE
     """What the report tells beside the assessment."""

@@ -3,6 +3,7 @@
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import CORDON_DELAY, NodePolicy
 from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.eviction.answers import QPS
 from sidecar.frozen import frozen
 from sidecar.model.topology import Requirement
 
@@ -43,4 +44,9 @@ class Settings:
     """Volumes of the driver without a PersistentVolume block, too."""
     tenant_policies: tuple[Requirement, ...] = ()
     """What a namespace's labels have to fit, so that its word for Block and that of its claims is heeded; empty: all are heeded."""
+    evicts: bool = False
+    """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
+    eviction_qps: float = QPS
+    own_pods: frozenset[str] = frozenset()
+    """Full names of this program's own pods."""
     dry_run: bool = False

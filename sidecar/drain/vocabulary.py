@@ -145,8 +145,8 @@ MEANING: Final = MappingProxyType(
         ),
         Reason.NOT_AVAILABLE_YET: Meaning(
             "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
-            "move the data by hand and delete the claim, or choose another policy for the verdict that is blocked, with the annotation "
-            f"{names.DRAIN_POLICY_REBOOT} or {names.DRAIN_POLICY_RETIRE} of the claim",
+            "move the data by hand and delete the claim, or choose another policy for retiring, with the annotation "
+            f"{names.DRAIN_POLICY_RETIRE} of the claim",
         ),
         Reason.NODE_RENAMED: Meaning(
             "the driver lists the volume on this node, and its PersistentVolume names another node: the node may have had that name",
@@ -215,5 +215,58 @@ MEANING: Final = MappingProxyType(
             "the sidecar of the node is silent, so what it said last does not count any more",
             "see why the driver's pod does not run on the node; until it does, ask from outside: csi-node-sidecar explain node NAME",
         ),
+    }
+)
+
+
+class Hindrance(StrEnum):
+    """Why no pod of a node that is being emptied is evicted now, or this one is not. `HINDRANCES` explains each."""
+
+    WOULD_COME_BACK = "WouldComeBack"
+    POD_LEAVING = "PodLeaving"
+    REPLICA_NOT_READY = "ReplicaNotReady"
+    DATA_STAYS = "DataStays"
+    PROVISIONING_IN_FLIGHT = "ProvisioningInFlight"
+    BARE_POD = "BareControllerlessPod"
+    PDB_BLOCKED = "PDBBlocked"
+    TWO_BUDGETS = "PDBConflict"
+    PAUSED = "EvictionRefused"
+    SOURCE_OFFLINE = "SourceOffline"
+    NOT_KNOWN = "NotKnown"
+
+
+HINDRANCES: Final = MappingProxyType(
+    {
+        Hindrance.WOULD_COME_BACK: Meaning(
+            "the pod would be put on this node again: it tolerates all that keeps pods off the node, or nothing does",
+            f"cordon the node, or taint it with {names.EVACUATE_TAINT}={Intent.RETIRE}:{names.NO_SCHEDULE}; a pod that tolerates that is "
+            "for its owner to stop",
+        ),
+        Hindrance.POD_LEAVING: Meaning(
+            "a pod with a volume of this node is ending, and pods are evicted one at a time",
+            "wait; if it stays, check its finalizers and the kubelet of the node",
+        ),
+        Hindrance.REPLICA_NOT_READY: Meaning(
+            "another replica of the same workload is not ready, so with this pod two would be away at once",
+            "make the other replicas ready; the message names one",
+        ),
+        Hindrance.DATA_STAYS: Meaning(
+            "the pod uses a volume whose policy does not let it go with the node",
+            "save the data and delete the claim; if the data may be lost, annotate the claim with "
+            f"{names.DRAIN_POLICY_RETIRE}: {Policy.IGNORE}",
+        ),
+        Hindrance.PROVISIONING_IN_FLIGHT: Meaning(
+            "a volume is being created for the pod",
+            "wait; if it does not finish, read the events of the claim",
+        ),
+        Hindrance.BARE_POD: MEANING[Reason.BARE_POD],
+        Hindrance.PDB_BLOCKED: MEANING[Reason.PDB_BLOCKED],
+        Hindrance.TWO_BUDGETS: MEANING[Reason.TWO_BUDGETS],
+        Hindrance.PAUSED: Meaning(
+            "the API server has refused the eviction a moment ago, and it is tried again soon",
+            "see the message; a right that is missing is in deploy/components/emptying",
+        ),
+        Hindrance.SOURCE_OFFLINE: MEANING[Reason.SOURCE_OFFLINE],
+        Hindrance.NOT_KNOWN: MEANING[Reason.NOT_KNOWN],
     }
 )

@@ -16,6 +16,8 @@ class ApiError(SidecarError):
         super().__init__(shortened(message))
         self.status = status
         self.reason = shortened(reason)
+        self.causes: Mapping[str, str] = {}
+        """What the server says of why, as `causes_of` has it."""
 
 
 class BadRequest(ApiError):
@@ -87,6 +89,12 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 def from_status(status: int, body: Mapping[str, Any], *, what: str, retry_after: float | None = None) -> ApiError:
     """The exception for an answer. `what` names the request: verb, resource and object."""
+    error = _by_status(status, body, what=what, retry_after=retry_after)
+    error.causes = causes_of(body)
+    return error
+
+
+def _by_status(status: int, body: Mapping[str, Any], *, what: str, retry_after: float | None) -> ApiError:
     reason = _text(body.get("reason"))
     message = f"{what}: {_text(body.get('message')) or reason or f'HTTP {status}'}"
     if status == 429:
@@ -102,11 +110,12 @@ def from_status(status: int, body: Mapping[str, Any], *, what: str, retry_after:
     return _BY_STATUS.get(status, ApiError)(message, status=status, reason=reason)
 
 
-def causes_of(body: Mapping[str, Any]) -> frozenset[str]:
-    """The reasons among the causes in a Status."""
+def causes_of(body: Mapping[str, Any]) -> Mapping[str, str]:
+    """The causes in a Status: by the reason of each its message."""
     details = body.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
-    return frozenset(_text(cause.get("reason")) for cause in causes if isinstance(cause, dict)) if isinstance(causes, list) else frozenset()
+    found = [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    return {_text(cause.get("reason")): shortened(_text(cause.get("message"))) for cause in found}
 
 
 def _text(value: object) -> str:

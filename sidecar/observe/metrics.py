@@ -122,6 +122,10 @@ class Metrics:
         """`name` is the decision's class name."""
         self._decisions.add((room, name))
 
+    def evicted(self, result: str) -> None:
+        """How an attempt to evict a pod ended: a value of `eviction/answers.Result`."""
+        self._evictions.add((result,))
+
     def race_bid(self) -> None:
         """This node wrote itself into an Immediate claim as its owner, or tried to."""
         self._race_bids.add()
@@ -267,6 +271,7 @@ class Metrics:
 
     def _declare_ours(self) -> None:
         self._decisions = self._counter("decisions_total", "Decisions taken.", "room", "decision")
+        self._evictions = self._counter("evictions_total", "Attempts to evict a pod of a node that is being retired.", "result")
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")

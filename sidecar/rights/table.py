@@ -40,6 +40,7 @@ class Sample(Enum):
     BASE = "base"
     DRAIN = "components/drain"
     GATE = "components/gate"
+    EMPTYING = "components/emptying"
     REPORT = "components/report-only"
     NONE = ""
     """Whoever needs it grants it: deploy/README.md (Rights)."""
@@ -126,6 +127,7 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(DRAIN_REPORTS, "patch", Sample.DRAIN, part="status", off=_REPORTS),
     *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
+    *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
     *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
     *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
     *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),

@@ -101,6 +101,8 @@ def test_flags_of_our_own_are_few():
         "evacuation-cordon-delay",
         "evacuation-deadline",
         "evacuation-expiry",
+        "evacuation-evict",
+        "eviction-qps",
         "max-concurrent-evacuations",
         "drain-gate",
         "drain-gate-image",
@@ -145,6 +147,7 @@ NEEDS = {
     "drain-autoscaler-annotations": ["--drain-report"],
     "drain-untracked-blocks": ["--drain-report"],
     "drain-tenant-policies": ["--drain-report"],
+    "evacuation-evict": ["--drain-report"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }

@@ -24,6 +24,7 @@ from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.simulation.cluster import Cluster
 from sidecar.simulation.cluster.http import access
+from sidecar.simulation.cluster.http.api_faults import ApiFault
 from sidecar.simulation.cluster.serve import Served, self_signed, serving_cluster
 
 Connect = Callable[..., KubeClient]
@@ -41,6 +42,10 @@ class Server(Protocol):
         """Lose all history: watches and continue tokens from before now are too old."""
         ...
 
+    def refuse_as_busy(self, *, namespace: str, service_account: str) -> None:
+        """Answer the evictions of this account as a server that has too much to do."""
+        ...
+
 
 class RealServer:
     def __init__(self, plane: ControlPlane) -> None:
@@ -56,6 +61,18 @@ class RealServer:
         self._plane.compact()
         self._plane.stop_apiserver()
         self._plane.start_apiserver()
+
+    def refuse_as_busy(self, *, namespace: str, service_account: str) -> None:
+        """By a priority level that has no seat."""
+        group, name = "flowcontrol.apiserver.k8s.io/v1", f"no-seat-{namespace}"
+        limited = {"nominalConcurrencyShares": 0, "lendablePercent": 0, "limitResponse": {"type": "Reject"}}
+        level = {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited | {"borrowingLimitPercent": 0}}}
+        self._plane.request("POST", f"/apis/{group}/prioritylevelconfigurations", level)
+        who = {"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": service_account}}
+        what = {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/eviction"], "namespaces": ["*"]}
+        rules = [{"subjects": [who], "resourceRules": [what]}]
+        spec = {"priorityLevelConfiguration": {"name": name}, "matchingPrecedence": 1000, "rules": rules}
+        self._plane.request("POST", f"/apis/{group}/flowschemas", {"metadata": {"name": name}, "spec": spec})
 
 
 def _real(work_dir: Path) -> Iterator[Server]:
@@ -83,6 +100,11 @@ class EmbeddedServer:
             self._served.cut_watches()
 
         asyncio.run_coroutine_threadsafe(forget(), self.loop).result(10)
+
+    def refuse_as_busy(self, *, namespace: str, service_account: str) -> None:
+        """Whoever asks next, for there is only this test."""
+        fault = ApiFault(verb="create", resource="pods/eviction", status=429, retry_after=1, times=1)
+        self.loop.call_soon_threadsafe(self._served.faults.set, fault)
 
 
 def _embedded(work_dir: Path) -> Iterator[Server]:

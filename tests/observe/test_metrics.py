@@ -46,6 +46,7 @@ def everything():
     metrics.capacities(goal=3, current=2, obsolete=1, stale=1)
     metrics.capacities_forbidden(1)
     metrics.decision("provisioning", "Create")
+    metrics.evicted("evicted")
     metrics.race_bid()
     metrics.race_lost()
     metrics.claim_policy_away()
@@ -107,6 +108,7 @@ ALL = {
     "process_max_fds": ("gauge", set()),
     f"{OURS}build_info": ("gauge", {"version"}),
     f"{OURS}decisions_total": ("counter", {"room", "decision"}),
+    f"{OURS}evictions_total": ("counter", {"result"}),
     f"{OURS}ownership_bids_total": ("counter", set()),
     f"{OURS}ownership_races_lost_total": ("counter", set()),
     f"{OURS}insufficient_capacity_total": ("counter", set()),

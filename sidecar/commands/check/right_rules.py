@@ -82,6 +82,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     match right.resource:
         case _ if Sample.GATE in row.samples or right in _OF_GATES:
             return config is not None and config.drain_gate
+        case _ if Sample.EMPTYING in row.samples:
+            return config is not None and config.evacuation_evict
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
         case _ if right.resource == CAPACITIES:
@@ -119,4 +121,5 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
-    return asked_for or Sample.GATE in row.samples or row.right in _OF_GATES or of_drains
+    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING}) or row.right in _OF_GATES
+    return asked_for or of_more or of_drains

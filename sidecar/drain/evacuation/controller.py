@@ -9,9 +9,10 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.emptying.rules import unfinished
 from sidecar.drain.evacuation import rules, slots
 from sidecar.drain.evacuation.closing import asked
-from sidecar.drain.evacuation.rules import AskForSlot, EvacuationView, Expire, Override, Undo, Wait
+from sidecar.drain.evacuation.rules import AskForSlot, EvacuationView, Expire, Override, Undo, Wait, retires
 from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.steady_clock import SteadyClock
 from sidecar.drain.facts.node_marks import Signals
@@ -78,8 +79,14 @@ class Views:
             retire=judged.retire if judged else _UNSEEN,
             allowed=settings.allowed,
             expiry=settings.expiry,
+            leaving=self._leaving(picture),
             steady=steady,
         )
+
+    def _leaving(self, picture: Picture) -> str:
+        if not self._settings.evicts or picture.snapshot is None or not retires(picture.signals):
+            return ""
+        return unfinished(picture.snapshot, ours=self._settings.own_pods)
 
     def noted_deadline(self, signals: Signals) -> float | None:
         """As people reckon it, from what is noted: always the same."""

@@ -48,6 +48,8 @@ class EvacuationView:
     allowed: float = 0.0
     """How many seconds it may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT
+    leaving: str = ""
+    """What this sidecar has still to evict, where it evicts at all; empty: nothing, so that it ends when nothing blocks any more."""
     steady: float | None = None
     """The same by a clock that does not jump, as `steady_clock` has it; None: there is none."""
 
@@ -183,6 +185,11 @@ def _unlabelled(signals: Signals) -> Signals:
     return replace(signals, state=State.PENDING) if signals.state is State.OVERRIDDEN else signals
 
 
+def retires(signals: Signals) -> bool:
+    """The node is emptied because it goes for good. For a reboot nobody is evicted by us: the disks come back."""
+    return Intent.RETIRE in (signals.announced, signals.intent)
+
+
 def state_after(decision: Decision, state: State | None) -> State | None:
     """The value of the label once the decision is carried out; None: no label."""
     match decision:
@@ -251,7 +258,7 @@ def _end(view: EvacuationView, left: float) -> Rest | Begin | Succeed | Expire |
     state, verdict = view.signals.state, view.verdict
     if state is State.SUCCESS:
         return _after_success(view)
-    if verdict.status is Status.TRUE:
+    if verdict.status is Status.TRUE and not (view.leaving and left > 0 and not view.signals.override):
         return Succeed(verdict.message)
     if view.signals.override:
         return _once(state, State.OVERRIDDEN, Override(f"{names.FORCE_DRAIN}: {view.signals.override} ({verdict.message})"))

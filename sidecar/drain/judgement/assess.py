@@ -4,7 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 
+from sidecar.drain.emptying.rules import EmptyingView, decide, in_words
+from sidecar.drain.evacuation.rules import retires
 from sidecar.drain.facts.node_marks import read
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement import blockers
 from sidecar.drain.judgement.assessment import Assessment, Blocker, Hidden, Place, PodFate, Verdict
@@ -140,7 +143,10 @@ def _notes(
     snapshot: Snapshot, held: Sequence[LocalItem], *, users: _VolumeUsers, findings: BudgetFindings, gone: Sequence[Pod]
 ) -> Iterable[str]:
     if snapshot.node:
-        yield from read(snapshot.node, snapshot.driver, now=snapshot.now, default_policy=snapshot.node_policy).notes
+        signals = read(snapshot.node, snapshot.driver, now=snapshot.now, default_policy=snapshot.node_policy)
+        yield from signals.notes
+        if signals.state is State.IN_PROGRESS and retires(signals):
+            yield f"next, where the sidecar evicts (--evacuation-evict): {in_words(decide(EmptyingView(snapshot)))}"
     if snapshot.node and snapshot.node.ready == nodes.FALSE:
         yield "the kubelet reports that the node is not ready"
     yield from about_volumes(held)

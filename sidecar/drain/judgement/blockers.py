@@ -54,9 +54,9 @@ _FITS, _NO_SPACE, _NO_NODE = (Elsewhere.FITS,), (Elsewhere.NO_SPACE,), (Elsewher
 OF_VOLUMES: Final = (
     # what is on the node       its policy         blocks    reason                          on another node
     Row(VolumeClass.IN_FLIGHT,  _ANY,              _BOTH,    Reason.PROVISIONING_IN_FLIGHT),
-    Row(VolumeClass.IN_USE,     _MOVE,             _BOTH,    Reason.NOT_AVAILABLE_YET,       _FITS),
-    Row(VolumeClass.IN_USE,     _MOVE,             _BOTH,    Reason.NO_CAPACITY,             _NO_SPACE),
-    Row(VolumeClass.IN_USE,     _MOVE,             _BOTH,    Reason.NO_NODE_FITS,            _NO_NODE),
+    Row(VolumeClass.IN_USE,     _MOVE,             _RETIRE,  Reason.NOT_AVAILABLE_YET,       _FITS),
+    Row(VolumeClass.IN_USE,     _MOVE,             _RETIRE,  Reason.NO_CAPACITY,             _NO_SPACE),
+    Row(VolumeClass.IN_USE,     _MOVE,             _RETIRE,  Reason.NO_NODE_FITS,            _NO_NODE),
     Row(VolumeClass.IN_USE,     _BLOCK,            _REBOOT,  Reason.WOULD_STRAND),
     Row(VolumeClass.IN_USE,     _STAY,             _RETIRE,  Reason.VOLUME_IN_USE),
     Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NOT_AVAILABLE_YET,       _FITS),

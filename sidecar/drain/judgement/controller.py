@@ -9,6 +9,7 @@ from sidecar.drain.facts.assembly import assemble
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.judgement.acknowledged import FORGOTTEN, NOT_KNOWN_YET, NOT_REMEMBERED, is_acknowledged
 from sidecar.drain.judgement.assess import assess
@@ -57,14 +58,16 @@ class JudgementDuty:
         # The stored report comes first: since when something blocks is known from it alone.
         await self._refusals.attempt("the report", self._reports.recall(picture.node))
         self._recall(picture.node)
-        assessment = await self._assess(picture.node, picture.signals)
+        snapshot, assessment = await self._assess(picture.node, picture.signals)
         if self._is_news(assessment, picture.signals):
             # A word may have been taken back, or a pod made again, since the API server was asked.
-            assessment = await self._assess(picture.node, picture.signals, anew=True)
+            snapshot, assessment = await self._assess(picture.node, picture.signals, anew=True)
         self._opened = _opening(assessment, picture.signals, self._settings)
         self._refusals.left_unread(self._lookups.forbidden)
         changes_in = self._lookups.changes_in
-        return Outcome(replace(picture, assessment=assessment), until=None if changes_in is None else self._wall() + changes_in)
+        return Outcome(
+            replace(picture, snapshot=snapshot, assessment=assessment), until=None if changes_in is None else self._wall() + changes_in
+        )
 
     def _recall(self, node: Node) -> None:
         """Once: from then on this process sees for itself which volumes are here."""
@@ -81,7 +84,7 @@ class JudgementDuty:
         """From now on something may happen to the node that could not before: its gate opens, or its evacuation succeeds."""
         return not _opening(assessment, signals, self._settings) <= self._opened
 
-    async def _assess(self, node: Node, signals: Signals, *, anew: bool = False) -> Assessment:
+    async def _assess(self, node: Node, signals: Signals, *, anew: bool = False) -> tuple[Snapshot, Assessment]:
         """Where volumes could go is looked at only if some are to go elsewhere, and somebody empties the node."""
         facts, now = await self._lookups.facts(node, observed=signals.observed, anew=anew), self._wall()
         assembled = assemble(facts, now=now, default_policy=self._settings.default_policy)
@@ -102,11 +105,12 @@ class JudgementDuty:
         )
         assessment = assess(snapshot)
         if not signals.observed or not assessment.asks_for_places:
-            return assessment
+            return snapshot, assessment
         before = len(self._lookups.ignorance)
         surroundings = await self._lookups.surroundings()
         ignorance = (*self._lookups.ignorance[before:], *snapshot.ignorance)
-        return assess(replace(snapshot, surroundings=surroundings, ignorance=ignorance))
+        snapshot = replace(snapshot, surroundings=surroundings, ignorance=ignorance)
+        return snapshot, assess(snapshot)
 
     def _used_again(self, node: Node, volumes: Iterable[Volume]) -> frozenset[str]:
         """As `Snapshot.void_acknowledgements`. What pods did while nobody watched is asked for where a use would make a difference."""

@@ -42,8 +42,9 @@ def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None) -> Fates:
     kept = _stays_here(in_use)
     if place is None or not place.node:
         return kept
-    reboot, retire = (_moves(in_use, place, intent) or kept for intent in Intent)
-    return Fates(reboot.reboot, retire.retire, "; ".join(dict.fromkeys((reboot.why, retire.why))))
+    # For a reboot nobody moves data or gives it up: the disks come back.
+    retire = _moves(in_use, place) or kept
+    return Fates(kept.reboot, retire.retire, "; ".join(dict.fromkeys((kept.why, retire.why))))
 
 
 def overdue_seconds(pod: Pod, now: float) -> float:
@@ -63,8 +64,8 @@ def is_bare(pod: Pod) -> bool:
     return pod.owner is None and not pod.stays and not pod.deleting_since
 
 
-def _moves(in_use: tuple[LocalItem, ...], place: Place, intent: Intent) -> Fates | None:
-    policies = {resolved.policy for item in in_use if (resolved := item.policy(intent))}
+def _moves(in_use: tuple[LocalItem, ...], place: Place) -> Fates | None:
+    policies = {resolved.policy for item in in_use if (resolved := item.policy(Intent.RETIRE))}
     if not policies <= set(NOT_AVAILABLE_YET):
         return None
     if Policy.MIGRATE in policies:

@@ -1,16 +1,16 @@
 """An assessment as text for people: what `explain node` prints; and the table of reasons for the README of deploy/components/drain."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget, Place, PodFate
 from sidecar.drain.publish.as_json import as_json, bytes_in_the_way, held_bytes, named
-from sidecar.drain.vocabulary import MEANING, Intent
+from sidecar.drain.vocabulary import HINDRANCES, MEANING, Intent, Meaning
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
 
-__all__ = ["age", "aligned", "as_json", "reasons_table", "render", "size"]
+__all__ = ["age", "aligned", "as_json", "hindrances_table", "reasons_table", "render", "size"]
 
 _UNITS: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _AGES: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
@@ -155,7 +155,16 @@ def aligned(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list
 
 def reasons_table() -> str:
     """Every reason that withholds a True, as Markdown."""
-    rows = (f"| `{reason}` | {_cell(meaning.says)} | {_cell(meaning.remedy)} |" for reason, meaning in MEANING.items())
+    return _table(MEANING)
+
+
+def hindrances_table() -> str:
+    """Every reason why a pod is not evicted, for the README of deploy/components/emptying."""
+    return _table(HINDRANCES)
+
+
+def _table(meanings: Mapping[Any, Meaning]) -> str:
+    rows = (f"| `{reason}` | {_cell(meaning.says)} | {_cell(meaning.remedy)} |" for reason, meaning in meanings.items())
     return "\n".join(("| reason | what it says | what to do |", "|---|---|---|", *rows))
 
 

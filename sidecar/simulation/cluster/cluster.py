@@ -19,10 +19,10 @@ from sidecar.simulation.cluster.refusals import (
     already_exists,
     bad_request,
     conflict,
-    forbidden,
     internal,
     invalid,
     modified,
+    namespace_ends,
     no_such_resource,
     not_found,
     wrong,
@@ -249,13 +249,7 @@ class Cluster:
         if found is None:
             raise not_found(NAMESPACES, namespace)
         if found["metadata"].get("deletionTimestamp"):
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise forbidden(kind.resource, new["metadata"].get("name", ""), why, causes=[cause])
+            raise namespace_ends(kind.resource, new["metadata"].get("name", ""), namespace)
         new["metadata"]["namespace"] = namespace
 
     def _name(self, kind: Kind, new: Json) -> None:

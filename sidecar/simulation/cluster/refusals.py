@@ -117,6 +117,14 @@ def forbidden(resource: Resource, name: str, why: str, *, causes: Sequence[Json]
     return Refused(403, "Forbidden", f"{whom} is forbidden: {why}", details=details)
 
 
+def namespace_ends(resource: Resource, name: str, namespace: str) -> Refused:
+    """Nothing is created in it any more, and an eviction is a creation."""
+    message = f"namespace {namespace} is being terminated"
+    cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return forbidden(resource, name, why, causes=[cause])
+
+
 def unauthorized() -> Refused:
     return Refused(401, "Unauthorized", "Unauthorized")
 

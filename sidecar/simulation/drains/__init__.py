@@ -7,6 +7,7 @@
     truth         what would be lost with a node, from what the drivers really have; nothing of the product is asked
     eyes          when each sidecar ran and reached the API server: what it could have seen
     referee       holds every verdict, every guard that is let go and every end of a drain against the truth
+    evictions     holds what a sidecar evicts against who may go, and who asks for it
 
 Two promises are judged. *Never True while data would be lost*, at every moment. *Never False or Unknown for ever*: when all that is
 on a node has been given up by those who may, both verdicts are True within bounded time, and no drain waits any more.

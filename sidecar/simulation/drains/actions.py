@@ -145,6 +145,11 @@ async def _drain(world: "DrainWorld", item: PlannedEvent) -> None:
         world.spawn(f"drain {item.whom}", drainer.drain(world, order))
 
 
+async def _evacuation(world: "DrainWorld", item: PlannedEvent) -> None:
+    taint = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
+    await merge(world, NODES, item.whom, {"spec": {"taints": [taint] if item.what == "evacuate" else None}})
+
+
 async def _cordon(world: "DrainWorld", item: PlannedEvent) -> None:
     await drainer.cordon(world, item.whom, cordoned=item.what == "cordon")
 
@@ -211,6 +216,8 @@ _TABLE: Final[dict[str, Callable[["DrainWorld", PlannedEvent], Awaitable[None]]]
     "drain for reboot": _drain,
     "cordon": _cordon,
     "uncordon": _cordon,
+    "evacuate": _evacuation,
+    "evacuation undone": _evacuation,
     "announce": _announce,
     "rename": _rename,
     "sidecar dies": _dies,

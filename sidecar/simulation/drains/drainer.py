@@ -8,6 +8,7 @@ from sidecar.kube.api import MERGE_PATCH, NODES, PODS
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json
+from sidecar.simulation.drains.evictions import BY
 
 if TYPE_CHECKING:
     from sidecar.simulation.drains.drain_world import DrainWorld
@@ -87,7 +88,7 @@ async def _announce(world: "DrainWorld", order: Drain) -> None:
 
 async def _evict(world: "DrainWorld", order: Drain, key: str) -> None:
     namespace, name = key.split("/")[:2]
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace, "labels": BY}}
     try:
         await world.api.create_subresource(PODS, name, "eviction", body, namespace=namespace)
     except ApiError:

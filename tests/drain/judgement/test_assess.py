@@ -180,12 +180,13 @@ def test_a_budget_with_an_outdated_status_makes_the_drain_unknown_and_not_the_re
     assert assess(free).drain.status is Status.TRUE
 
 
-def test_a_pod_that_would_move_does_not_exhaust_a_budget() -> None:
+def test_a_pod_that_moves_only_when_its_node_is_retired_exhausts_a_budget_while_it_is_rebooted() -> None:
     around = Surroundings((samples.node("n2"),), (samples.record("n2"),))
     moving = samples.used(claims=(samples.claim(policy="Migrate"),), surroundings=around, budgets=(samples.budget(),))
     found = assess(moving)
-    assert (found.pods[0].retire, found.places[0].node, found.budgets) == (Fate.MIGRATED, "n2", ())
-    assert assess(replace(moving, surroundings=None)).budgets == (ExhaustedBudget("apps/db", 1, 1, ("apps/db-0",)),)
+    exhausted = (ExhaustedBudget("apps/db", 1, 1, ("apps/db-0",)),)
+    assert (found.pods[0].reboot, found.pods[0].retire, found.places[0].node) == (Fate.RETURNS, Fate.MIGRATED, "n2")
+    assert found.budgets == assess(replace(moving, surroundings=None)).budgets == exhausted
 
 
 def test_a_budget_blocks_only_as_many_as_it_does_not_allow() -> None:

@@ -60,13 +60,15 @@ def test_a_blocker_says_what_why_since_when_and_what_to_do() -> None:
 
 
 def test_what_blocks_both_for_one_reason_is_said_once() -> None:
-    one = only(about_volumes(samples.used(claims=(samples.claim(policy="Migrate"),))))
-    assert (one.reason, one.blocks, one.policy, one.policy_source) == (
-        Reason.NOT_AVAILABLE_YET,
-        (REBOOT, RETIRE),
-        Policy.MIGRATE,
-        "PersistentVolumeClaim",
-    )
+    one = only(about_volumes(samples.snapshot(in_flight=(FLIGHT,))))
+    assert (one.reason, one.blocks) == (Reason.PROVISIONING_IN_FLIGHT, (REBOOT, RETIRE))
+
+
+def test_nobody_moves_data_or_gives_it_up_for_a_reboot() -> None:
+    for policy in (Policy.REPROVISION, Policy.MIGRATE):
+        one = only(about_volumes(samples.used(claims=(samples.claim(policy=policy),))))
+        said = (one.reason, one.blocks, one.policy, one.policy_source)
+        assert said == (Reason.NOT_AVAILABLE_YET, (RETIRE,), policy, "PersistentVolumeClaim")
 
 
 def test_a_blocker_that_was_noted_before_keeps_its_time() -> None:
@@ -154,8 +156,8 @@ def blocked(snapshot: Snapshot, *, place: Place | None = None) -> tuple[Reason |
         ("Ignore", (None, None), (None, None)),
         ("AllowIdle", (None, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Block", (Reason.WOULD_STRAND, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
-        ("Reprovision", (Reason.NOT_AVAILABLE_YET,) * 2, (None, Reason.NOT_AVAILABLE_YET)),
-        ("Migrate", (Reason.NOT_AVAILABLE_YET,) * 2, (None, Reason.NOT_AVAILABLE_YET)),
+        ("Reprovision", (None, Reason.NOT_AVAILABLE_YET), (None, Reason.NOT_AVAILABLE_YET)),
+        ("Migrate", (None, Reason.NOT_AVAILABLE_YET), (None, Reason.NOT_AVAILABLE_YET)),
     ],
 )
 def test_what_a_policy_lets_go(policy: str | None, in_use: tuple[Reason | None, ...], idle: tuple[Reason | None, ...]) -> None:
@@ -173,7 +175,7 @@ def test_what_a_policy_lets_go(policy: str | None, in_use: tuple[Reason | None, 
     ],
 )
 def test_what_cannot_be_moved_says_whether_it_could_be_elsewhere(place: Place, reason: Reason) -> None:
-    assert blocked(samples.used(claims=(samples.claim(policy="Migrate"),)), place=place) == (reason, reason)
+    assert blocked(samples.used(claims=(samples.claim(policy="Migrate"),)), place=place) == (None, reason)
 
 
 @pytest.mark.parametrize(

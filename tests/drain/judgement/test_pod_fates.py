@@ -36,8 +36,8 @@ def test_a_pod_whose_volume_is_here_stays_pending_until_the_node_is_uncordoned(p
 @pytest.mark.parametrize(
     ("policy", "place", "expected"),
     [
-        ("Reprovision", FITS, (Fate.REPROVISIONED,) * 2),
-        ("Migrate", FITS, (Fate.MIGRATED,) * 2),
+        ("Reprovision", FITS, (Fate.RETURNS, Fate.REPROVISIONED)),
+        ("Migrate", FITS, (Fate.RETURNS, Fate.MIGRATED)),
         ("Reprovision", NOWHERE, (Fate.RETURNS, Fate.STRANDED)),
         ("Migrate", None, (Fate.RETURNS, Fate.STRANDED)),
         ("Block", FITS, (Fate.RETURNS, Fate.STRANDED)),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.drain.publish.as_text import as_json, reasons_table, render, size
+from sidecar.drain.publish.as_text import as_json, hindrances_table, reasons_table, render, size
 from sidecar.drain.vocabulary import MEANING, Intent, Reason
 from tests.harness.drain.judgements import GIB, blocked, blocker, everything, ready
 
@@ -141,3 +141,8 @@ def test_the_README_has_that_table() -> None:
     _, marker, after = README.read_text().partition("<!-- reasons -->\n")
     assert marker, f"{README} has no line <!-- reasons -->"
     assert after.startswith(reasons_table() + "\n")
+
+
+def test_the_readme_of_emptying_has_the_table_of_hindrances() -> None:
+    page = (README.parents[2] / "emptying" / "README.md").read_text()
+    assert page.partition("<!-- hindrances -->\n")[2].startswith(hindrances_table() + "\n")

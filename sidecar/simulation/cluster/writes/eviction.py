@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sidecar.kube.api import BUDGETS
+from sidecar.kube.api import BUDGETS, NAMESPACES
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.checks import inside
 from sidecar.simulation.cluster.kinds.kind import Kind
-from sidecar.simulation.cluster.refusals import Refused, bad_request, conflict, internal, no_such_method, too_many_requests
+from sidecar.simulation.cluster.refusals import Refused, bad_request, conflict, internal, namespace_ends, no_such_method, too_many_requests
 from sidecar.simulation.cluster.storage.history import Stored
 from sidecar.simulation.cluster.storage.selectors import labels_of, selector_test
 from sidecar.simulation.cluster.writes import deletion
@@ -27,6 +27,9 @@ def post(objects: Objects, kind: Kind, name: str, subresource: str, body: Mappin
         raise bad_request(why)
     if subresource == "eviction" and inside(body, "metadata.name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
+    within = objects.store.find(NAMESPACES, namespace)
+    if within is not None and within["metadata"].get("deletionTimestamp"):
+        raise namespace_ends(kind.resource, name, namespace)
     pod = objects.get(kind.resource, name, namespace=namespace)
     if subresource == "binding":
         _bind(objects, kind, pod, inside(body, "target.name") or "")

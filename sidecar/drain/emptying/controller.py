@@ -1,0 +1,147 @@
+"""Empties a node that is being retired, one pod at a time (`rules`), as long as the evacuation is under way and nobody has undone it.
+
+Just before each eviction the Node is read anew: what a watch shows may be old, and after an undo nothing more is evicted.
+"""
+
+import asyncio
+from types import MappingProxyType
+from typing import Final
+
+from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.emptying import rules
+from sidecar.drain.emptying.pauses import Pauses
+from sidecar.drain.evacuation.closing import asked_by_marks
+from sidecar.drain.evacuation.rules import retires, state_after
+from sidecar.drain.facts import node_marks
+from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.own_notes import State
+from sidecar.drain.refusals_io import Refusals
+from sidecar.drain.rest import Rest
+from sidecar.drain.settings import Settings
+from sidecar.drain.vocabulary import Intent
+from sidecar.eviction.answers import NEXT_PASS, Result
+from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
+from sidecar.frozen import frozen
+from sidecar.kube.api import NODES, PODS, records
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod
+from sidecar.tools import Tools
+
+_ROOM: Final = "emptying"
+_MOST_NAMESPACES: Final = 10
+"""That one look asks for."""
+_WHAT: Final = "the pods of a workload"
+_EVICTION: Final = "the eviction of a pod"
+_NODE: Final = "the Node, before an eviction"
+
+
+@frozen
+class Undone:
+    """The Node as it is now does not ask for its evacuation any more: nobody is evicted."""
+
+    why: str
+
+
+class EmptyingDuty:
+    """After `MarksDuty`: what an evacuation lets happen is done when everybody can see the evacuation."""
+
+    def __init__(self, settings: Settings, tools: Tools, refusals: Refusals) -> None:
+        self._settings = settings
+        self._kube = tools.kube
+        self._recorder = tools.recorder
+        self._metrics = tools.metrics
+        self._refusals = refusals
+        self._wall = tools.wall
+        self._clock = tools.clock
+        self._pauses = Pauses()
+        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=settings.eviction_qps)
+
+    async def perform(self, picture: Picture) -> Outcome:
+        if not is_under_way(picture.signals, picture) or picture.snapshot is None:
+            self._pauses = Pauses()
+            return Outcome(picture)
+        try:
+            async with asyncio.timeout(LONGEST_PASS):
+                decision = await self._decide(picture)
+                if not isinstance(decision, rules.Evict):
+                    return self._told(picture, decision, rest=self._pauses.next_end(self._clock()))
+                if self._settings.dry_run:
+                    return self._told(picture, decision)
+                wait = max(self._evictor.wait(), self._pauses.for_all(self._clock()))
+                if wait > 0:
+                    return self._told(picture, Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), rest=wait)
+                if undone := await self._undone(picture):
+                    return self._told(picture, undone)
+        except TimeoutError:
+            self._refusals.note(_WHAT, f"no answer within {LONGEST_PASS:g} s")
+            return Outcome(picture, until=self._wall() + NEXT_PASS)
+        return self._told(picture, decision, rest=await self._evict(decision))
+
+    async def _decide(self, picture: Picture) -> rules.Decision:
+        assert picture.snapshot is not None
+        self._pauses.see(picture.snapshot.pods, now=self._clock())
+        peers: dict[str, tuple[Pod, ...]] = {}
+        while True:
+            view = rules.EmptyingView(
+                picture.snapshot,
+                peers=MappingProxyType(dict(peers)),
+                expected=self._pauses.expected(self._clock()),
+                paused=self._pauses.paused(self._clock()),
+                before=MappingProxyType(dict(self._pauses.before)),
+                leaving=self._pauses.leaving,
+                ours=self._settings.own_pods,
+            )
+            decision = rules.decide(view)
+            if not isinstance(decision, rules.Ask) or len(peers) >= _MOST_NAMESPACES:
+                return decision
+            found = await self._refusals.attempt(_WHAT, self._pods_of(decision.namespace))
+            if found is None:
+                return decision
+            peers[decision.namespace] = found
+
+    async def _pods_of(self, namespace: str) -> tuple[Pod, ...]:
+        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+
+    async def _undone(self, picture: Picture) -> Undone | None:
+        """Whether the Node itself, and not what a watch has shown, still asks for it."""
+        found = await self._refusals.attempt(_NODE, self._kube.get(NODES, picture.node.name))
+        if found is None:
+            return Undone("whether the evacuation goes on could not be read")
+        node = Node.of(found)
+        if node.uid != picture.node.uid:
+            return Undone("there is another Node of this name by now")
+        settings = self._settings
+        signals = node_marks.read(
+            node, settings.driver, now=self._wall(), default_policy=settings.policy, cordon_delay=settings.cordon_delay
+        )
+        # A cordon that nobody explains is known to last only from what was seen before.
+        asked = asked_by_marks(signals, settings.policy) or (signals.cordoned and asked_by_marks(picture.signals, settings.policy))
+        if not asked or signals.announced is Intent.REBOOT or signals.state is not State.IN_PROGRESS:
+            return Undone("the evacuation was undone, or has ended")
+        return None
+
+    async def _evict(self, decision: rules.Evict) -> float:
+        """Seconds until something may be done again; a pod that leaves wakes the room sooner."""
+        answer = await self._evictor.evict(decision.pod)
+        self._metrics.evicted(str(answer.result))
+        self._pauses.note(decision, answer, now=self._clock())
+        if answer.result is Result.EVICTED:
+            self._tell(decision)
+        elif not answer.is_expected:
+            self._refusals.note(_EVICTION, answer.why)
+        return answer.again or NEXT_PASS
+
+    def _tell(self, decision: rules.Evict) -> None:
+        pod = decision.pod
+        message = f"Evicted, because node {self._settings.node} is being retired: {decision.why}"
+        self._recorder.record(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), names.NORMAL, names.POD_EVICTED, message)
+
+    def _told(self, picture: Picture, decision: object, *, rest: float | None = None) -> Outcome:
+        return Outcome(picture, decision, about=_ROOM, until=None if rest is None else self._wall() + rest)
+
+
+def is_under_way(signals: Signals, picture: Picture) -> bool:
+    """The evacuation is noted as in progress, this look goes on with it, and it is to retire the node."""
+    goes_on = state_after(picture.evacuation, signals.state) is State.IN_PROGRESS
+    return goes_on and signals.state is State.IN_PROGRESS and retires(signals)

@@ -1,0 +1,52 @@
+"""Decides whether this program may evict a pod at all. Whether it should is for the room that asks."""
+
+from collections.abc import Set
+
+from sidecar.frozen import frozen
+from sidecar.model import names
+from sidecar.model.nodes import Pod
+
+
+@frozen
+class May:
+    """It may be evicted: this pod, with this uid, and no other one of its name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@frozen
+class MayNot:
+    """It is left where it is."""
+
+    why: str
+
+
+Decision = May | MayNot
+
+
+def may_evict(pod: Pod, *, node: str, ours: Set[str] = frozenset()) -> Decision:
+    """`node` is this program's own, `ours` the full names of its own pods."""
+    why = _objection(pod, node, ours)
+    return MayNot(why) if why else May(pod.namespace, pod.name, pod.uid)
+
+
+def _objection(pod: Pod, node: str, ours: Set[str]) -> str:
+    if not node or pod.node != node:
+        return f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node"
+    if not pod.uid:
+        return "it has no uid, so an eviction could hit another pod of its name"
+    if pod.full_name in ours or names.GUARDED_NODE in pod.labels:
+        return "it is one of our own"
+    if pod.static:
+        return "it is a static pod, which its kubelet would start again"
+    if pod.of_daemon_set:
+        return "a DaemonSet would create it again on this node"
+    if pod.ended:
+        return "it has ended"
+    return "it is being deleted already" if pod.deleting_since else ""

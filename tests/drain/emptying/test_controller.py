@@ -1,0 +1,228 @@
+"""Emptying a node, as a process does it: led step by step against a simulated API server."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.harness.drain import simulated
+from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait, with_pod
+
+ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0")
+EVICTING: Final = (*ARGS, "--evacuation-evict")
+REBOOT: Final = EVACUATE | {"value": "reboot"}
+
+
+class Evictions:
+    """Every attempt of a sidecar, by what was sent; and what `refuse` answers."""
+
+    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
+        self.calls: list[str] = []
+        self._refuse = refuse
+
+    def __call__(self, call: Call) -> ApiError | None:
+        if call.subresource == "eviction":
+            self.calls.append(call.name)
+        assert call.resource != CLAIMS or call.verb != "delete", "a claim is never deleted by emptying a node"
+        assert call.resource != PODS or call.verb != "delete", "a pod is evicted and not deleted"
+        return self._refuse(call)
+
+
+def play(story: Callable[[NotebookWorld], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
+    simulated.play(story, args=args, refuse=seen)
+
+
+async def app(bench: NotebookWorld, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
+    """A pod on n0 with a volume of this policy, of a workload of its own."""
+    await with_pod(bench, name, **spec)
+    await bench.you.patch(CLAIMS, name, _annotated(policy), namespace="default", content_type=MERGE_PATCH)
+    of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner or name, "uid": f"uid-{owner or name}", "controller": True}
+    await bench.you.patch(PODS, name, {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
+
+
+def _annotated(policy: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {names.DRAIN_POLICY: policy}}}
+
+
+async def pods(bench: NotebookWorld) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await all_of(bench, PODS) if not pod["metadata"].get("deletionTimestamp")}
+
+
+async def told(bench: NotebookWorld) -> list[str]:
+    events = await all_of(bench, EVENTS)
+    return sorted(event["involvedObject"]["name"] for event in events if event["reason"] == names.POD_EVICTED)
+
+
+async def state(bench: NotebookWorld) -> str | None:
+    return (await node_of(bench))["metadata"]["labels"].get(STATE)
+
+
+def test_what_may_leave_is_evicted_and_told_once_and_then_the_evacuation_succeeds() -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        for number in range(3):
+            await app(bench, f"app-{number}")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert await pods(bench) == set()
+        assert await told(bench) == sorted(seen.calls) == ["app-0", "app-1", "app-2"]
+        assert await state(bench) == "Success"
+        assert len(await all_of(bench, CLAIMS)) == 3
+        tools = bench.nodes["n0"].tools
+        assert tools is not None
+        page = tools.metrics.render()[0].decode()
+        assert 'csi_node_sidecar_evictions_total{result="evicted"} 3' in page
+
+    play(story, seen)
+
+
+@pytest.mark.parametrize(
+    ("args", "taint"),
+    [
+        pytest.param(ARGS, EVACUATE, id="not asked to evict"),
+        pytest.param((*EVICTING, "--dry-run"), EVACUATE, id="dry run"),
+        pytest.param(EVICTING, REBOOT, id="reboot"),
+        pytest.param((*ARGS, "--evacuation-evict", "--node-drain-policy=Ignore"), EVACUATE, id="the node is not drained by us"),
+    ],
+)
+def test_nobody_is_evicted_otherwise(args: tuple[str, ...], taint: dict[str, str]) -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await app(bench, "kept-0", policy="Block")  # so that nothing is over at once
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [taint], "unschedulable": True})
+        await wait(bench, 120)
+
+    play(story, seen, args=args)
+    assert seen.calls == []
+
+
+def test_a_volume_that_blocks_keeps_its_pod_and_the_others_leave() -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await app(bench, "kept-0", policy="Block")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert await pods(bench) == {"kept-0"}
+        assert await state(bench) == "InProgress"
+
+    play(story, seen)
+    assert seen.calls == ["app-0"]
+
+
+def test_two_of_one_workload_never_leave_at_once() -> None:
+    """The second stays until the first was made again elsewhere and is ready."""
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "db-0", owner="db")
+        await app(bench, "db-1", owner="db")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert seen.calls == ["db-0"]
+        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+        body = {"metadata": {"name": "db-0", "ownerReferences": [of]}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        await bench.you.create(PODS, body | {"spec": body["spec"] | {"nodeName": "n1"}}, namespace="default")
+        await wait(bench, 120)
+        assert seen.calls == ["db-0", "db-1"]
+
+    play(story, seen)
+
+
+def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> None:
+    """It is undone when the pods of the workload are read, the last thing that is asked before the Node itself."""
+    benches: list[NotebookWorld] = []
+
+    def undo(call: Call) -> None:
+        if benches and (call.verb, call.resource, call.namespace) == ("list", PODS, "default"):
+            benches.pop().cluster.patch(NODES, "n0", {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+
+    seen = Evictions(undo)
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        benches.append(bench)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert not benches, "nobody asked"
+        assert await state(bench) is None
+
+    play(story, seen)
+    assert seen.calls == []
+
+
+def test_drain_B7_a_budget_is_asked_again_and_never_overruled() -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await bench.you.patch(PODS, "app-0", {"metadata": {"labels": {"app": "x"}}}, namespace="default", content_type=MERGE_PATCH)
+        budget = {"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
+        made = await bench.you.create(BUDGETS, budget, namespace="default")
+        await count(bench, made, 0)
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert await pods(bench) == {"app-0"}
+        assert await state(bench) == "InProgress"
+        await count(bench, await bench.you.get(BUDGETS, "x", namespace="default"), 1)
+        await wait(bench, 30)
+        assert await pods(bench) == set()
+        assert await told(bench) == ["app-0"]
+
+    play(story, seen)
+    assert seen.calls == ["app-0"]
+
+
+async def count(bench: NotebookWorld, budget: dict[str, Any], allowed: int) -> None:
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "observedGeneration": 1}
+    await bench.you.patch(
+        BUDGETS, budget["metadata"]["name"], {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
+    )
+
+
+@pytest.mark.parametrize("error", [Forbidden("no such right", status=403), Unavailable("no answer")])
+def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told(error: ApiError) -> None:
+    seen = Evictions(lambda call: error if call.subresource == "eviction" else None)
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await app(bench, "app-1")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 200)
+        assert await pods(bench) == {"app-0", "app-1"}
+        assert await told(bench) == []
+
+    play(story, seen)
+    assert 4 <= len(seen.calls) <= 10
+
+
+def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> None:
+    """It may have happened: until that is known nobody else is evicted."""
+    seen = Evictions(lambda call: Unavailable("no answer") if call.subresource == "eviction" and len(seen.calls) == 1 else None)
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await app(bench, "app-1")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 100)
+        assert await told(bench) == ["app-0", "app-1"]
+
+    play(story, seen)
+    assert seen.calls == ["app-0", "app-0", "app-1"]

@@ -1,0 +1,292 @@
+"""Who is evicted next from a node that is being retired: the guards one by one, each with a scene in which it alone decides."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.drain.emptying.rules import Ask, EmptyingView, Evict, Finished, Hold, decide
+from sidecar.drain.facts.snapshot import CLAIM, InFlight, Snapshot, unread_key
+from sidecar.drain.vocabulary import HINDRANCES, Hindrance
+from sidecar.model import names
+from sidecar.model.nodes import Pod, Toleration
+from sidecar.model.objects import Owner
+from tests.harness.drain import samples
+from tests.harness.drain.samples import DRIVER, NAMESPACE, stamp
+
+TAINTED = samples.node(taints=(samples.taint(names.EVACUATE_TAINT, "retire"),))
+TOLERANT = Toleration("", "Exists", "", "")
+
+
+def evictable(name: str = "db-0", **changes: Any) -> Pod:
+    """It has nothing of this driver but an inline volume."""
+    return samples.pod(name, **{"inline": (DRIVER,)} | changes)
+
+
+def scene(*pods: Pod, **changes: Any) -> Snapshot:
+    return samples.snapshot(**{"node": TAINTED, "pods": pods} | changes)
+
+
+def view(snapshot: Snapshot, *, elsewhere: Iterable[Pod] = (), **changes: Any) -> EmptyingView:
+    """The API server tells the same as the snapshot, and of these pods besides."""
+    everybody = (*snapshot.pods, *elsewhere)
+    peers = {namespace: tuple(pod for pod in everybody if pod.namespace == namespace) for namespace in {pod.namespace for pod in everybody}}
+    return replace(EmptyingView(snapshot, peers), **changes)
+
+
+def next_of(*pods: Pod, elsewhere: Iterable[Pod] = (), **changes: Any) -> Any:
+    return decide(view(scene(*pods, **changes), elsewhere=elsewhere))
+
+
+def held_by(decision: Any) -> Hindrance | None:
+    return decision.hindrance if isinstance(decision, Hold) else None
+
+
+def bound(policy: str | None = None, *, gib: float = 10, number: int = 0, **changes: Any) -> dict[str, Any]:
+    """What a snapshot has where db-NUMBER uses data-NUMBER."""
+    volume = samples.volume(f"pv-{number}", f"data-{number}", gib=gib)
+    return {"volumes": (volume,), "claims": (samples.claim(f"data-{number}", policy=policy, gib=gib, **changes),)}
+
+
+# --- who may go -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_with_nothing_that_lasts_is_evicted_by_its_uid() -> None:
+    pod = evictable()
+    decision = next_of(pod)
+    assert isinstance(decision, Evict)
+    assert (decision.pod.uid, decision.pod.full_name, decision.owner, decision.replicas) == (pod.uid, "apps/db-0", "uid-db", 1)
+
+
+def test_a_pod_without_a_volume_of_ours_is_a_drainers_business() -> None:
+    assert isinstance(next_of(samples.pod("web", local=("emptyDir",))), Finished)
+
+
+@pytest.mark.parametrize("policy", [None, "Block", "AllowIdle", "Reprovision", "Migrate", "ignore", "Ignored"])
+def test_a_volume_that_may_not_be_lost_keeps_its_pod(policy: str | None) -> None:
+    assert held_by(next_of(samples.pod("db-0", "data-0"), **bound(policy))) is Hindrance.DATA_STAYS
+
+
+def test_a_volume_whose_policy_is_ignore_may_leave() -> None:
+    decision = next_of(samples.pod("db-0", "data-0"), **bound("Ignore"))
+    assert isinstance(decision, Evict)
+    assert decision.volumes == ("pv-0",)
+
+
+def test_a_policy_for_reboots_alone_lets_nothing_leave() -> None:
+    notes = ((names.DRAIN_POLICY_REBOOT, "Ignore"),)
+    assert held_by(next_of(samples.pod("db-0", "data-0"), **bound(notes=notes))) is Hindrance.DATA_STAYS
+
+
+def test_words_that_contradict_each_other_or_may_be_outdone_by_one_that_was_not_read_let_nothing_leave() -> None:
+    pod, held = samples.pod("db-0", "data-0"), bound("Ignore")
+    contradicted = held | {"volumes": (samples.volume("pv-0", "data-0", policy="Ignored"),)}
+    assert held_by(next_of(pod, **contradicted)) is Hindrance.DATA_STAYS
+    by_class = bound() | {"classes": [samples.class_(policy="Ignore")]}
+    assert isinstance(next_of(pod, **by_class), Evict)
+    assert held_by(next_of(pod, **by_class, unread=frozenset({unread_key(CLAIM, "apps/data-0")}))) is Hindrance.DATA_STAYS
+
+
+def test_a_volume_that_another_node_reaches_too_may_leave() -> None:
+    assert isinstance(next_of(samples.pod("db-0", "data-0"), **bound(), shared_with={"pv-0": ("n2",)}), Evict)
+
+
+def test_one_volume_that_stays_keeps_the_pod_whatever_the_others_are() -> None:
+    pod = samples.pod("db-0", "data-0", inline=(DRIVER,))
+    assert held_by(next_of(pod, **bound())) is Hindrance.DATA_STAYS
+
+
+def test_a_generic_ephemeral_volume_goes_with_its_pod() -> None:
+    pod = samples.pod("db-0", "db-0-scratch", ephemeral=("db-0-scratch",))
+    owner = Owner("v1", "Pod", "db-0", pod.uid, controller=True)
+    volume = samples.volume("pv-0", "db-0-scratch")
+    assert isinstance(next_of(pod, volumes=(volume,), claims=(samples.claim("db-0-scratch", owner=owner),)), Evict)
+    assert held_by(next_of(pod, volumes=(volume,), claims=(samples.claim("db-0-scratch"),))) is Hindrance.DATA_STAYS
+
+
+def test_a_volume_that_is_being_made_is_waited_for() -> None:
+    flight = InFlight("uid-apps-more", NAMESPACE, "more", samples.CLASS, 1)
+    assert held_by(next_of(evictable(claims=("more",)), in_flight=(flight,))) is Hindrance.PROVISIONING_IN_FLIGHT
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"static": True}, {"owner": samples.owner("DaemonSet", "agent")}, {"node": "n2"}, {"phase": "Succeeded"}],
+)
+def test_who_is_never_evicted_is_not_named_either(changes: dict[str, Any]) -> None:
+    assert isinstance(next_of(evictable(**changes)), Finished)
+
+
+def test_we_do_not_evict_ourselves() -> None:
+    assert isinstance(decide(view(scene(evictable()), ours={"apps/db-0"})), Finished)
+
+
+def test_a_pod_that_nobody_makes_again_is_not_deleted_for_good() -> None:
+    assert held_by(next_of(evictable(owner=None))) is Hindrance.BARE_POD
+
+
+# --- who would come back ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("taints", [(), (samples.taint(names.EVACUATE_TAINT, "retire", "PreferNoSchedule"),)])
+def test_where_nothing_keeps_pods_off_every_pod_would_come_back(taints: Any) -> None:
+    assert held_by(next_of(evictable(), node=samples.node(taints=taints))) is Hindrance.WOULD_COME_BACK
+    assert "nothing keeps pods off" in next_of(evictable(), node=samples.node(taints=taints)).why
+
+
+def test_a_cordon_keeps_pods_off_before_its_taint_is_there() -> None:
+    assert isinstance(next_of(evictable(), node=samples.node(unschedulable=True)), Evict)
+    tolerant = evictable(tolerations=(Toleration(names.CORDON_TAINT, "Exists", "", ""),))
+    assert held_by(next_of(tolerant, node=samples.node(unschedulable=True))) is Hindrance.WOULD_COME_BACK
+
+
+def test_a_pod_that_tolerates_all_of_it_would_come_back() -> None:
+    assert held_by(next_of(evictable(tolerations=(TOLERANT,)))) is Hindrance.WOULD_COME_BACK
+
+
+def test_one_taint_that_it_does_not_tolerate_is_enough() -> None:
+    node = samples.node(taints=(*TAINTED.taints, samples.taint("example.com/leaving")))
+    pod = evictable(tolerations=(Toleration(names.EVACUATE_TAINT, "Exists", "", ""),))
+    assert held_by(next_of(pod)) is Hindrance.WOULD_COME_BACK
+    assert isinstance(next_of(pod, node=node), Evict)
+
+
+def test_a_pod_that_came_after_its_workload_lost_one_here_is_not_evicted_again_and_again() -> None:
+    snapshot = scene(evictable("db-1"))
+    assert held_by(decide(view(snapshot, before={"uid-db": frozenset({"uid-apps-db-0"})}))) is Hindrance.WOULD_COME_BACK
+    assert isinstance(decide(view(snapshot, before={"uid-db": frozenset({"uid-apps-db-1"})})), Evict)
+    assert isinstance(decide(view(snapshot, before={"uid-web": frozenset()})), Evict)
+
+
+# --- one at a time ----------------------------------------------------------------------------------------------------
+
+
+def test_while_one_is_leaving_no_other_is_evicted() -> None:
+    decision = next_of(evictable("db-0", deleting_since=stamp()), evictable("web-0", owner=samples.owner(name="web")))
+    assert (held_by(decision), decision.pod) == (Hindrance.POD_LEAVING, "apps/db-0")
+
+
+def test_one_that_leaves_and_has_nothing_of_ours_holds_up_nobody() -> None:
+    assert isinstance(next_of(samples.pod("web", owner=samples.owner(name="web"), deleting_since=stamp()), evictable()), Evict)
+
+
+@pytest.mark.parametrize("changes", [{"ready": False}, {"deleting_since": stamp()}, {"node": "", "phase": "Pending", "ready": False}])
+def test_while_another_replica_is_not_ready_none_is_evicted(changes: dict[str, Any]) -> None:
+    other = samples.pod("db-1", **{"node": "n2"} | changes)
+    decision = next_of(evictable(), elsewhere=[other])
+    assert held_by(decision) is Hindrance.REPLICA_NOT_READY
+    assert "apps/db-1" in decision.why
+
+
+def test_replicas_of_other_workloads_and_those_that_have_ended_do_not_count() -> None:
+    others = [samples.pod("web-0", owner=samples.owner(name="web"), ready=False), samples.pod("db-9", phase="Failed", ready=False)]
+    assert isinstance(next_of(evictable(), elsewhere=others), Evict)
+
+
+def test_a_replica_that_is_not_made_again_yet_counts_as_not_ready() -> None:
+    snapshot = scene(evictable("db-1"))
+    others = [samples.pod("db-0", node="n2")]
+    assert held_by(decide(view(snapshot, elsewhere=others, expected={"uid-db": 3}))) is Hindrance.REPLICA_NOT_READY
+    assert isinstance(decide(view(snapshot, elsewhere=others, expected={"uid-db": 2})), Evict)
+    assert isinstance(decide(view(snapshot, elsewhere=others, expected={"uid-web": 9})), Evict)
+
+
+def test_a_pod_that_is_itself_the_one_that_is_not_ready_may_go() -> None:
+    assert isinstance(next_of(evictable(ready=False), elsewhere=[samples.pod("db-1", node="n2")]), Evict)
+
+
+def test_a_pod_that_the_server_does_not_have_any_more_is_not_evicted() -> None:
+    assert held_by(decide(replace(view(scene(evictable())), peers={NAMESPACE: ()}))) is Hindrance.NOT_KNOWN
+
+
+def test_what_is_not_known_of_the_others_is_asked_for_first() -> None:
+    assert decide(EmptyingView(scene(evictable()))) == Ask(NAMESPACE, "whether the other replicas of apps/db-0 are ready is not known yet")
+
+
+# --- the order --------------------------------------------------------------------------------------------------------
+
+
+def test_workloads_that_are_wholly_ready_come_first_then_the_fewest_bytes() -> None:
+    owners = {number: samples.owner(name=f"set-{number}") for number in range(3)}
+    pods = [samples.pod(f"p-{number}", f"data-{number}", owner=owners[number]) for number in range(3)]
+    sizes = {0: 30, 1: 20, 2: 10}
+    held = [bound("Ignore", gib=gib, number=number) for number, gib in sizes.items()]
+    there = {"volumes": tuple(each["volumes"][0] for each in held), "claims": [each["claims"][0] for each in held]}
+    assert next_of(*pods, **there).pod.name == "p-2"
+    sick = [*pods[:2], replace(pods[2], ready=False)]
+    assert next_of(*sick, **there).pod.name == "p-1"
+    assert next_of(*(replace(pod, ready=False) for pod in pods), **there).pod.name == "p-2"
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_the_order_of_the_facts_means_nothing(reverse: bool) -> None:
+    pods = sorted((evictable(f"p-{number}", owner=samples.owner(name=f"set-{number}")) for number in range(5)), key=lambda pod: pod.name)
+    assert next_of(*(reversed(pods) if reverse else pods)).pod.name == "p-0"
+
+
+# --- what the server says ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budgets", "hindrance"),
+    [
+        ((samples.budget(allowed=0),), Hindrance.PDB_BLOCKED),
+        ((samples.budget(observed=False),), Hindrance.PDB_BLOCKED),
+        ((samples.budget("a"), samples.budget("b")), Hindrance.TWO_BUDGETS),
+        ((samples.budget(allowed=1),), None),
+        (None, None),
+    ],
+)
+def test_a_budget_that_refuses_is_not_asked(budgets: Any, hindrance: Hindrance | None) -> None:
+    assert held_by(next_of(evictable(), budgets=budgets)) is hindrance
+
+
+def test_one_that_is_held_does_not_hold_up_another() -> None:
+    other = evictable("web-0", labels={}, owner=samples.owner(name="web"))
+    decision = next_of(evictable(), other, budgets=(samples.budget(allowed=0),))
+    assert decision.pod.name == "web-0"
+    paused = decide(view(scene(evictable(), other), paused={"uid-apps-db-0": "forbidden"}))
+    assert isinstance(paused, Evict) and paused.pod.name == "web-0"
+
+
+def test_one_that_was_refused_waits_with_what_was_said() -> None:
+    decision = decide(view(scene(evictable()), paused={"uid-apps-db-0": "no such right"}))
+    assert isinstance(decision, Hold)
+    assert (decision.hindrance, decision.why) == (Hindrance.PAUSED, "no such right")
+
+
+# --- ignorance --------------------------------------------------------------------------------------------------------
+
+
+def test_drain_B8_without_a_node_nobody_is_evicted() -> None:
+    assert held_by(next_of(evictable(), node=None)) is Hindrance.NOT_KNOWN
+
+
+@pytest.mark.parametrize(
+    ("changes", "hindrance"),
+    [
+        ({"ignorance": ("claims could not be read",)}, Hindrance.NOT_KNOWN),
+        ({"not_listed": "the driver does not answer"}, Hindrance.NOT_KNOWN),
+        ({"unread": frozenset({unread_key(CLAIM, "apps/x")})}, Hindrance.NOT_KNOWN),
+        ({"node": replace(TAINTED, ready="Unknown")}, Hindrance.SOURCE_OFFLINE),
+        ({"node": replace(TAINTED, ready="False")}, Hindrance.SOURCE_OFFLINE),
+    ],
+)
+def test_ignorance_is_never_a_yes(changes: dict[str, Any], hindrance: Hindrance) -> None:
+    assert held_by(next_of(evictable(claims=("x",)), **changes)) is hindrance
+
+
+def test_every_hindrance_is_explained() -> None:
+    assert set(HINDRANCES) == set(Hindrance)
+    assert all(meaning.says and meaning.remedy for meaning in HINDRANCES.values())
+
+
+def test_a_hindrance_names_its_pod_and_says_why() -> None:
+    decision = next_of(samples.pod("db-0", "data-0"), **bound("Block"))
+    assert (decision.pod, decision.why) == ("apps/db-0", "it uses pv-0, whose policy is Block (PersistentVolumeClaim)")
+
+
+def test_what_passes_is_told_before_what_somebody_has_to_change() -> None:
+    pods = [samples.pod("a-0", "data-0"), evictable("b-0", owner=samples.owner(name="b"))]
+    assert held_by(next_of(*pods, budgets=(samples.budget(allowed=0, labels={"app": "db"}),), **bound("Block"))) is Hindrance.PDB_BLOCKED
