@@ -62,7 +62,8 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 async def _release(config: Config, order: Order, *, form: str) -> int:
     opened = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        with Told(form, driver=order.driver, dryRun=not order.acts, volumes=[], running=[]) as told:
+        with Told(form, cluster=opened.cluster.as_json(), driver=order.driver, dryRun=not order.acts, volumes=[], running=[]) as told:
+            told.say(f"cluster: {opened.cluster}")
             return await release(opened.kube, order, told)
     finally:
         await opened.close()

@@ -82,7 +82,8 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
     config = parsed.config
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        with Told(form, driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+        with Told(form, cluster=doors.cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+            told.say(f"cluster: {doors.cluster}")
             return await _remove_all(doors.kube, driver, told, dry_run=config.dry_run)
     finally:
         await doors.close()

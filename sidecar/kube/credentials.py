@@ -16,6 +16,7 @@ from sidecar.errors import Fatal
 from sidecar.frozen import frozen
 from sidecar.kube.mounted_files_io import digest_of, token_of, trouble
 from sidecar.kube.proxy import proxy_for
+from sidecar.kube.which_cluster import WhichCluster, shown_address
 
 log = logging.getLogger("sidecar.kube")
 
@@ -43,6 +44,8 @@ class Credentials:
     proxy: str | None = None
     namespace: str = ""
     """Of the kubeconfig's context: where people mean things to be that they name without a namespace."""
+    context: str | None = None
+    """The kubeconfig's; None: there is no kubeconfig."""
 
 
 class Access:
@@ -113,6 +116,11 @@ class Access:
     @property
     def namespace(self) -> str:
         return self._latest.namespace
+
+    @property
+    def cluster(self) -> WhichCluster:
+        latest = self._latest
+        return WhichCluster(shown_address(latest.server), latest.context, in_pod=latest.context is None and not self._master)
 
     @property
     def tls(self) -> ssl.SSLContext:

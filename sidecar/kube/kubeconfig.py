@@ -29,7 +29,7 @@ async def read(paths: str, *, context: str = "") -> Credentials:
 
     `paths` is a file, or several with colons between them, of which some may be missing.
     """
-    found, namespace = await _loaded(paths, context)
+    found, context, namespace = await _loaded(paths, context)
     if not found.verify_ssl and (found.ssl_ca_cert or found.ca_cert_data):  # refused by client-go as well
         raise Fatal(f"kubeconfig {paths} has a certificate-authority and says insecure-skip-tls-verify: remove one of them")
     try:  # before the TLS library reads them: what changes in between is noticed later
@@ -51,11 +51,12 @@ async def read(paths: str, *, context: str = "") -> Credentials:
         tls_server_name=found.tls_server_name or None,
         proxy=found.proxy or None,
         namespace=namespace,
+        context=context,
     )
 
 
-async def _loaded(paths: str, context: str) -> tuple[Any, str]:
-    """What the library makes of it, and the namespace of the context."""
+async def _loaded(paths: str, context: str) -> tuple[Any, str, str]:
+    """What the library makes of it; the context that it is of, and the context's namespace."""
     files = _listed(paths)
     try:
         if not any(map(Path.is_file, files)):
@@ -69,7 +70,8 @@ async def _loaded(paths: str, context: str) -> tuple[Any, str]:
         if why := _why_not(merged.value, context):
             raise Fatal(f"kubeconfig {paths} {why}")
         loader = await loaders.load_kube_config_from_dict(merged, context=context or None, client_configuration=found)
-        return found, str(loader.current_context["context"].get("namespace") or "")
+        taken = loader.current_context
+        return found, str(taken["name"]), str(taken["context"].get("namespace") or "")
     except Fatal:
         raise
     except (AttributeError, LookupError, TypeError) as error:  # what the library raises for an unexpected structure

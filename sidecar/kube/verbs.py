@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sidecar.kube import page_sizes, wire
 from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
@@ -13,6 +13,7 @@ from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.list_sieve import ListSieve
 from sidecar.kube.transport import Limiter, Request, Transport
+from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model.objects import Json
 from sidecar.model.packed import PackedVolume
 
@@ -64,6 +65,15 @@ def _entries(resources: object) -> list[Json]:
     return [each for each in entries if isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("kind"), str)]
 
 
+class Reached(Protocol):
+    """The cluster behind a client."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def cluster(self) -> WhichCluster: ...
+
+
 class KubeClient:
     """`KubeApi`. Made by `open_client`, or from another client by `with_limits`."""
 
@@ -77,11 +87,10 @@ class KubeClient:
         watch_for: Callable[[], int],
         kinds: Kinds,
         limits: dict[Resource, int] | None = None,
-        namespace: str = "",
+        reached: Reached,
     ) -> None:
         """`limits` are what page_sizes has found, by resource."""
-        self.namespace = namespace
-        """Where people mean things to be that they name without a namespace, if their kubeconfig says so."""
+        self._reached = reached
         self._transport = transport
         self._make_limiter = limiter
         self._limiter = limiter(qps, burst)
@@ -91,8 +100,17 @@ class KubeClient:
 
     def with_limits(self, *, qps: float, burst: int) -> "KubeClient":
         """Another client on the same connections, with a rate of its own. Closing the first one closes them for all."""
-        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "namespace": self.namespace}
+        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "reached": self._reached}
         return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, **shared)
+
+    @property
+    def namespace(self) -> str:
+        """Where people mean things to be that they name without a namespace, if their kubeconfig says so."""
+        return self._reached.namespace
+
+    @property
+    def cluster(self) -> WhichCluster:
+        return self._reached.cluster
 
     async def aclose(self) -> None:
         await self._transport.close()

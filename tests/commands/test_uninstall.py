@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
@@ -65,6 +66,7 @@ class Opened:
     """The doors that `uninstall` opens, as far as it uses them."""
 
     kube: KubeApi
+    cluster: WhichCluster = field(default_factory=lambda: WhichCluster("http://simulated", "here"))
 
     async def close(self) -> None:
         """There is nothing to close."""

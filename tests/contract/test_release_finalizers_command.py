@@ -49,7 +49,9 @@ def test_the_way_back(cluster: SetUp, capsys: pytest.CaptureFixture[str]) -> Non
 
     assert release_finalizers.run([*line, "--yes"], {}) == 1
     assert f"puts the finalizer on again: DaemonSet {cluster.name}/sidecars" in capsys.readouterr().err
+    capsys.readouterr()
     assert release_finalizers.run(line, {}) == 0
+    assert capsys.readouterr().out.startswith("cluster: context ")
     assert holding(cluster) == everything
 
     cluster.remove(f"{APPS}/namespaces/{cluster.name}/daemonsets/sidecars")
@@ -61,6 +63,7 @@ def test_the_way_back(cluster: SetUp, capsys: pytest.CaptureFixture[str]) -> Non
 
     assert release_finalizers.run([*line, "--yes", "-o", "json"], {}) == 1
     document = json.loads(capsys.readouterr().out)
+    assert document["cluster"]["source"] == "kubeconfig"
     assert {row["result"] for row in document["volumes"]} == {"released", "kept"}
     assert holding(cluster) == {"leaving"}
 
