@@ -24,7 +24,6 @@ from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.large_objects import LargeObjects
 from sidecar.kube.read_batching import SHORTEST
-from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model.timestamps import to_text
 from sidecar.observe.decisions import Decisions
 from sidecar.observe.metrics import Metrics
@@ -84,10 +83,6 @@ class Opened:
         config = self.config
         capacity_kube = self.kube.with_limits(qps=config.kube_api_capacity_qps, burst=config.kube_api_capacity_burst)
         return Doors(self.kube, capacity_kube, self.connection.driver, self._journal())
-
-    @property
-    def cluster(self) -> WhichCluster:
-        return self.kube.cluster
 
     def recorder(self) -> EventRecorder:
         """Names itself in Events as upstream does: driver, pod, and a part that is new at every start."""

@@ -8,7 +8,7 @@ line is in `settings`.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -60,8 +60,7 @@ def assemble(opened: Opened) -> "Sidecar | ReportOnly":
 def load_rooms(config: Config) -> None:
     """Imports what these flags need and others do not, before there is an event loop: it would stand still for as long."""
     if config.kubeconfig:
-        with suppress(ModuleNotFoundError):  # in the image; who opens the door to the API server says so
-            from sidecar.kube import kubeconfig  # noqa: F401
+        from sidecar.kube import kubeconfig  # noqa: F401
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
         from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401

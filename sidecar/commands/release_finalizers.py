@@ -23,6 +23,7 @@ from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.observe.logs import setup_for_people
@@ -62,8 +63,9 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 async def _release(config: Config, order: Order, *, form: str) -> int:
     opened = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        with Told(form, cluster=opened.cluster.as_json(), driver=order.driver, dryRun=not order.acts, volumes=[], running=[]) as told:
-            told.say(f"cluster: {opened.cluster}")
+        cluster = WhichCluster.of(opened.kube.reached)
+        with Told(form, cluster=cluster.as_json(), driver=order.driver, dryRun=not order.acts, volumes=[], running=[]) as told:
+            told.say(f"cluster: {cluster}")
             return await release(opened.kube, order, told)
     finally:
         await opened.close()

@@ -34,6 +34,7 @@ from sidecar.kube.api import (
     every,
 )
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
+from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -82,8 +83,9 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
     config = parsed.config
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        with Told(form, cluster=doors.cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
-            told.say(f"cluster: {doors.cluster}")
+        cluster = WhichCluster.of(doors.kube.reached)
+        with Told(form, cluster=cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+            told.say(f"cluster: {cluster}")
             return await _remove_all(doors.kube, driver, told, dry_run=config.dry_run)
     finally:
         await doors.close()

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from sidecar.kube import page_sizes, wire
-from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
+from sidecar.kube.api import EVENTS, Page, Reached, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_all, without_managed_fields
 from sidecar.kube.large_objects import LARGE
@@ -13,7 +13,6 @@ from sidecar.kube.line_reader import TooLong
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.list_sieve import ListSieve
 from sidecar.kube.transport import Limiter, Request, Transport
-from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model.objects import Json
 from sidecar.model.packed import PackedVolume
 
@@ -65,15 +64,6 @@ def _entries(resources: object) -> list[Json]:
     return [each for each in entries if isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("kind"), str)]
 
 
-class Reached(Protocol):
-    """The cluster behind a client."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def cluster(self) -> WhichCluster: ...
-
-
 class KubeClient:
     """`KubeApi`. Made by `open_client`, or from another client by `with_limits`."""
 
@@ -90,7 +80,7 @@ class KubeClient:
         reached: Reached,
     ) -> None:
         """`limits` are what page_sizes has found, by resource."""
-        self._reached = reached
+        self.reached = reached
         self._transport = transport
         self._make_limiter = limiter
         self._limiter = limiter(qps, burst)
@@ -100,17 +90,13 @@ class KubeClient:
 
     def with_limits(self, *, qps: float, burst: int) -> "KubeClient":
         """Another client on the same connections, with a rate of its own. Closing the first one closes them for all."""
-        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "reached": self._reached}
+        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "reached": self.reached}
         return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, **shared)
 
     @property
     def namespace(self) -> str:
         """Where people mean things to be that they name without a namespace, if their kubeconfig says so."""
-        return self._reached.namespace
-
-    @property
-    def cluster(self) -> WhichCluster:
-        return self._reached.cluster
+        return self.reached.namespace
 
     async def aclose(self) -> None:
         await self._transport.close()

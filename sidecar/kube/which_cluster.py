@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from sidecar.frozen import frozen
+from sidecar.kube.api import Reached
 from sidecar.model.objects import Json
 
 
@@ -14,6 +15,10 @@ class WhichCluster:
     """Of the kubeconfig; None: there is no kubeconfig."""
     in_pod: bool = False
     """It is the one that the pod runs in which this process runs in."""
+
+    @classmethod
+    def of(cls, reached: Reached) -> "WhichCluster":
+        return cls(shown_address(reached.server), reached.context, reached.in_pod)
 
     def __str__(self) -> str:
         if self.in_pod:

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,8 @@ from sidecar.commands import uninstall
 from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, KubeApi, Resource
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
-from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
@@ -65,8 +66,10 @@ def test_another_drivers_is_left_alone() -> None:
 class Opened:
     """The doors that `uninstall` opens, as far as it uses them."""
 
-    kube: KubeApi
-    cluster: WhichCluster = field(default_factory=lambda: WhichCluster("http://simulated", "here"))
+    kube: Any
+
+    def __post_init__(self) -> None:
+        self.kube.reached = SimpleNamespace(server="http://simulated", context="here", in_pod=False)
 
     async def close(self) -> None:
         """There is nothing to close."""
