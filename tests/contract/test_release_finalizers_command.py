@@ -10,16 +10,10 @@ from sidecar.commands import release_finalizers
 from sidecar.model import names
 from tests.contract.check_setup import APPS, SetUp, set_up
 from tests.contract.conftest import Server
-from tests.contract.http_client import HttpClient, http_client
+from tests.contract.http_client import HttpClient
 from tests.contract.objects import volume
 
 VOLUMES = "/api/v1/persistentvolumes"
-
-
-@pytest.fixture
-def http(server: Server) -> Iterator[HttpClient]:
-    with http_client(server.kubeconfig) as http:
-        yield http
 
 
 @pytest.fixture
