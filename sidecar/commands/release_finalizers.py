@@ -15,7 +15,7 @@ from sidecar.commands.check.reading import OUR_IMAGE
 from sidecar.commands.forms import Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import complain, show
-from sidecar.commands.removing import complain_of, patched
+from sidecar.commands.removing import complain_of, in_doubt_if_interrupted, patched
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.wording import first_few
@@ -118,7 +118,8 @@ async def _one(kube: KubeApi, obj: Mapping[str, Any], order: Order, told: Told) 
         told.say(f"would take the finalizer off {what}")
         told.row("volumes", name=name, result="would be released")
         return True
-    result = await _taken_off(kube, obj, order)
+    with in_doubt_if_interrupted(what, lambda result: told.row("volumes", name=name, result=result)):
+        result = await _taken_off(kube, obj, order)
     if result == "released":
         told.say(f"took the finalizer off {what}")
     elif result == "kept":
