@@ -1,4 +1,8 @@
-"""How long tests wait for what must come. That is no measure of how fast it comes: a test of that compares moments."""
+"""How long tests wait for what must come.
+
+How fast it comes is better measured by what else took in the same run. Where a limit is one of the clock all the same, since users are
+promised so many seconds, it is stretched too: a test that fails where a neighbour has the processor says nothing about the program.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from hack.benchmarks.hostile.command import Result, faults_of, table
 from hack.benchmarks.hostile.objects import FILLS, fill
 from hack.benchmarks.hostile.watcher import Figures, Watcher
 from hack.benchmarks.stalls import Stalls
+from hack.lib.patience import deadline
 from hack.lib.programs import Process
 from sidecar.simulation.cluster import Cluster
 
@@ -97,8 +98,8 @@ def test_the_watcher_sees_slow_answers_memory_and_files(slow_page: int) -> None:
     child = subprocess.Popen([sys.executable, "-c", script])
     try:
         with Watcher(child.pid, slow_page) as watcher:
-            deadline = time.monotonic() + 10
-            while time.monotonic() < deadline and not (watcher.figures.answered and watcher.figures.files >= 40):
+            end = deadline(10)
+            while time.monotonic() < end and not (watcher.figures.answered and watcher.figures.files >= 40):
                 time.sleep(0.05)
     finally:
         child.kill()

@@ -245,7 +245,7 @@ class Writers:
             until(lambda: not self.pods(), "the pods are gone", seconds=MAY_BE)
 
     def await_rollout(self) -> None:
-        self.kubectl("rollout", "status", "statefulset/writer", self._where, "--timeout=90s", seconds=100)
+        self.installation.kubectl_waits("rollout", "status", "statefulset/writer", self._where, seconds=90)
 
     def stop(self) -> None:
         self.kubectl("delete", f"--kustomize={STATEFUL_SET}", "--ignore-not-found", "--wait=true", seconds=120)

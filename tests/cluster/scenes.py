@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +38,8 @@ SIDECAR, BESIDE = "csi-provisioner", "driver"
 """The two containers of the pod."""
 IMAGES = ("sidecar", "driver", "peer", "busybox")
 SECONDS_TO_BUILD = 540
+# Of a claim whose node's sidecar, driver or kubelet is replaced meanwhile.
+LONGEST_WAIT = 10.0
 VOLUMES = "/var/lib/csi-node-sidecar-driver/volumes"
 PLUGIN = f"/var/lib/kubelet/plugins/{DRIVER}"
 
@@ -90,6 +92,10 @@ class Installation:
 
     def kubectl(self, *arguments: str, input: str | None = None, seconds: float = 60.0) -> str:
         return str(self.cluster.kubectl(*arguments, input=input, seconds=patient(seconds)))
+
+    def kubectl_waits(self, *arguments: str, seconds: float) -> None:
+        """A command that waits by itself, and may do so for that long."""
+        self.kubectl(*arguments, f"--timeout={patient(seconds):.0f}s", seconds=seconds + 10)
 
     def items(self, kind: str, *arguments: str) -> list[Json]:
         found: list[Json] = self.cluster.get(kind, *arguments).get("items", [])
@@ -249,8 +255,11 @@ class Load:
             self._try(self._note, "")
             time.sleep(0.25)
 
-    def longest_wait(self) -> float:
-        return max(self.bound[name] - began for name, began in self.made.items())
+    def check(self) -> None:
+        """Every claim could be made, and none waited long, whatever happened meanwhile."""
+        assert not self.failed
+        times = {name: round(self.bound[name] - began, 2) for name, began in self.made.items()}
+        assert max(times.values()) < patient(LONGEST_WAIT), times
 
     def stop(self) -> None:
         self._stop.set()
@@ -285,12 +294,8 @@ def under_load(installation: Installation, prefix: str, *, pause: float = 1.0, s
     finally:
         load.stop()
     threads[0].join(30)
-    threads[1].join(seconds_after)
+    threads[1].join(patient(seconds_after))
     assert not threads[1].is_alive(), f"never bound: {sorted(set(load.made) - set(load.bound))}"
-
-
-def times_of(load: Load) -> Mapping[str, float]:
-    return {name: round(load.bound[name] - began, 2) for name, began in load.made.items()}
 
 
 def lines_of(installation: Installation, pod_name: str, namespace: str = EXAMPLE) -> Sequence[str]:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.patience import patient
 from tests.cluster.conftest import errors, hack_cluster, kubelets, pod
 from tests.cluster.leftovers import carriers, family, survivors, traces
 from tests.e2e.conftest import from_hack
@@ -36,7 +37,7 @@ def run(cluster: Any) -> Iterator[Callable[[Json], Json]]:
         name = wanted["metadata"]["name"]
         names.append(name)
         cluster.kubectl("apply", "--filename=-", input=json.dumps(wanted))
-        cluster.kubectl("wait", f"--for=condition={condition}", f"pod/{name}", "--timeout=60s", seconds=70)
+        cluster.kubectl("wait", f"--for=condition={condition}", f"pod/{name}", f"--timeout={patient(60):.0f}s", seconds=patient(70))
         return dict(cluster.get("pod", name))
 
     yield make
@@ -132,7 +133,7 @@ def test_a_killed_kubelet_is_missed_while_its_containers_go_on(cluster: Any, run
     assert "sleep" in node.run("ps", "-e", "-o", "comm")
     node.start_kubelet()
     until(lambda: readiness(cluster, "node-1") == "True", "the node to be back", seconds=60)
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/bystander", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/bystander", f"--timeout={patient(30):.0f}s", seconds=patient(40))
     after = cluster.get("pod", "bystander")["status"]["containerStatuses"][0]
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
 

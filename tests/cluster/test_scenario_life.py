@@ -35,12 +35,12 @@ def test_a_stateful_set_finds_its_data_again(installed: Installation) -> None:
     installed.kubectl("apply", f"--kustomize={STATEFUL_SET}")
     names = [f"writer-{number}" for number in range(3)]
     rollout = ("rollout", "status", "statefulset/writer", f"--namespace={EXAMPLE}")
-    installed.kubectl(*rollout, "--timeout=90s", seconds=100)
+    installed.kubectl_waits(*rollout, seconds=90)
     nodes = {item["spec"]["nodeName"] for item in installed.items("pods", f"--namespace={EXAMPLE}")}
     assert len(nodes) == min(3, len(installed.cluster.nodes))
     before = {name: lines_of(installed, name) for name in names}
     installed.kubectl("delete", "pods", f"--namespace={EXAMPLE}", *names, seconds=90)
-    installed.kubectl(*rollout, "--timeout=90s", seconds=100)
+    installed.kubectl_waits(*rollout, seconds=90)
     for name in names:
         after = lines_of(installed, name)
         assert before[name]
@@ -59,7 +59,7 @@ def test_claims_that_bind_at_once_are_raced_for(installed: Installation) -> None
     installed.check_books()
     installed.apply(pod("race-reader", "race-0", "echo here > /data/file"))
     script = ("exec", "race-reader", "--", "cat", "/data/file")
-    installed.kubectl("wait", "--for=condition=Ready", "pod/race-reader", "--timeout=60s", seconds=70)
+    installed.kubectl_waits("wait", "--for=condition=Ready", "pod/race-reader", seconds=60)
     assert installed.kubectl(*script).strip() == "here"
     installed.kubectl("delete", "pod", "race-reader", seconds=60)
     installed.delete_claims("race-")

@@ -44,7 +44,7 @@ def test_only_the_image_is_swapped_and_swapped_back(loaded: Installation) -> Non
     loaded.install(image=THEIRS, change=_as_upstream)
     _works(loaded, "theirs-")
     loaded.kubectl("apply", f"--kustomize={STATEFUL_SET}")
-    loaded.kubectl("rollout", "status", "statefulset/writer", f"--namespace={EXAMPLE}", "--timeout=90s", seconds=100)
+    loaded.kubectl_waits("rollout", "status", "statefulset/writer", f"--namespace={EXAMPLE}", seconds=90)
     before = len(lines_of(loaded, "writer-0"))
 
     _swap(loaded, OURS)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hack.lib.patience import deadline
 from sidecar.model import names
 from sidecar.simulation.cluster.kinds import claim_policy
 from tests.contract.http_client import HttpClient, Json
@@ -50,9 +51,9 @@ def in_force(http: HttpClient) -> Iterator[None]:
 
 def await_force(http: HttpClient, *, over: bool = False) -> None:
     """Until a new claim would get the label, or would not."""
-    deadline = time.monotonic() + SECONDS_TO_TAKE_EFFECT
+    end = deadline(SECONDS_TO_TAKE_EFFECT)
     while (LABEL in probe(http)) is over:
-        assert time.monotonic() < deadline, "the policy has not taken effect"
+        assert time.monotonic() < end, "the policy has not taken effect"
         time.sleep(0.05)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from hack.lib.patience import patient
 from sidecar.kube.api import (
     ATTACHMENTS,
     CAPACITIES,
@@ -24,7 +25,7 @@ from sidecar.model import names
 from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS
 
 Json = dict[str, Any]
-SECONDS = 30.0
+SECONDS = patient(30.0)
 MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 

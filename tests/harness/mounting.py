@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.lib.patience import deadline
 from sidecar.simulation.driver.mount_table import Mount, covering, mounted_at, origin
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -86,7 +87,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 def _until_apart(pid: int) -> None:
-    deadline = time.monotonic() + 10
+    end = deadline(10)
     while b"sleep" not in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
-        assert time.monotonic() < deadline, "the namespace was not made"
+        assert time.monotonic() < end, "the namespace was not made"
         time.sleep(0.01)

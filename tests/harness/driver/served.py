@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from hack.lib.patience import deadline
+
 START_SECONDS = 20.0
 
 
@@ -31,10 +33,10 @@ def serve_driver(endpoint: Path, *arguments: str, node: str = "node-a") -> list[
 
 
 def _until_connects(child: "subprocess.Popen[bytes]", endpoint: Path, *, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    end = deadline(START_SECONDS)
     while not _connects(endpoint):
         assert child.poll() is None, f"{child.args!r} ended with {child.returncode}:\n{log.read_text()}"
-        assert time.monotonic() < deadline, f"{child.args!r} does not serve:\n{log.read_text()}"
+        assert time.monotonic() < end, f"{child.args!r} does not serve:\n{log.read_text()}"
         time.sleep(0.02)
 
 
