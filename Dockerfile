@@ -10,13 +10,15 @@ WORKDIR /src
 COPY hack/constraints-build.txt hack/constraints-image.txt ./
 # Wheels of known content only, and nothing that is not listed. No source is built but ours, and its backend comes from such wheels as well:
 # what pip fetches by itself for a build, it holds to hashes only in its latest versions.
-# Of what our wheel requires, that which reads kubeconfigs is left out (pyproject.toml, not-in-the-image): three quarters of the image would
-# be for what a pod does not have. So pip can check the rest only before our wheel is there.
+# Of what our wheel requires, that which asks plug-ins of kubeconfigs is left out (pyproject.toml, not-in-the-image): three quarters of the
+# image would be for what it has none of. So pip can check the rest only before our wheel is there.
+# PyYAML reads without its compiled part too, which is three quarters of it: nobody waits for a kubeconfig of some lines.
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps --requirement constraints-build.txt \
  && python -m venv /opt/csi-node-sidecar \
  && /opt/csi-node-sidecar/bin/pip install --no-cache-dir --no-compile --require-hashes --only-binary :all: --no-deps \
     --requirement constraints-image.txt \
+ && /opt/csi-node-sidecar/bin/python -c "import pathlib, yaml; [file.unlink() for file in pathlib.Path(yaml.__file__).parent.glob('_yaml*.so')]" \
  && /opt/csi-node-sidecar/bin/pip check
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY csi_proto ./csi_proto

@@ -95,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Refused as error:
         return _say("\n".join(f"{PROGRAM}: {fault}" for fault in error.faults), 1)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is told: another one ends what is left without a word
         return 130
 
 

@@ -4,7 +4,7 @@ driver answers.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from sidecar import settings
@@ -37,8 +37,7 @@ def assemble(opened: Opened) -> "Sidecar | ReportOnly":
 def load_rooms(config: Config) -> None:
     """Imports what these flags need and others do not, before there is an event loop: it would stand still for as long."""
     if config.kubeconfig:
-        with suppress(ModuleNotFoundError):  # in the image; who opens the door to the API server says so
-            from sidecar.kube import kubeconfig  # noqa: F401
+        from sidecar.kube import kubeconfig  # noqa: F401
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
         from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401

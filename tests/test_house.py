@@ -29,7 +29,7 @@ BREACHES = [
     ("rooms are given values, not configuration", "capacity.rules", "import sidecar.config.config"),
     ("rooms are given values, not configuration", "tracing.variables", "import sidecar.config.config"),
     ("the configuration sits on floors", "config.gates", "import sidecar.config.table"),
-    ("kubernetes enters by kube.kubeconfig only", "capacity.controller", "import kubernetes"),
+    ("kubernetes enters by kube.kubeconfig_plugins only", "capacity.controller", "import kubernetes"),
     ("prometheus_client is for tests: to load it is a tenth of a start", "observe.server", "import prometheus_client"),
     ("aiohttp enters by the served simulation cluster only", "observe.pages", "import aiohttp"),
     ("grpc enters by csi.channel, csi.driver and the served simulation driver only", "provisioning.controller", "import grpc"),

@@ -1,11 +1,13 @@
-"""What the image leaves out is what a pod never asks for: `run` and all commands live without it, and a kubeconfig ends with one line."""
+"""What the image leaves out is what only plug-ins of kubeconfigs ask for: commands live without it, and a plug-in ends with one line."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +18,8 @@ from sidecar.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
-READER = "kube/kubeconfig.py"
-IN_THE_IMAGE = {"grpc": "grpcio", "google": "protobuf"}
+READER = "kube/kubeconfig_plugins.py"
+IN_THE_IMAGE = {"grpc": "grpcio", "google": "protobuf", "yaml": "pyyaml"}
 """Modules, and the packages that bring them."""
 IMPORT = re.compile(r"^\s*(?:from|import) +(\w+)", re.MULTILINE)
 
@@ -45,14 +47,22 @@ def test_one_file_asks_for_what_the_image_leaves_out() -> None:
     """Of all files, also of those that nobody loads today: nothing that is asked for in a pod is missing there."""
     known = {"sidecar", "csi_proto", *IN_THE_IMAGE, *sys.stdlib_module_names}
     strangers = {name: found for name, text in sources().items() if (found := imports(text) - known)}
-    assert strangers == {READER: {"kubernetes", "yaml"}}
+    assert strangers == {READER: {"kubernetes"}}
 
 
-def test_that_file_is_loaded_only_where_a_kubeconfig_is_named() -> None:
-    asking = re.compile(r"sidecar\.kube import .*\bkubeconfig\b|(?:import|from) sidecar\.kube\.kubeconfig")
-    where = {name: text[: found.start()].splitlines()[-3:] for name, text in sources().items() if (found := asking.search(text))}
-    assert where.keys() == {"start.py", "kube/credentials.py"}
-    assert all(re.search(r"if (self\._|config\.)kubeconfig:\n", "\n".join(lines)) for lines in where.values())
+@pytest.mark.parametrize(
+    ("file", "asked_by", "where"),
+    [
+        ("kubeconfig", {"start.py", "kube/credentials.py", READER}, r"if (self\._|config\.)kubeconfig:\n"),
+        ("kubeconfig_plugins", {"kube/kubeconfig.py"}, r"async def _asked_of_plugin"),
+    ],
+    ids=["what reads kubeconfigs", "what asks plug-ins"],
+)
+def test_a_file_is_loaded_only_where_a_kubeconfig_asks_for_it(file: str, asked_by: set[str], where: str) -> None:
+    asking = re.compile(rf"sidecar\.kube import .*\b{file}\b|(?:import|from) sidecar\.kube\.{file}\b")
+    before = {name: text[: found.start()].splitlines()[-3:] for name, text in sources().items() if (found := asking.search(text))}
+    assert before.keys() == asked_by
+    assert all(re.search(where, "\n".join(lines)) for name, lines in before.items() if name != READER)
 
 
 def test_nothing_is_loaded_by_a_name_that_is_made_up() -> None:
@@ -63,67 +73,84 @@ def test_the_image_has_the_other_dependencies() -> None:
     left_out = not_in_the_image(PYPROJECT)
     asked = roots(PYPROJECT)
     assert {simple(re.split(r"[<>=]", text)[0]) for text in asked["image"]} == set(IN_THE_IMAGE.values())
-    assert left_out == {"kubernetes", "pyyaml", "prometheus-client"}
+    assert left_out == {"kubernetes", "prometheus-client"}
     assert all(any(text.startswith(name) for text in asked["tests"]) for name in left_out), "the wheel requires them"
 
 
 # --- without them -----------------------------------------------------------------------------------------------------
 
+USERS = {
+    "exec": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/true", "interactiveMode": "Never"}},
+    "auth-provider": {"auth-provider": {"name": "oidc"}},
+}
+
+
+def written(folder: Path, user: dict[str, Any]) -> Path:
+    file = folder / "k"
+    clusters = [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}]
+    contexts = [{"name": "x", "context": {"cluster": "c", "user": "me"}}]
+    content = {"clusters": clusters, "contexts": contexts, "users": [{"name": "me", "user": user}], "current-context": "x"}
+    file.write_text(json.dumps(content))
+    return file
+
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is as one of the image: what is not there cannot be imported."""
-    monkeypatch.delitem(sys.modules, "sidecar.kube.kubeconfig", raising=False)
-    monkeypatch.delattr(sidecar.kube, "kubeconfig", raising=False)
-    for name in ("kubernetes", "yaml"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "sidecar.kube.kubeconfig_plugins", raising=False)
+    monkeypatch.delattr(sidecar.kube, "kubeconfig_plugins", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["explain", "nodes"],
-        ["explain", "node", "n1", "-o", "json"],
-        ["explain", "pvc", "default/c"],
-        ["label"],
-        ["node", "retire", "n1", "--yes"],
-        ["uninstall"],
-    ],
-    ids=" ".join,
+COMMANDS = (
+    ["explain", "nodes"],
+    ["explain", "node", "n1", "-o", "json"],
+    ["explain", "pvc", "default/c"],
+    ["label"],
+    ["node", "retire", "n1", "--yes"],
+    ["uninstall"],
 )
-@pytest.mark.parametrize("by", ["flag", "variable"])
+
+
+def called(words: list[str], file: Path) -> int:
+    return main([*words, *([] if words[0] == "node" else ["--driver=d"]), f"--kubeconfig={file}"])
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("plugin", USERS)
 @pytest.mark.usefixtures("without")
-def test_a_kubeconfig_ends_a_command_in_the_image_with_one_line(
-    words: list[str], by: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_plugin_ends_a_command_in_the_image_with_one_line(
+    words: list[str], plugin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if by == "variable":
-        monkeypatch.setenv("KUBECONFIG", "/k")
-    driver = [] if words[0] == "node" else ["--driver=d"]
-    code = main([*words, *driver, *(["--kubeconfig=/k"] if by == "flag" else [])])
+    assert called(words, written(tmp_path, USERS[plugin])) == 1
     out, err = capsys.readouterr()
-    assert (code, out) == (1, "")
-    assert err.count("\n") == 1 and "kubeconfig /k cannot be read here" in err
-    assert all(
-        part in err
-        for part in ("no Python module", "container image", "remove --kubeconfig", "service account", "install the Python package")
-    )
+    assert (out, err.count("\n")) == ("", 1)
+    assert all(part in err for part in (f'user "me" gets credentials by {plugin}', "no Python module kubernetes", "give it a token"))
 
 
-WITHOUT = "import sys; sys.modules.update(kubernetes=None, yaml=None); from sidecar.cli import main; sys.exit(main())"
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.usefixtures("without")
+def test_another_kubeconfig_leads_a_command_in_the_image_to_its_server(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(words, written(tmp_path, {"token": "t"})) == 1
+    err = capsys.readouterr().err
+    assert "127.0.0.1:9" in err and "kubernetes" not in err
+
+
+WITHOUT = "import sys; sys.modules.update(kubernetes=None); from sidecar.cli import main; sys.exit(main())"
 
 
 @pytest.mark.parametrize("by", ["flag", "variable"])
-def test_a_kubeconfig_ends_the_program_in_the_image_with_one_line(by: str, tmp_path: Path) -> None:
-    words = ["--node-deployment", *(["--kubeconfig=/k"] if by == "flag" else [])]
-    environ = {
-        "NODE_NAME": "n1",
-        "NAMESPACE": "csi",
-        "POD_NAME": "p",
-        "PYTHONPATH": str(ROOT),
-        **({} if by == "flag" else {"KUBECONFIG": "/k"}),
-    }
+def test_a_plugin_ends_the_program_in_the_image_with_one_line(by: str, tmp_path: Path) -> None:
+    file = written(tmp_path, USERS["exec"])
+    words = ["--node-deployment", *([f"--kubeconfig={file}"] if by == "flag" else [])]
+    pod = {"NODE_NAME": "n1", "NAMESPACE": "csi", "POD_NAME": "p", "PYTHONPATH": str(ROOT)}
+    environ = pod if by == "flag" else {**pod, "KUBECONFIG": str(file)}
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, *words], check=False, capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=60
     )
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("I")]
-    assert done.returncode == 1 and "kubeconfig /k cannot be read here" in line and "remove --kubeconfig" in line
+    assert done.returncode == 1 and "gets credentials by exec, which cannot be asked here" in line

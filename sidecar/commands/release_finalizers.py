@@ -15,7 +15,7 @@ from sidecar.commands.check.reading import OUR_IMAGE
 from sidecar.commands.forms import Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import complain, show
-from sidecar.commands.removing import complain_of, patched
+from sidecar.commands.removing import complain_of, in_doubt_if_interrupted, patched
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.wording import first_few
@@ -23,6 +23,7 @@ from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.observe.logs import setup_for_people
@@ -62,7 +63,9 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 async def _release(config: Config, order: Order, *, form: str) -> int:
     opened = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        with Told(form, driver=order.driver, dryRun=not order.acts, volumes=[], running=[]) as told:
+        cluster = WhichCluster.of(opened.kube.reached)
+        with Told(form, cluster=cluster.as_json(), driver=order.driver, dryRun=not order.acts, volumes=[], running=[]) as told:
+            told.say(f"cluster: {cluster}")
             return await release(opened.kube, order, told)
     finally:
         await opened.close()
@@ -115,7 +118,8 @@ async def _one(kube: KubeApi, obj: Mapping[str, Any], order: Order, told: Told) 
         told.say(f"would take the finalizer off {what}")
         told.row("volumes", name=name, result="would be released")
         return True
-    result = await _taken_off(kube, obj, order)
+    with in_doubt_if_interrupted(what, lambda result: told.row("volumes", name=name, result=result)):
+        result = await _taken_off(kube, obj, order)
     if result == "released":
         told.say(f"took the finalizer off {what}")
     elif result == "kept":

@@ -1,6 +1,8 @@
 """What commands share that take away what sidecars have written."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from sidecar.commands.printing import complain
@@ -36,6 +38,17 @@ async def patched(
         tries += 1
         patch = again(await kube.get(resource, name))
     return False
+
+
+@contextmanager
+def in_doubt_if_interrupted(what: str, row: Callable[[str], None]) -> Iterator[None]:
+    """Around a write. Who is cut off meanwhile is told that nobody knows whether it was done; `row` takes the result for programs."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        row("unknown")
+        complain(f"interrupted; whether {what} was changed is not known; run it again to go on")
+        raise
 
 
 def complain_of(what: str, error: ApiError) -> None:

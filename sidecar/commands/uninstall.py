@@ -13,7 +13,7 @@ from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.line import read_for_driver
 from sidecar.commands.printing import complain, show
-from sidecar.commands.removing import complain_of, patched
+from sidecar.commands.removing import complain_of, in_doubt_if_interrupted, patched
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
@@ -34,6 +34,7 @@ from sidecar.kube.api import (
     every,
 )
 from sidecar.kube.errors import ApiError, NotFound, Unavailable
+from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -82,7 +83,9 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
     config = parsed.config
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        with Told(form, driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+        cluster = WhichCluster.of(doors.kube.reached)
+        with Told(form, cluster=cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+            told.say(f"cluster: {cluster}")
             return await _remove_all(doors.kube, driver, told, dry_run=config.dry_run)
     finally:
         await doors.close()
@@ -98,10 +101,14 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
             continue
         found += 1
         told.say(f"{'would remove' if dry_run else 'removes'} {step.what}")
-        gone = dry_run or await _take(kube, step)
+
+        def row(result: str, step: Step = step) -> None:
+            told.row("removed", what=step.what, kind=step.resource.kind, namespace=step.namespace, name=step.name, result=result)
+
+        with in_doubt_if_interrupted(step.what, row):
+            gone = dry_run or await _take(kube, step)
         failed += not gone
-        result = "would be removed" if dry_run else "removed" if gone else "failed"
-        told.row("removed", what=step.what, kind=step.resource.kind, namespace=step.namespace, name=step.name, result=result)
+        row("would be removed" if dry_run else "removed" if gone else "failed")
     if found:
         told.say(f"A sidecar of {driver} that still runs with --drain-report writes this again: stop it, and run this command again.")
     elif not failed:

@@ -186,6 +186,19 @@ async def find(api: "KubeApi", resource: Resource, name: str, *, namespace: str 
         return None
 
 
+class Reached(Protocol):
+    """The cluster behind a client. `context` is that of the kubeconfig, None without one; `in_pod`: it is the one of this pod."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def context(self) -> str | None: ...
+    @property
+    def in_pod(self) -> bool: ...
+    @property
+    def namespace(self) -> str: ...
+
+
 class KubeApi(Protocol):
     """The API server. Every call but `watch` ends within the request deadline, by its answer or by a `kube.errors.ApiError`.
 

@@ -66,7 +66,7 @@ async def open_client(
         shortest, longest = watch_seconds
         return int(shortest + rng() * (longest - shortest))
 
-    return KubeClient(transport, limiter, qps=qps, burst=burst, watch_for=watch_for, kinds=Kinds(clock), namespace=access.namespace)
+    return KubeClient(transport, limiter, qps=qps, burst=burst, watch_for=watch_for, kinds=Kinds(clock), reached=access)
 
 
 __all__ = ["REQUEST_TIMEOUT", "SERVICE_ACCOUNT", "KubeClient", "Observer", "open_client"]

@@ -43,6 +43,8 @@ class Credentials:
     proxy: str | None = None
     namespace: str = ""
     """Of the kubeconfig's context: where people mean things to be that they name without a namespace."""
+    context: str | None = None
+    """The kubeconfig's; None: there is no kubeconfig."""
 
 
 class Access:
@@ -97,11 +99,9 @@ class Access:
 
     async def _found(self) -> Credentials:
         if self._kubeconfig:
-            try:
-                from sidecar.kube import kubeconfig  # costs 15 MiB and a third of a second, which a pod with a service account saves
-            except ModuleNotFoundError as error:
-                raise Fatal(_no_reader(self._kubeconfig, error.name or "")) from error
-            return await kubeconfig.read(self._kubeconfig, context=self._context)
+            from sidecar.kube import kubeconfig  # with YAML, which a pod with a service account needs not
+
+            return await kubeconfig.read(self._kubeconfig, context=self._context, clock=self._clock)
         if self._master:
             return Credentials(server="", tls=as_go_trusts(ssl.create_default_context()), authorization=_nobody)
         return _of_service_account(self._service_account, self._environ, self._clock)
@@ -113,6 +113,14 @@ class Access:
     @property
     def namespace(self) -> str:
         return self._latest.namespace
+
+    @property
+    def context(self) -> str | None:
+        return self._latest.context
+
+    @property
+    def in_pod(self) -> bool:
+        return self._latest.context is None and not self._master
 
     @property
     def tls(self) -> ssl.SSLContext:
@@ -179,14 +187,6 @@ class _Trouble:
         self._told = ""
 
 
-def _no_reader(paths: str, missing: str) -> str:
-    return (
-        f"kubeconfig {paths} cannot be read here: there is no Python module {missing}, as in the container image, which leaves out what "
-        "reads kubeconfigs: in a pod remove --kubeconfig and the variable KUBECONFIG, so that the pod's service account is used; elsewhere "
-        "install the Python package csi-node-sidecar"
-    )
-
-
 def _gone(files: Sequence[str]) -> str:
     return f"{', '.join(files)} is not there any more, or holds nothing"
 
@@ -194,7 +194,7 @@ def _gone(files: Sequence[str]) -> str:
 # --- a pod's ----------------------------------------------------------------------------------------------------------
 
 
-class _TokenFile:
+class TokenFile:
     """A token that the kubelet replaces in time. If the file cannot be read, the previous token stays in use: it is valid for a while."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
@@ -228,7 +228,7 @@ def _of_service_account(folder: Path, environ: Mapping[str, str], clock: Callabl
     try:
         if not host or not port:
             raise ValueError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
-        token = _TokenFile(folder / "token", clock)
+        token = TokenFile(folder / "token", clock)
         held = digest_of(str(ca))
     except OSError as error:
         raise Fatal(trouble(error)) from error

@@ -1,135 +1,134 @@
-"""Reads a kubeconfig. The only file that imports `kubernetes`, which is loaded only where a kubeconfig is named: not in a pod.
+"""Reads kubeconfigs as kubectl does, without the Kubernetes client library, which costs 15 MiB and a third of a second.
 
-It uses the library's reading of one kubeconfig (where it merges several, the current context of the last one counts), its Configuration,
-and the TLS context that its ApiClient makes from that. It does not use the typed APIs (CoreV1Api costs 25 MiB and half a second), nor its
-watches and informers, which send thousands of requests a second to a broken server.
+Where a user has an exec plug-in or an auth-provider, `kubeconfig_plugins` has the library ask it; the container image has no library.
 """
 
+import base64
 import os
 import ssl
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
-from kubernetes.aio import config as loaders
-from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config.kube_config import ConfigNode
+from typing import Final
 
 from sidecar.errors import Fatal
-from sidecar.kube.credentials import Credentials, as_go_trusts
+from sidecar.kube.credentials import Credentials, TokenFile, as_go_trusts
+from sidecar.kube.kubeconfig_entries import Chosen, Entry, chosen
 from sidecar.kube.mounted_files_io import digest_of, trouble
 
-_CURRENT: Final = "current-context"
-_MOST_NAMES: Final = 8
+_OPEN_FILES: Final = "/proc/self/fd"
 
 
-async def read(paths: str, *, context: str = "") -> Credentials:
+async def read(paths: str, *, context: str = "", clock: Callable[[], float]) -> Credentials:
     """The credentials of that context, or of the current one; its server may be missing. `Fatal` if it cannot be used.
 
     `paths` is a file, or several with colons between them, of which some may be missing.
     """
-    found, namespace = await _loaded(paths, context)
-    if not found.verify_ssl and (found.ssl_ca_cert or found.ca_cert_data):  # refused by client-go as well
-        raise Fatal(f"kubeconfig {paths} has a certificate-authority and says insecure-skip-tls-verify: remove one of them")
+    found = chosen(paths, context)
+    if found.plugin:
+        return await _asked_of_plugin(paths, found)
+    server = found.cluster.text("server").rstrip("/")
     try:  # before the TLS library reads them: what changes in between is noticed later
-        files = {file: digest_of(file) for file in (found.ssl_ca_cert, found.cert_file, found.key_file) if file}
+        files = {file: digest_of(file) for file in _certificate_files(found)}
+        return Credentials(
+            server=server,
+            tls=_tls(paths, found),
+            authorization=_authorization(found.user, clock),
+            is_for_tls=not server.startswith("http://"),
+            files=files,
+            tls_server_name=found.cluster.text("tls-server-name") or None,
+            proxy=found.cluster.text("proxy-url") or None,
+            namespace=found.context.text("namespace"),
+            context=found.context.name,
+        )
     except OSError as error:
         raise Fatal(f"kubeconfig {paths}: {trouble(error)}") from error
+    except ValueError as error:  # of a token's file
+        raise Fatal(f"kubeconfig {paths} cannot be used: {error}") from error
+
+
+async def _asked_of_plugin(paths: str, found: Chosen) -> Credentials:
+    try:
+        from sidecar.kube import kubeconfig_plugins
+    except ModuleNotFoundError as error:
+        raise Fatal(
+            f'kubeconfig {paths}: user "{found.user.name}" gets credentials by {found.plugin}, which cannot be asked here: there is no '
+            f"Python module {error.name}, as in the container image; give it a token, a tokenFile or a client certificate, or use the "
+            "Python package csi-node-sidecar"
+        ) from error
+    return await kubeconfig_plugins.read(paths, found)
+
+
+def _certificate_files(found: Chosen) -> list[str]:
+    """The files that count: beside what stands in the kubeconfig itself they do not."""
+    asked = ((found.cluster, "certificate-authority"), (found.user, "client-certificate"), (found.user, "client-key"))
+    return [entry.path(key) for entry, key in asked if not entry.text(f"{key}-data") and entry.text(key)]
+
+
+def refuse_both(paths: str, *, is_insecure: bool, has_authority: bool) -> None:
+    """As client-go does."""
+    if is_insecure and has_authority:
+        raise Fatal(f"kubeconfig {paths} has a certificate-authority and says insecure-skip-tls-verify: remove one of them")
+
+
+def _tls(paths: str, found: Chosen) -> ssl.SSLContext:
+    cluster, user = found.cluster, found.user
+    is_insecure = cluster.value.get("insecure-skip-tls-verify") or False
+    if not isinstance(is_insecure, bool):
+        raise Fatal(f"kubeconfig {paths}: its insecure-skip-tls-verify is neither true nor false")
+    culprit = "certificate-authority"
+    try:
+        with _at_hand(cluster, culprit) as authority:
+            refuse_both(paths, is_insecure=is_insecure, has_authority=bool(authority))
+            context = ssl.create_default_context(cafile=authority)
+        culprit = "client-certificate or client-key"
+        with _at_hand(user, "client-certificate") as certificate, _at_hand(user, "client-key") as key:
+            if certificate:
+                context.load_cert_chain(certificate, keyfile=key)
+    except (OSError, ValueError) as error:  # the TLS library's are OSErrors
+        raise Fatal(f"kubeconfig {paths}: its {culprit} cannot be used: {' '.join(str(error).split())}") from error
+    if is_insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return as_go_trusts(context)
+
+
+@contextmanager
+def _at_hand(entry: Entry, key: str) -> Iterator[str | None]:
+    """The name of a file with it, as the TLS library wants it. What stands in the kubeconfig is kept off the disk, where that can be."""
+    data = entry.text(f"{key}-data")
+    if not data:
+        yield entry.path(key) or None
+        return
+    content = base64.b64decode("".join(data.split()), validate=True)
+    if hasattr(os, "memfd_create") and Path(_OPEN_FILES).is_dir():
+        with os.fdopen(os.memfd_create(key), "wb", buffering=0) as file:
+            file.write(content)
+            yield f"{_OPEN_FILES}/{file.fileno()}"
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield file.name
+
+
+def _authorization(user: Entry, clock: Callable[[], float]) -> Callable[[], Awaitable[str]]:
+    """A token's file is read again and again, and counts more than a token, as with client-go. OSError, ValueError: it cannot be read."""
+    value = ""
+    if token := user.text("token").strip():
+        value = f"Bearer {token}"
+    elif user.text("username"):
+        pair = f"{user.text('username')}:{user.text('password')}"
+        value = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    if user.text("tokenFile"):
+        try:
+            return TokenFile(Path(user.path("tokenFile")), clock).authorization
+        except (OSError, ValueError):
+            if not user.text("token"):
+                raise
 
     async def authorization() -> str:
-        settings = await found.auth_settings()
-        # A token file that ends in a newline would be refused as a header.
-        return str((settings.get("BearerToken") or {}).get("value") or "").strip()
+        return value
 
-    return Credentials(
-        server=found.host,
-        tls=_tls(found, paths),
-        authorization=authorization,
-        is_for_tls=not found.host.startswith("http://"),
-        files=files,
-        tls_server_name=found.tls_server_name or None,
-        proxy=found.proxy or None,
-        namespace=namespace,
-    )
-
-
-async def _loaded(paths: str, context: str) -> tuple[Any, str]:
-    """What the library makes of it, and the namespace of the context."""
-    files = _listed(paths)
-    try:
-        if not any(map(Path.is_file, files)):
-            raise Fatal(f"kubeconfig {paths}: {'is a directory' if any(map(Path.is_dir, files)) else 'no such file'}")
-    except OSError as error:
-        raise Fatal(f"kubeconfig {paths}: {trouble(error)}") from error
-    found = Configuration()
-    found.host = ""
-    try:
-        merged = _merged(files)
-        if why := _why_not(merged.value, context):
-            raise Fatal(f"kubeconfig {paths} {why}")
-        loader = await loaders.load_kube_config_from_dict(merged, context=context or None, client_configuration=found)
-        return found, str(loader.current_context["context"].get("namespace") or "")
-    except Fatal:
-        raise
-    except (AttributeError, LookupError, TypeError) as error:  # what the library raises for an unexpected structure
-        raise Fatal(f"kubeconfig {paths} cannot be used: it is empty, or its content is no kubeconfig") from error
-    except Exception as error:  # a malformed file provokes all sorts of errors
-        raise Fatal(f"kubeconfig {paths} cannot be used: {' '.join(str(error).split())}") from error
-
-
-def _listed(paths: str) -> list[Path]:
-    whole = Path(paths).expanduser()
-    is_one = os.path.isfile(whole)  # noqa: PTH113  # a Path would raise over a list that is too long for a name
-    return [whole] if is_one else [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-
-
-def _merged(files: Iterable[Path]) -> ConfigNode:
-    """As kubectl merges files: of each name the first one that has it counts, and the first current context that is set.
-
-    Each entry knows its file, since relative paths begin in that file's folder.
-    """
-    merged: dict[str, Any] = {"clusters": [], "contexts": [], "users": []}
-    for file in files:
-        content = yaml.safe_load(file.read_bytes()) if file.exists() else None
-        if content is None:
-            continue
-        for part in ("clusters", "contexts", "users"):
-            known = {entry["name"] for entry in merged[part]}
-            for entry in content.get(part) or ():
-                if entry["name"] not in known:
-                    known.add(entry["name"])
-                    merged[part].append(ConfigNode(f"{file}/{part}/{entry['name']}", entry, str(file)))
-        if content.get(_CURRENT):
-            merged.setdefault(_CURRENT, content[_CURRENT])
-    return ConfigNode("kubeconfig", merged)
-
-
-def _why_not(merged: dict[str, Any], context: str) -> str:
-    """Why this context cannot be used; empty: it can."""
-    names = sorted(str(entry["name"]) for entry in merged["contexts"])
-    if not names:
-        return "cannot be used: it is empty, or its content is no kubeconfig: it has no context"
-    if str(context or merged.get(_CURRENT)) in names:
-        return ""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    known = f"its contexts are {', '.join(names[:_MOST_NAMES])}{more}"
-    if not context and not merged.get(_CURRENT):
-        return f"cannot be used: it says of no context that it is the current one; {known}"
-    return f'has no context "{context or merged[_CURRENT]}"; {known}'
-
-
-def _tls(found: Any, paths: str) -> ssl.SSLContext:
-    try:
-        return as_go_trusts(ApiClient(configuration=found).rest_client.ssl_context)
-    except (OSError, ValueError) as error:  # the TLS library's are OSErrors
-        raise Fatal(f"kubeconfig {paths}: its {_culprit(found)} cannot be used: {' '.join(str(error).split())}") from error
-
-
-def _culprit(found: Any) -> str:
-    """Which entry the TLS library refused. Its error does not say: it got data in a kubeconfig as a file without a name."""
-    try:
-        ssl.create_default_context(cafile=found.ssl_ca_cert, cadata=found.ca_cert_data)
-    except (OSError, ValueError):
-        return "certificate-authority"
-    return "client-certificate or client-key"
+    return authorization

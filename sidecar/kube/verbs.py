@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.kube import page_sizes, wire
-from sidecar.kube.api import EVENTS, Page, Resource, Take, WatchEvent, always, take_none
+from sidecar.kube.api import EVENTS, Page, Reached, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_all, without_managed_fields
 from sidecar.kube.large_objects import LARGE
@@ -77,11 +77,10 @@ class KubeClient:
         watch_for: Callable[[], int],
         kinds: Kinds,
         limits: dict[Resource, int] | None = None,
-        namespace: str = "",
+        reached: Reached,
     ) -> None:
         """`limits` are what page_sizes has found, by resource."""
-        self.namespace = namespace
-        """Where people mean things to be that they name without a namespace, if their kubeconfig says so."""
+        self.reached = reached
         self._transport = transport
         self._make_limiter = limiter
         self._limiter = limiter(qps, burst)
@@ -91,8 +90,13 @@ class KubeClient:
 
     def with_limits(self, *, qps: float, burst: int) -> "KubeClient":
         """Another client on the same connections, with a rate of its own. Closing the first one closes them for all."""
-        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "namespace": self.namespace}
+        shared: Any = {"watch_for": self._watch_for, "kinds": self._kinds, "limits": self._limits, "reached": self.reached}
         return KubeClient(self._transport, self._make_limiter, qps=qps, burst=burst, **shared)
+
+    @property
+    def namespace(self) -> str:
+        """Where people mean things to be that they name without a namespace, if their kubeconfig says so."""
+        return self.reached.namespace
 
     async def aclose(self) -> None:
         await self._transport.close()

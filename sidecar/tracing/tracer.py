@@ -16,6 +16,7 @@ from sidecar.model.objects import Claim, Volume
 from sidecar.tracing.encoding import CLIENT, ERROR, INTERNAL, LONGEST_TEXT, OK, UNSET, Attributes, Span, SpanEvent, encoded
 from sidecar.tracing.open_span import Identity, OpenSpan
 from sidecar.tracing.parents import annotated, parent_of, trace_id_of
+from sidecar.tracing.places import Places
 from sidecar.tracing.sampling import Sampling
 
 CLAIMS: Final = "claims"
@@ -78,7 +79,7 @@ class Tracer:
         self._clock = clock
         self._wall = wall
         self._reads_parents = reads_parents
-        self._most_open = most_open
+        self._places = Places(most_open)
         self._most_held = most_held
         self._held = 0
         self._open: dict[tuple[str, str], OpenSpan] = {}
@@ -86,7 +87,7 @@ class Tracer:
         self.volume: Callable[[str], Volume | None] = lambda name: None
         self.driver: Callable[[], str] = lambda: ""
         self.not_traced = 0
-        """Looks at what found no place among the open spans."""
+        """Looks at what found no place among the open spans. See `places`."""
         self.faults = 0
 
     # --- what the loops tell ------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ class Tracer:
         """A look begins."""
         span = self._open.get((kind, key))
         if span is None:
-            if len(self._open) >= self._most_open:
+            if not self._places.take((kind, key), self._namespace(kind, key)):
                 self.not_traced += 1
                 return
             now = self._clock()
@@ -114,6 +115,7 @@ class Tracer:
             span.failure, span.changed = f"the look at it {'crashed' if ending == 'crashed' else 'was overdue'}; the log says more", True
         now = self._clock()
         if ending == "settled":
+            self._places.give_back((kind, key))
             self._end(self._open.pop((kind, key)), now)
         elif span.changed and now - span.begun >= LONGEST_SPAN:
             self._end(span, now)
@@ -135,10 +137,20 @@ class Tracer:
     def end_all(self) -> None:
         """The process ends."""
         now, spans = self._clock(), list(self._open.values())
+        for key in self._open:
+            self._places.give_back(key)
         self._open.clear()
         for span in spans:
             self._note(span, "process stops", {})
             self._end(span, now)
+
+    def _namespace(self, kind: str, key: str) -> str:
+        """Whose claim or volume it is; empty: nobody's that is known."""
+        if kind == CLAIMS:
+            claim = self.claim(key)
+            return claim.namespace if claim else ""
+        volume = self.volume(key)
+        return volume.claim.namespace if volume and volume.claim else ""
 
     # --- what the doors tell ------------------------------------------------------------------------------------------
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
-import warnings
 import zlib
 from html import unescape
 from pathlib import Path
@@ -17,6 +15,7 @@ from hack.benchmarks.report.page import page
 from hack.lib import browser
 from hack.lib.browser import DARK, LIGHT, Browser
 from hack.lib.failure import Failure
+from tests.harness.not_tested import not_tested
 from tests.harness.report import MEMORY, SCALE
 
 pytestmark = [pytest.mark.slow]
@@ -40,17 +39,10 @@ document.title = JSON.stringify(told);
 
 @pytest.fixture(scope="module")
 def chromium() -> Browser:
-    """Where none can be had, nobody shall overlook that these tests did not run."""
     try:
         return browser.provide()
     except (Failure, OSError) as failure:
-        why = f"NOT TESTED: the page in a browser: {str(failure).splitlines()[0]}"
-        if os.environ.get("CI"):
-            pytest.fail(f"{why}\nCI must not pass without it", pytrace=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn(why, stacklevel=2)
-        pytest.skip(why)
+        not_tested("the page in a browser", str(failure))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ from tests.cluster.aging import Aging, grow_old
 from tests.cluster.draining import Drained
 from tests.cluster.scenes import IMAGES, SIDECAR, Installation, image_archives
 from tests.e2e.conftest import from_hack
+from tests.harness.not_tested import not_tested
 
 kubelets: ModuleType = from_hack("kubelets.cluster")
 errors: ModuleType = from_hack("kubelets.errors")
@@ -38,17 +38,7 @@ def machine() -> None:
     try:
         needs.check(REPOSITORY)
     except errors.MachineLacks as lack:
-        refuse(str(lack))
-
-
-def refuse(why: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}\nCI must not pass without the cluster", pytrace=False)
-    message = f"NOT TESTED: {why}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")  # elsewhere they are errors; this one is to be read in the summary
-        warnings.warn(message, stacklevel=2)
-    pytest.skip(message)
+        not_tested("a cluster on real kubelets", str(lack))
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ SAMENESS = (
     (r"\bpvc-[0-9a-f-]{36}\b", "pvc-UID"),
     (r"(csi-node-sidecar-driver|csi-hostpathplugin)-[a-z0-9]{5}\b", r"\1-SUFFIX"),
     (r"\b10\.244\.\d+\.\d+\b", "ADDRESS"),
+    (r"\bhttps://[\d.]+:\d+$", "https://SERVER"),
     (r"\bnode-\d+\b", "NODE"),
     (r"^\d+ (writer-\d) NODE \d+$", r"LINE \1 NODE TIME"),
     (r"\b\d+(m\d+)?s\b", "AGE"),

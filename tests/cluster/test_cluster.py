@@ -20,7 +20,7 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY, until
 from hack.lib.patience import patient
-from tests.cluster.conftest import errors, hack_cluster, kubelets, pod, refuse
+from tests.cluster.conftest import errors, hack_cluster, kubelets, pod
 from tests.cluster.leftovers import carriers, family, survivors, traces
 from tests.e2e.conftest import from_hack
 
@@ -426,12 +426,3 @@ def test_without_privileges_nothing_is_begun() -> None:
         assert "MachineLacks" in refused.stderr
         assert "not run as root" in refused.stderr
         assert list(Path(open_to_all).iterdir()) == []
-
-
-def test_a_machine_that_cannot_is_skipped_aloud_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.warns(UserWarning, match="NOT TESTED: no namespaces"), pytest.raises(pytest.skip.Exception, match="NOT TESTED"):
-        refuse("no namespaces")
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="CI must not pass without the cluster"):
-        refuse("no namespaces")

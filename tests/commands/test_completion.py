@@ -1,4 +1,4 @@
-"""What a shell is told about an unfinished line; bash, if it is there, is asked itself."""
+"""What a shell is told about an unfinished line; bash, if it is there, is asked itself. zsh and fish: `test_completion_shells`."""
 
 import os
 import shutil

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from sidecar.commands import uninstall
 from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, KubeApi, Resource
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.simulation.clock import run_virtual
@@ -64,7 +66,10 @@ def test_another_drivers_is_left_alone() -> None:
 class Opened:
     """The doors that `uninstall` opens, as far as it uses them."""
 
-    kube: KubeApi
+    kube: Any
+
+    def __post_init__(self) -> None:
+        self.kube.reached = SimpleNamespace(server="http://simulated", context="here", in_pod=False)
 
     async def close(self) -> None:
         """There is nothing to close."""

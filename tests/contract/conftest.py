@@ -26,6 +26,7 @@ from sidecar.simulation.cluster import Cluster
 from sidecar.simulation.cluster.http import access
 from sidecar.simulation.cluster.http.api_faults import ApiFault
 from sidecar.simulation.cluster.serve import Served, self_signed, serving_cluster
+from tests.contract.http_client import HttpClient, http_client
 
 Connect = Callable[..., KubeClient]
 _numbers = itertools.count(1)
@@ -132,6 +133,13 @@ _PARAMETERS = [pytest.param("kube-apiserver", marks=pytest.mark.real_api), pytes
 @pytest.fixture(scope="session", params=_PARAMETERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _SERVERS[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def http(server: Server) -> Iterator[HttpClient]:
+    """Requests word by word. Files that need something of the server first have their own."""
+    with http_client(server.kubeconfig) as http:
+        yield http
 
 
 @pytest.fixture

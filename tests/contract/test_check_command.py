@@ -13,15 +13,9 @@ from sidecar.commands import check
 from sidecar.model.timestamps import to_micro_text
 from tests.contract.check_setup import FLAGS, PEER, RBAC, STORAGE, SetUp, set_up
 from tests.contract.conftest import Server
-from tests.contract.http_client import HttpClient, http_client
+from tests.contract.http_client import HttpClient
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def http(server: Server) -> Iterator[HttpClient]:
-    with http_client(server.kubeconfig) as http:
-        yield http
 
 
 @pytest.fixture

@@ -1,25 +1,16 @@
 """The policy comes, goes and is edited: claims that were there before, what stays, what a policy with other words does."""
 
 import itertools
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.simulation.cluster.kinds import claim_policy
 from tests.contract.claim_policy import BINDINGS, CLAIMS, LABEL, NODE, POLICIES, await_force, claim_with, in_force, install, probe, remove
-from tests.contract.conftest import Server
-from tests.contract.http_client import APPLY_PATCH, Answer, HttpClient, http_client
+from tests.contract.http_client import APPLY_PATCH, Answer, HttpClient
 
 _numbers = itertools.count(1)
 OWNERLESS = "a label that nobody owns is in no entry of managedFields, so no applier takes it away"
-
-
-@pytest.fixture(scope="module")
-def http(server: Server) -> Iterator[HttpClient]:
-    with http_client(server.kubeconfig) as http:
-        yield http
 
 
 def fresh() -> str:

@@ -10,16 +10,10 @@ from sidecar.commands import release_finalizers
 from sidecar.model import names
 from tests.contract.check_setup import APPS, SetUp, set_up
 from tests.contract.conftest import Server
-from tests.contract.http_client import HttpClient, http_client
+from tests.contract.http_client import HttpClient
 from tests.contract.objects import volume
 
 VOLUMES = "/api/v1/persistentvolumes"
-
-
-@pytest.fixture
-def http(server: Server) -> Iterator[HttpClient]:
-    with http_client(server.kubeconfig) as http:
-        yield http
 
 
 @pytest.fixture
@@ -49,7 +43,9 @@ def test_the_way_back(cluster: SetUp, capsys: pytest.CaptureFixture[str]) -> Non
 
     assert release_finalizers.run([*line, "--yes"], {}) == 1
     assert f"puts the finalizer on again: DaemonSet {cluster.name}/sidecars" in capsys.readouterr().err
+    capsys.readouterr()
     assert release_finalizers.run(line, {}) == 0
+    assert capsys.readouterr().out.startswith("cluster: context ")
     assert holding(cluster) == everything
 
     cluster.remove(f"{APPS}/namespaces/{cluster.name}/daemonsets/sidecars")
@@ -61,6 +57,7 @@ def test_the_way_back(cluster: SetUp, capsys: pytest.CaptureFixture[str]) -> Non
 
     assert release_finalizers.run([*line, "--yes", "-o", "json"], {}) == 1
     document = json.loads(capsys.readouterr().out)
+    assert document["cluster"]["source"] == "kubeconfig"
     assert {row["result"] for row in document["volumes"]} == {"released", "kept"}
     assert holding(cluster) == {"leaving"}
 

@@ -30,7 +30,7 @@ def led_to(*files: Path, context: str = "") -> tuple[str, str, str]:
     """Server, token and namespace."""
 
     async def main() -> tuple[str, str, str]:
-        found = await kubeconfig.read(":".join(map(str, files)), context=context)
+        found = await kubeconfig.read(":".join(map(str, files)), context=context, clock=lambda: 0.0)
         return found.server, await found.authorization(), found.namespace
 
     return asyncio.run(main())
@@ -81,9 +81,9 @@ def test_a_path_in_a_file_begins_in_its_own_folder(tmp_path: Path) -> None:
     one = written(tmp_path / "one", current="a")
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "token").write_text("beside it")
+    (folder / "token").write_text("beside-it\n")
     two = written(folder / "two", contexts={"a": {}}, users=[{"name": "a", "user": {"tokenFile": "token"}}])
-    assert led_to(one, two)[1] == "Bearer beside it"
+    assert led_to(one, two)[1] == "Bearer beside-it"
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_claim_that_is_never_provisioned_is_told_in_parts_of_one_trace() -> No
 
 
 def test_what_finds_no_place_is_counted_and_costs_nothing() -> None:
-    bench = Bench(most_open=2)
+    bench = Bench(most_open=4)  # of which one namespace has half
     for number in range(5):
         bench.tracer.started(CLAIMS, f"u{number}", 0.0)
     assert len(bench.tracer._open) == 2 and bench.tracer.not_traced == 3
@@ -230,6 +230,20 @@ def test_what_finds_no_place_is_counted_and_costs_nothing() -> None:
     bench.tracer.finished(CLAIMS, "u0", "settled")
     bench.look(CALL, key="u4")
     assert len(bench.sent) == 2
+
+
+@pytest.mark.parametrize("kind", [CLAIMS, VOLUMES])
+def test_a_tenant_with_any_number_of_open_claims_leaves_others_their_place(kind: str) -> None:
+    bench = Bench(most_open=rules.MOST_OPEN)
+    crowd = samples.claim(meta={"namespace": "crowd", "uid": UID}), samples.volume(spec={"claimRef": {"namespace": "crowd", "name": "c"}})
+    mine = samples.claim(meta={"namespace": "mine", "uid": UID}), samples.volume(spec={"claimRef": {"namespace": "mine", "name": "c"}})
+    bench.tracer.claim = lambda uid: (mine if uid == "mine" else crowd)[0]
+    bench.tracer.volume = lambda name: (mine if name == "mine" else crowd)[1]
+    for number in range(rules.MOST_OPEN):
+        bench.tracer.started(kind, f"c{number}", 0.0)
+    assert len(bench.tracer._open) == rules.MOST_OPEN // 2
+    bench.tracer.started(kind, "mine", 0.0)
+    assert (kind, "mine") in bench.tracer._open and bench.tracer.faults == 0
 
 
 @pytest.mark.parametrize(("flags", "spans"), [("01", 2), ("00", 0)])

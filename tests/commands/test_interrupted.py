@@ -1,0 +1,95 @@
+"""Ctrl-C in the middle of a command: it ends at once with 130, without a traceback, and what it has done is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from hack.lib.control_plane import REPOSITORY
+from sidecar.kube.api import VOLUMES
+from sidecar.model import names
+from sidecar.simulation.cluster.http.api_faults import ApiFault
+from tests.contract.objects import volume
+from tests.harness.drain.listed_cluster import DRIVER
+from tests.harness.drain.served import Scene
+
+STALLED = {
+    "check": (["check", f"--driver={DRIVER}"], ApiFault(slow=None)),
+    "explain node": (["explain", "node", "n1"], ApiFault(slow=None, verb="list")),
+    "explain nodes": (["explain", "nodes"], ApiFault(slow=None, verb="list")),
+    "explain pvc": (["explain", "pvc", "ns/data", f"--driver={DRIVER}"], ApiFault(slow=None)),
+    "explain volumes": (["explain", "volumes"], ApiFault(slow=None, verb="list")),
+    "release-finalizers": (["release-finalizers", f"--driver={DRIVER}", "--yes"], ApiFault(slow=None, verb="list")),
+    "release-finalizers, writing": (
+        ["release-finalizers", f"--driver={DRIVER}", "--yes", "--force"],
+        ApiFault(slow=None, verb="patch", names="held-2"),
+    ),
+    "uninstall": (["uninstall", f"--driver={DRIVER}"], ApiFault(slow=None, verb="list")),
+    "uninstall, writing": (["uninstall", f"--driver={DRIVER}"], ApiFault(slow=None, verb="patch", names="n2")),
+}
+_TIMES = 1000
+WRITING = [name for name in STALLED if "writing" in name]
+UNKNOWN = {
+    "release-finalizers, writing": (
+        "csi-node-sidecar: interrupted; whether PersistentVolume held-2 was changed is not known; run it again to go on\n"
+    ),
+    "uninstall, writing": (
+        f"csi-node-sidecar: interrupted; whether {names.of_driver(DRIVER, names.DRAIN_SUMMARY)} of node n2 was changed is not known; "
+        "run it again to go on\n"
+    ),
+}
+SOON = 5.0
+"""Seconds: most of it is what a shared machine takes to end a process."""
+
+
+def started(scene: Scene, name: str, *more: str) -> subprocess.Popen[str]:
+    """The command, waiting for an answer that does not come."""
+    for number in (1, 2, 3):
+        obj = volume(f"held-{number}", finalizers=(names.VOLUME_FINALIZER,), handle=f"h{number}")
+        obj["spec"]["csi"]["driver"] = DRIVER
+        scene.act(lambda obj=obj: scene.cluster.create(VOLUMES, obj))  # type: ignore[misc]
+    for node in ("n1", "n2", "n3"):
+        scene.annotate(node, {names.of_driver(DRIVER, names.DRAIN_SUMMARY): "{}"})
+    words, fault = STALLED[name]
+    scene.faults.set(replace(fault, times=_TIMES))
+    line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000", *more]
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
+    process = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while scene.faults._left[0][1] == _TIMES:
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+def interrupted(process: subprocess.Popen[str], times: int) -> tuple[str, str]:
+    begun = time.monotonic()
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - begun < SOON
+    # A second one may meet a process that is ending already, and end it by the signal itself, which shells show as 130 too.
+    assert process.returncode in (130, *([-signal.SIGINT] if times > 1 else [])) and "Traceback" not in err
+    return out, err
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("name", STALLED)
+def test_it_ends_at_once(name: str, times: int, scene: Scene) -> None:
+    _, err = interrupted(started(scene, name), times)
+    assert err == UNKNOWN.get(name, "")
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_programs_are_told_what_is_done_and_what_is_not_known(name: str, scene: Scene) -> None:
+    out, err = interrupted(started(scene, name, "-o=json"), 1)
+    document = json.loads(out)
+    results = [row["result"] for row in document["volumes" if "release" in name else "removed"]]
+    assert results[-1] == "unknown" and len(results) > 1 and set(results[:-1]) <= {"released", "removed"}
+    assert err == UNKNOWN[name]
