@@ -175,3 +175,5 @@ REPORTS_ONLY: Mapping[Right, Lack] = {
     Right("patch", EVENTS): UNUSED,
     Right("list", CAPACITY, own_namespace=True): Lack(),
 }
+EVICTS = Right("create", POD, "eviction")
+"""Without it nobody is evicted: `test_emptying`."""

@@ -10,21 +10,28 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import Json, all_of
+from hack.lib.programs import Json, all_of, within
 from sidecar.model import names
 from tests.e2e.conftest import CLAIMS, DEPLOYMENTS, PODS, Cluster
 from tests.e2e.draining import ACCOUNT, BUDGETS, COMPONENTS, EVENTS, NAMESPACE, REPORTS, Ground, budget, component, late
+from tests.e2e.lacking import naming
+from tests.e2e.rights_stories import EVICTS
 
 ALPHA = "alpha.example.com"
 
 
-@pytest.fixture(scope="module")
-def rights(plane: ControlPlane) -> Iterator[None]:
-    evicting = list(yaml.safe_load_all((COMPONENTS / "emptying/rbac.yaml").read_text()))
-    for item in evicting:
+def evicting() -> list[Json]:
+    """The right to evict, for the account that sidecars have here."""
+    found = list(yaml.safe_load_all((COMPONENTS / "emptying/rbac.yaml").read_text()))
+    for item in found:
         for subject in item.get("subjects", ()):
             subject |= {"name": ACCOUNT, "namespace": NAMESPACE}
-    manifest = f"{component()}\n---\n{yaml.safe_dump_all(evicting)}"
+    return found
+
+
+@pytest.fixture(scope="module")
+def rights(plane: ControlPlane) -> Iterator[None]:
+    manifest = f"{component()}\n---\n{yaml.safe_dump_all(evicting())}"
     plane.apply(manifest)
     until(lambda: plane.serves(REPORTS), "the API server serves reports")
     yield
@@ -58,8 +65,10 @@ def ready_by_node(cluster: Cluster) -> dict[str, int]:
     return found
 
 
-def evicted(cluster: Cluster) -> int:
-    return sum(event["reason"] == names.POD_EVICTED for event in cluster.items(EVENTS))
+def evicted(cluster: Cluster, app: str) -> int:
+    """Of the pods of that Deployment."""
+    told = (event for event in cluster.items(EVENTS) if event["reason"] == names.POD_EVICTED)
+    return sum(event["involvedObject"]["name"].startswith(f"{app}-") for event in told)
 
 
 def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground) -> None:
@@ -81,7 +90,7 @@ def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground)
         until(lambda: ground.state("n1", drivers[0]) == "InProgress", "the evacuation is in progress", seconds=30)
         time.sleep(8.0)
         assert ready_by_node(cluster) == {"n1": 3}, "the budget allows none"
-        assert evicted(cluster) == 0
+        assert evicted(cluster, "app") == 0
 
         cluster.patch(BUDGETS, "app", {"spec": {"minAvailable": 2}})
         fewest = 3
@@ -94,6 +103,33 @@ def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground)
         assert ready_by_node(cluster) == {"n2": 3}
         assert fewest >= 2, "never two at once"
         until(lambda: ground.state("n1", drivers[0]) == "Success", "the evacuation succeeds", seconds=30)
-        until(lambda: evicted(cluster) == 3, "each is told once", seconds=20)
+        until(lambda: evicted(cluster, "app") == 3, "each is told once", seconds=20)
         assert sidecars[0].metric("csi_node_sidecar_evictions_total", result="evicted") == 3
         until(lambda: len(cluster.items(CLAIMS)) == 3, "the claims of the evicted went with their pods", seconds=30)
+
+
+@pytest.fixture
+def without_the_right(rights: None, plane: ControlPlane) -> Iterator[str]:
+    """Yields what gives it back."""
+    manifest = yaml.safe_dump_all(evicting())
+    plane.kubectl("delete", "--wait=true", "-f", "-", input=manifest)
+    yield manifest
+    plane.apply(manifest)
+
+
+def test_without_the_right_nobody_is_evicted_which_is_told_until_it_is_granted(ground: Ground, without_the_right: str) -> None:
+    cluster, driver = ground.cluster, ground.driver(ALPHA, "n1")
+    with driver, ground.sidecar(driver, "--evacuation-evict") as sidecar:
+        ground.node("n1", driver)
+        sidecar.until_ready()
+        cluster.create(DEPLOYMENTS, replicated("lone", late(driver), 1))
+        until(lambda: ready_by_node(cluster) == {"n1": 1}, "it runs", seconds=60)
+        ground.taint("n1")
+        until(lambda: naming(EVICTS, sidecar.records("WEF")), "the log names the right", seconds=60)
+        until(lambda: naming(EVICTS, sidecar.page("/readyz?verbose")[1].splitlines()), "/readyz names it", seconds=10)
+        before, lines = sidecar.metric("csi_node_sidecar_api_requests_total"), len(sidecar.records("WEF"))
+        assert not within(10.0, lambda: evicted(cluster, "lone") > 0)
+        assert sidecar.metric("csi_node_sidecar_api_requests_total") - before < 40
+        assert len(sidecar.records("WEF")) - lines <= 2
+        cluster.plane.apply(without_the_right)
+        until(lambda: evicted(cluster, "lone") == 1, "it is evicted once the right is granted", seconds=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,20 +27,16 @@ def uid(cluster: Secured) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(plane: ControlPlane) -> Iterator[Secured]:
-    folder = DEPLOY / ".test-emptying"
-    folder.mkdir()
-    build = {"kind": "Kustomization", "resources": ["../base"], "components": ["../components/drain", "../components/emptying"]}
-    try:
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
-        with secured(plane, folder) as made:
-            pod = {"metadata": {"name": "first"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}}
-            made.make(APPS, pod)
-            in_force(create(f"{APPS}/first/eviction", eviction("first", preconditions={"uid": "x"})), made.nobody, "bound to no pod")
-            yield made
-    finally:
-        (folder / "kustomization.yaml").unlink(missing_ok=True)
-        folder.rmdir()
+def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("emptying")
+    to = os.path.relpath(DEPLOY, folder)
+    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": [f"{to}/components/drain", f"{to}/components/emptying"]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+    with secured(plane, folder) as made:
+        pod = {"metadata": {"name": "first"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}}
+        made.make(APPS, pod)
+        in_force(create(f"{APPS}/first/eviction", eviction("first", preconditions={"uid": "x"})), made.nobody, "bound to no pod")
+        yield made
 
 
 def eviction(name: str = "evicted", **options: Any) -> Json:
