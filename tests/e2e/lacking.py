@@ -51,7 +51,7 @@ class Outcome:
         assert self.healthy and self.code == 0, self
         assert self.spent.is_calm, self
         assert self.off - lack.either == lack.off, (self, self.log)
-        assert bool(self.told) == lack.told, (self, self.log)
+        assert lack.told is None or bool(self.told) == lack.told, (self, self.log)
 
 
 def without(right: Right, rules: Rules) -> Rules:

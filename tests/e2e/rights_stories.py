@@ -65,15 +65,17 @@ ENDS = Right("get", POD, own_namespace=True)
 
 @dataclass(frozen=True)
 class Lack:
-    """What is off without a right. `told`: the lack shows, and is named."""
+    """What is off without a right."""
 
     off: frozenset[str] = frozenset()
-    told: bool = True
+    told: bool | None = True
+    """The lack shows, and is named; None: where a watch is late."""
     either: frozenset[str] = frozenset()
     """What works or not, by when the watch that is refused lists anew."""
 
 
 UNUSED = Lack(told=False)
+WHERE_LATE = Lack(told=None)
 
 
 def off(*words: str) -> Lack:
@@ -164,7 +166,7 @@ DRAINS: Mapping[Right, Lack] = {
 REPORTS_ONLY: Mapping[Right, Lack] = {
     Right("list", VOLUME): EVERYTHING,
     Right("watch", VOLUME): NO_NEWS,
-    Right("get", VOLUME): Lack(),
+    Right("get", VOLUME): WHERE_LATE,
     Right("list", CLAIM): EVERYTHING,
     Right("watch", CLAIM): NO_NEWS,
     Right("get", CLAIM): off(BLOCKED),
