@@ -66,14 +66,15 @@ def chosen(paths: str, wanted: str) -> Chosen:
         raise Fatal(f"kubeconfig {paths}: {trouble(error)}") from error
     except yaml.YAMLError as error:
         raise Fatal(f"kubeconfig {paths} cannot be used: {_where(error)}") from error
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # what an unexpected structure provokes
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # what an unexpected structure provokes
         raise Fatal(f"kubeconfig {paths} {_NO_KUBECONFIG}") from error
 
 
 def _listed(paths: str) -> list[Path]:
-    whole = Path(paths).expanduser()
-    is_one = os.path.isfile(whole)  # noqa: PTH113  # a Path would raise over a list that is too long for a name
-    return [whole] if is_one else [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    # `os.path`, because a Path would raise over a list that is too long for a name, and over a home that nobody has.
+    whole = os.path.expanduser(paths)  # noqa: PTH111
+    listed = [paths] if os.path.isfile(whole) else [path for path in paths.split(os.pathsep) if path]  # noqa: PTH113
+    return [Path(os.path.expanduser(path)) for path in listed]  # noqa: PTH111
 
 
 def _merged(files: Iterable[Path]) -> tuple[dict[str, dict[str, Entry]], str]:

@@ -115,6 +115,16 @@ def test_what_is_wrong_with_a_file_is_told_without_its_secrets(tmp_path: Path) -
     assert str(file) in said and "nowhere" in said and "a of f" not in said
 
 
+def test_a_file_that_nests_without_end_is_no_kubeconfig(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("users: " + "[" * 5_000)
+    assert "its content is no kubeconfig" in refused(file)
+
+
+def test_a_home_that_nobody_has_holds_no_file() -> None:
+    assert refused(Path("~nobody-of-that-name/config")) == "kubeconfig ~nobody-of-that-name/config: no such file"
+
+
 def test_the_client_knows_the_namespace_also_with_limits_of_its_own(tmp_path: Path) -> None:
     file = written(tmp_path / "f", current="a", contexts={"a": {}, "b": {"namespace": "team-b"}})
 
