@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Queue
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 
 from hack.lib.control_plane import ControlPlane, binaries
+from hack.lib.patience import deadline
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.simulation.cluster import Cluster
@@ -148,6 +149,14 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
+async def _until_all_are_closed() -> None:
+    """A connection that was being opened when its task was cancelled is closed by the loop later, when the server has ended TLS too."""
+    sockets = cast("asyncio.SelectorEventLoop", asyncio.get_running_loop())._selector.get_map()  # type: ignore[attr-defined]
+    end = deadline(10)
+    while len(sockets) > 1 and time.monotonic() < end:  # one is the loop's own
+        await asyncio.sleep(0.01)
+
+
 @pytest.fixture
 def connect(server: Server, runner: asyncio.Runner) -> Iterator[Connect]:
     """More clients, for tests about who is asking or how."""
@@ -163,8 +172,7 @@ def connect(server: Server, runner: asyncio.Runner) -> Iterator[Connect]:
     yield connect
     for client in opened:
         runner.run(client.aclose())
-    # A connection that was being opened when its task was cancelled is closed by the loop a moment later.
-    runner.run(asyncio.sleep(0.05))
+    runner.run(_until_all_are_closed())
 
 
 @pytest.fixture

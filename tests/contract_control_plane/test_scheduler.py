@@ -1,15 +1,22 @@
 """Late binding with published capacity, as the scheduler plays its part of it."""
 
+import asyncio
+from typing import Final
+
+from hack.lib.patience import patient
 from sidecar.kube.api import CLAIMS, CLASSES, PODS
 from tests.contract_control_plane.land import Land
 
 LATE = "WaitForFirstConsumer"
 NO_ROOM = "did not have enough free storage"
+# The scheduler hears of drivers, classes and pods by watches of their own: a pod that overtakes its driver is placed without capacity.
+HEARS_WITHIN: Final = patient(0.3)
 
 
 async def begin(land: Land, *nodes: str, capacity: bool = True) -> None:
     await land.begin(*nodes, capacity=capacity)
     await land.storage_class("late", LATE)
+    await asyncio.sleep(HEARS_WITHIN)
 
 
 async def node_of(land: Land, pod: str) -> str:

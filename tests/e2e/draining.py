@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from hack.lib.control_plane import REPOSITORY, ApiError, until
+from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, until
 from hack.lib.patience import deadline
 from hack.lib.programs import LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
 from sidecar.drain.facts.recent_use import LATELY
@@ -22,7 +23,8 @@ from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, NODES, PODS, VOLUMES, C
 T = TypeVar("T")
 
 COMPONENTS = REPOSITORY / "deploy" / "components"
-FILES = ("drain/crd.yaml", "drain/rbac.yaml", "gate/rbac.yaml")
+DRAIN = ("drain/crd.yaml", "drain/rbac.yaml", "gate/rbac.yaml")
+"""The type of the report, and the rights of both components."""
 ACCOUNT, NAMESPACE = "csi-provisioner", "default"
 REPORTS = f"/apis/{names.REPORT_VERSION}/nodedrainreports"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -36,15 +38,25 @@ AFTER_USE = LATELY + 30.0
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
 
 
-def component() -> str:
-    """The type of the report, and the rights of both components for the account that sidecars have here."""
-    objects = [item for file in FILES for item in yaml.safe_load_all((COMPONENTS / file).read_text())]
+def component(*files: str) -> str:
+    """These files of components, with their rights for the account that sidecars have here."""
+    objects = [item for file in files for item in yaml.safe_load_all((COMPONENTS / file).read_text())]
     for item in objects:
         if item["kind"] in ("Role", "RoleBinding"):
             item["metadata"]["namespace"] = NAMESPACE
         for subject in item.get("subjects", ()):
             subject |= {"name": ACCOUNT, "namespace": NAMESPACE}
     return yaml.safe_dump_all(objects)
+
+
+@contextlib.contextmanager
+def installed(plane: ControlPlane, *more: str) -> Iterator[None]:
+    """What drain decisions need, and these files of other components."""
+    manifest = component(*DRAIN, *more)
+    plane.apply(manifest)
+    until(lambda: plane.serves(REPORTS), "the API server serves reports")
+    yield
+    plane.kubectl("delete", "--ignore-not-found", "--wait=true", "--timeout=60s", "-f", "-", input=manifest)
 
 
 class Ground:

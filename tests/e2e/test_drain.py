@@ -28,8 +28,8 @@ from tests.e2e.draining import (
     accounts,
     budget,
     command,
-    component,
     explain,
+    installed,
     judged,
     of_drivers,
     stateful_set,
@@ -43,11 +43,8 @@ AUTOSCALERS = (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT)
 
 @pytest.fixture(scope="module")
 def rights(plane: ControlPlane) -> Iterator[None]:
-    manifest = component()
-    plane.apply(manifest)
-    until(lambda: plane.serves(REPORTS), "the API server serves reports")
-    yield
-    plane.kubectl("delete", "--ignore-not-found", "--wait=true", "--timeout=60s", "-f", "-", input=manifest)
+    with installed(plane):
+        yield
 
 
 @pytest.fixture

@@ -7,35 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, all_of, within
 from sidecar.model import names
 from tests.e2e.conftest import CLAIMS, DEPLOYMENTS, PODS, Cluster
-from tests.e2e.draining import ACCOUNT, BUDGETS, COMPONENTS, EVENTS, NAMESPACE, REPORTS, Ground, budget, component, late
+from tests.e2e.draining import BUDGETS, EVENTS, NAMESPACE, Ground, budget, component, installed, late
 from tests.e2e.lacking import naming
 from tests.e2e.rights_stories import EVICTS
 
 ALPHA = "alpha.example.com"
-
-
-def evicting() -> list[Json]:
-    """The right to evict, for the account that sidecars have here."""
-    found = list(yaml.safe_load_all((COMPONENTS / "emptying/rbac.yaml").read_text()))
-    for item in found:
-        for subject in item.get("subjects", ()):
-            subject |= {"name": ACCOUNT, "namespace": NAMESPACE}
-    return found
+EVICTING = "emptying/rbac.yaml"
 
 
 @pytest.fixture(scope="module")
 def rights(plane: ControlPlane) -> Iterator[None]:
-    manifest = f"{component()}\n---\n{yaml.safe_dump_all(evicting())}"
-    plane.apply(manifest)
-    until(lambda: plane.serves(REPORTS), "the API server serves reports")
-    yield
-    plane.kubectl("delete", "--ignore-not-found", "--wait=true", "--timeout=60s", "-f", "-", input=manifest)
+    with installed(plane, EVICTING):
+        yield
 
 
 @pytest.fixture
@@ -111,7 +99,7 @@ def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground)
 @pytest.fixture
 def without_the_right(rights: None, plane: ControlPlane) -> Iterator[str]:
     """Yields what gives it back."""
-    manifest = yaml.safe_dump_all(evicting())
+    manifest = component(EVICTING)
     plane.kubectl("delete", "--wait=true", "-f", "-", input=manifest)
     yield manifest
     plane.apply(manifest)

@@ -17,7 +17,7 @@ from hack.lib.programs import IMMEDIATE, OurDriver, Process, Sidecar, claim, pod
 from sidecar.model import names
 from sidecar.provisioning.creations import leftovers_io
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, DEPLOYMENTS, PODS, VOLUMES, Cluster
-from tests.e2e.draining import COMPONENTS, NAMESPACE, REPORTS, Ground, command, component, explain, judged, late, stored_volume
+from tests.e2e.draining import COMPONENTS, DRAIN, NAMESPACE, REPORTS, Ground, command, component, explain, judged, late, stored_volume
 
 DRIVER, ACCOUNT = "central.example.com", "reporter"
 ONLY = ("--provisioning=false",)
@@ -166,7 +166,7 @@ def test_volumes_of_a_central_provisioner_come_and_go(ground: Ground, reporter: 
 @pytest.fixture
 def drains_of_provisioner(plane: ControlPlane) -> Iterator[None]:
     """What the account that provisions needs for drain decisions."""
-    manifest = component()
+    manifest = component(*DRAIN)
     plane.apply(manifest)
     until(lambda: plane.serves(REPORTS), "the API server serves reports")
     yield
