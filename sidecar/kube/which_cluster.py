@@ -32,6 +32,7 @@ class WhichCluster:
 
 def shown_address(server: str) -> str:
     """Without what may be a secret: user name, password, query and fragment. The path stays, by which some proxies tell clusters apart."""
-    parts = urlsplit(server)
-    path = "" if "@" in parts.path else parts.path.rstrip("/")  # a password may have a slash in it, and the host stands behind it
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+    scheme, _, rest = server.partition("://")
+    # A password that is not percent-encoded may hold what ends the host, which stands behind it.
+    parts = urlsplit(f"{scheme}://{rest.rpartition('@')[2]}")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -10,13 +10,14 @@ import pytest
 from sidecar.kube.client import open_client
 from sidecar.kube.which_cluster import WhichCluster, shown_address
 
-PASSWORDS = ("hunter2", "hunter2@x", "hunter2:x", "hunter2%2Fx", "12/hunter2")
+PASSWORDS = ("hunter2", "hunter2@x", "hunter2:x", "hunter2%2Fx", "12/hunter2", "hunter2?", "hunter2#x")
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("path", ["", "/", "/k8s/clusters/c-1"])
 def test_no_part_of_a_password_is_shown(password: str, path: str) -> None:
     assert "hunter2" not in shown_address(f"https://me:{password}@host:6443{path}")
+    assert shown_address(f"https://me:{password}@host:6443{path}").startswith("https://host:6443")
 
 
 @pytest.mark.parametrize(
