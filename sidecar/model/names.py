@@ -141,6 +141,16 @@ GUARDED_NODE: Final = f"{GROUP}/guarded-node"
 GUARDED_FOR: Final = f"{GROUP}/guarded-for"
 SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
 
+# on volumes, `node/uid` each: the machine that has the volume's bytes, and that this machine has been announced to go for good
+LIES_ON: Final = f"{GROUP}/lies-on"
+LEAVING: Final = f"{GROUP}/leaving"
+# on claims: by which machine's evacuation the claim is made anew, or with which machine its data was lost, `node/uid` both
+REPROVISIONED_BY: Final = f"{GROUP}/reprovisioned-by"
+LOST_WITH: Final = f"{GROUP}/lost-with"
+# what people say about that on claims
+ALLOW_CLAIM_DELETION: Final = f"{GROUP}/allow-pvc-delete"
+REPROVISION_PEERS: Final = f"{GROUP}/reprovision-peers"
+
 # types and reasons of events
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -158,6 +168,9 @@ EVACUATION_DEADLINE_EXCEEDED: Final = "EvacuationDeadlineExceeded"
 EVACUATION_OVERRIDDEN: Final = "EvacuationOverridden"
 EVACUATION_UNDONE: Final = "EvacuationUndone"
 POD_EVICTED: Final = "PodEvictedForEvacuation"
+CLAIM_REPROVISIONED: Final = "ClaimReprovisioned"
+REPLICA_READY: Final = "ReplicaReady"
+NODE_GONE: Final = "NodeGone"
 DRAIN_HELD: Final = "DrainHeld"
 DRAIN_LET_GO: Final = "DrainLetGo"
 NODE_DRAIN_READY: Final = "NodeDrainReady"
@@ -293,6 +306,16 @@ def drain_report(node: str, driver: str) -> str:
 def evacuation_slot(index: int, driver: str) -> str:
     """The name of one of the leases that limit how many nodes are evacuated at a time. Each driver has its own."""
     return f"evacuation-slot-{index}.{driver.lower()}"
+
+
+def reprovision(workload_uid: str, driver: str) -> str:
+    """The name of the lease by which a workload's replicas are made anew one after the other."""
+    return f"reprovision-{workload_uid}.{driver.lower()}"
+
+
+def node_loss(driver: str) -> str:
+    """The name of the lease of the one sidecar that looks after what gone nodes have left."""
+    return f"node-loss.{driver.lower()}"
 
 
 def guard(node_uid: str, driver: str) -> str:
