@@ -141,7 +141,7 @@ def _not_noted(volume: Volume, view: NotesView) -> Decision:
     if _names_alone(volume, view.machine.node):
         why = _proof(volume, view)
         return _note(volume, view, why) if why else Fine("it is not proven that this machine has it")
-    if maker and _may_lie_here(volume, view, rival=maker) and _is_listed_here_alone(volume, view):
+    if _may_lie_here(volume, view, rival=maker) and _is_listed_here_alone(volume, view):
         return _if_gone(volume, view, maker)
     return Fine("it does not lie here, or not only here")
 

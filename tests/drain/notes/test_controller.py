@@ -106,6 +106,21 @@ def test_an_announcement_does_not_wait_for_the_first_notes() -> None:
     play(story, seen)
 
 
+def test_an_announcement_does_not_wait_until_what_is_not_urgent_is_done() -> None:
+    seen = Writes()
+
+    async def story(bench: NotebookWorld) -> None:
+        await apps(bench, *["n0"] * 40)
+        while len(seen.calls) < 5:
+            await wait(bench, 1)
+        assert len(seen.calls) < 20
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 8)
+        assert set((await marks(bench)).values()) == {("n0", "n0")}
+
+    play(story, seen)
+
+
 @pytest.mark.parametrize(
     "spec",
     [

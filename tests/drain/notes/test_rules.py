@@ -84,12 +84,13 @@ def test_what_can_be_nowhere_else_is_noted(affinity: Any, identity: str, listed:
 
 @pytest.mark.parametrize(("affinity", "identity"), NOT_ONLY_HERE)
 @pytest.mark.parametrize("listed", [CANNOT_LIST, SOMEWHERE, HERE_ALONE, NOT_ASKED], ids=["cannot", "lists", "here alone", "not asked"])
-@pytest.mark.parametrize("leaving", [False, True])
-def test_what_may_be_elsewhere_is_not(affinity: Any, identity: str, listed: DriverList, leaving: bool) -> None:
-    """What several nodes reach least of all, whatever the driver says and whoever made it."""
-    seen = one(affinity=affinity, identity=identity)
-    decision = decide(seen, view(listed, leaving=leaving, known={"n2": True, f"x-{NODE}": True}))
-    assert not isinstance(decision, Note), decision
+@pytest.mark.parametrize("lies_on", ["", FORMER, "n3/uid-n3"])
+def test_what_may_be_elsewhere_is_not(affinity: Any, identity: str, listed: DriverList, lies_on: str) -> None:
+    """What several nodes reach least of all, whatever the driver says, whoever made it, and whatever somebody has noted."""
+    seen = one(affinity=affinity, identity=identity, lies_on=lies_on)
+    for leaving in (False, True):
+        decision = decide(seen, view(listed, leaving=leaving, known={"n2": True, f"x-{NODE}": True, "n3": False}))
+        assert not isinstance(decision, Note), decision
 
 
 @pytest.mark.parametrize(
