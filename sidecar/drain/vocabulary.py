@@ -225,6 +225,7 @@ class Hindrance(StrEnum):
     WOULD_COME_BACK = "WouldComeBack"
     POD_LEAVING = "PodLeaving"
     REPLICA_NOT_READY = "ReplicaNotReady"
+    ANOTHER_NODE_FIRST = "AnotherNodeFirst"
     DATA_STAYS = "DataStays"
     PROVISIONING_IN_FLIGHT = "ProvisioningInFlight"
     BARE_POD = "BareControllerlessPod"
@@ -249,6 +250,11 @@ HINDRANCES: Final = MappingProxyType(
         Hindrance.REPLICA_NOT_READY: Meaning(
             "another replica of the same workload is not ready, so with this pod two would be away at once",
             "make the other replicas ready; the message names one",
+        ),
+        Hindrance.ANOTHER_NODE_FIRST: Meaning(
+            "another node that is emptied at the same time has replicas of the same workload, and its turn is first",
+            "wait; where it takes too long, give the workload a PodDisruptionBudget that allows one pod to be away, or empty one node at a "
+            "time (--max-concurrent-evacuations)",
         ),
         Hindrance.DATA_STAYS: Meaning(
             "the pod uses a volume whose policy does not let it go with the node",

@@ -9,20 +9,37 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, binaries
+from hack.lib.kwok import KWOK_LABEL
+from sidecar.kube.api import NODES
 from sidecar.kube.client import open_client
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Kubelet, Scheduler, StandInBase
+from sidecar.simulation.stand_ins import (
+    AttachDetach,
+    Binder,
+    DaemonSetPods,
+    Disruptions,
+    EphemeralClaims,
+    Kubelet,
+    PodGarbageCollector,
+    Scheduler,
+    StandInBase,
+    StatefulSets,
+)
 from tests.contract_control_plane.land import Land
 
 Story = Callable[[Land], Coroutine[Any, Any, None]]
 _numbers = itertools.count(1)
+STAND_INS = (Binder, Scheduler, AttachDetach, DaemonSetPods, StatefulSets, EphemeralClaims, Disruptions, PodGarbageCollector)
+MANAGED = {KWOK_LABEL: "fake"}
+"""The label of nodes for which a kubelet speaks."""
 
 
 class Side(Protocol):
@@ -40,14 +57,33 @@ class StandIns:
             cluster = Cluster(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
             api = InProcessApi(cluster)
             base = StandInBase(api, clock=loop.time, rng=random.Random(2))
-            for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
+            for stand_in in STAND_INS:
                 stand_in(base)
-            at_work = asyncio.create_task(base.run())
-            await story(Land(api, number=1))
-            at_work.cancel()
-            await asyncio.gather(at_work, return_exceptions=True)
+            Kubelet(base, silent=Silent(cluster))
+            at_work = [asyncio.create_task(base.run()), asyncio.create_task(_collect(cluster))]
+            await story(Land(api, number=1, node_labels=MANAGED))
+            for task in at_work:
+                task.cancel()
+            await asyncio.gather(*at_work, return_exceptions=True)
 
         run_virtual(whole(), limit=3600.0)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The nodes for which no kubelet speaks."""
+
+    cluster: Cluster
+
+    def __contains__(self, name: object) -> bool:
+        node = self.cluster.store.find(NODES, str(name))
+        return node is None or not MANAGED.items() <= (node["metadata"].get("labels") or {}).items()
+
+
+async def _collect(cluster: Cluster) -> None:
+    while True:
+        await asyncio.sleep(0.5)
+        cluster.collect_garbage()
 
 
 class RealComponents:
@@ -57,7 +93,7 @@ class RealComponents:
     def play(self, story: Story) -> None:
         async def whole() -> None:
             api = await open_client(kubeconfig=str(self._plane.kubeconfig), qps=-1.0, environ={})
-            land = Land(api, number=next(_numbers), node_labels={"kwok.x-k8s.io/node": "fake"})
+            land = Land(api, number=next(_numbers), node_labels=MANAGED)
             try:
                 async with asyncio.timeout(120):
                     await story(land)

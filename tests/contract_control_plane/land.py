@@ -1,6 +1,7 @@
 """A control plane in the words of the scenarios: what a user, an admin, a node and a provisioner do to it, and what is to be seen."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from hack.lib.patience import patient
 from sidecar.kube.api import (
     ATTACHMENTS,
+    BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLASSES,
@@ -20,9 +22,9 @@ from sidecar.kube.api import (
     KubeApi,
     Resource,
 )
-from sidecar.kube.errors import AlreadyExists, ApiError, NotFound
+from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests
 from sidecar.model import names
-from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS
+from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS, STATEFUL_SETS
 
 Json = dict[str, Any]
 SECONDS = patient(30.0)
@@ -52,8 +54,9 @@ class Land:
         for node in nodes:
             await self.node(node)
 
-    async def node(self, name: str) -> None:
-        labels = {self.key: name, "kubernetes.io/hostname": self.own(name), **self._node_labels}
+    async def node(self, name: str, *, silent: bool = False) -> None:
+        """`silent`: no kubelet speaks for it, so that it is not ready and what runs there stays."""
+        labels = {self.key: name, "kubernetes.io/hostname": self.own(name), **({} if silent else self._node_labels)}
         room = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
         meta = {"name": self.own(name), "labels": labels, "annotations": {MANAGED_ATTACH: "true"}}
         await self.api.create(NODES, {"metadata": meta, "status": {"allocatable": room, "capacity": room}})
@@ -113,6 +116,43 @@ class Land:
         body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
         return await self.api.create(DAEMON_SETS, body, namespace=self.namespace)
 
+    async def stateful_set(self, name: str, *, replicas: int, class_: str = "", pod: Json | None = None, **spec: Any) -> Json:
+        """With claims of this class, named `data`."""
+        labels, containers = {"app": name}, [{"name": "main", "image": "none"}]
+        template = {"metadata": {"labels": labels}, "spec": {"containers": containers, "terminationGracePeriodSeconds": 1} | (pod or {})}
+        asked = {"storageClassName": self.own(class_), "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claims = [{"metadata": {"name": "data", "labels": {"of": "template"}}, "spec": asked}] if class_ else []
+        wanted = {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": labels}, "template": template}
+        body = {"metadata": {"name": name}, "spec": wanted | {"volumeClaimTemplates": claims} | spec}
+        return await self.api.create(STATEFUL_SETS, body, namespace=self.namespace)
+
+    async def patch_set(self, name: str, spec: Json) -> None:
+        await self.api.patch(STATEFUL_SETS, name, {"spec": spec}, content_type=MERGE_PATCH, namespace=self.namespace)
+
+    async def budget(self, name: str, app: str, **spec: Any) -> None:
+        body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": app}}, **spec}}
+        await self.api.create(BUDGETS, body, namespace=self.namespace)
+
+    async def evict(self, pod: str) -> str:
+        """What a budget said against it, or nothing."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
+        try:
+            await self.api.create_subresource(PODS, pod, "eviction", body, namespace=self.namespace)
+        except TooManyRequests as error:
+            return str(error)
+        return ""
+
+    async def serve(self, class_: str) -> None:
+        """Plays the provisioner of this class on all nodes, until it is cancelled."""
+        while True:
+            for claim in (await self.api.list_page(CLAIMS, namespace=self.namespace, limit=0)).items:
+                notes = claim["metadata"].get("annotations") or {}
+                node = notes.get(names.SELECTED_NODE, "").removesuffix(f"-{self._number}")
+                if claim["spec"].get("storageClassName") == self.own(class_) and node and not claim["spec"].get("volumeName"):
+                    with contextlib.suppress(AlreadyExists):
+                        await self.volume(claim, node=node)
+            await asyncio.sleep(0.2)
+
     # --- what is to be seen -------------------------------------------------------------------------------------------
 
     def own(self, name: str) -> str:
@@ -124,6 +164,35 @@ class Land:
 
     async def get_pod(self, name: str) -> Json:
         return await self.api.get(PODS, name, namespace=self.namespace)
+
+    async def get_set(self, name: str) -> Json:
+        return await self.api.get(STATEFUL_SETS, name, namespace=self.namespace)
+
+    async def set_status(self, name: str, *keys: str) -> tuple[Any, ...]:
+        status = (await self.get_set(name)).get("status") or {}
+        return tuple(status.get(key, 0) for key in keys)
+
+    async def allows(self, budget: str) -> tuple[int, int, int, int]:
+        """Pods that are expected, ready, and wanted to be ready, and how many may be evicted; by the status of now."""
+        found = await self.api.get(BUDGETS, budget, namespace=self.namespace)
+        status = found.get("status") or {}
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return (-1, -1, -1, -1)
+        expected, healthy, desired, allowed = (
+            int(status[key]) for key in ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
+        )
+        return expected, healthy, desired, allowed
+
+    async def uid(self, resource: Resource, name: str) -> str:
+        """Nothing if there is none."""
+        try:
+            return str((await self.api.get(resource, name, namespace=self.namespace))["metadata"]["uid"])
+        except NotFound:
+            return ""
+
+    async def there(self, resource: Resource) -> list[str]:
+        """The names of all that are there, also of what is being deleted."""
+        return sorted(item["metadata"]["name"] for item in (await self.api.list_page(resource, namespace=self.namespace, limit=0)).items)
 
     async def notes(self, claim: str) -> dict[str, str]:
         return (await self.get_claim(claim))["metadata"].get("annotations") or {}
@@ -157,10 +226,12 @@ class Land:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> None:
-        end = asyncio.get_running_loop().time() + self._patience
+    async def until(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 0.0) -> None:
+        """`seconds`: of a component that takes its time."""
+        patience = max(seconds, self._patience)
+        end = asyncio.get_running_loop().time() + patience
         while not await condition():
-            assert asyncio.get_running_loop().time() < end, f"in vain for {self._patience:g} s: {what}"
+            assert asyncio.get_running_loop().time() < end, f"in vain for {patience:g} s: {what}"
             await asyncio.sleep(0.05)
 
     async def always(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 1.5) -> None:
@@ -172,7 +243,7 @@ class Land:
 
     async def clear(self) -> None:
         """Nodes and volumes would be in the way of the next scenario; what else is left is not."""
-        for resource in (PODS, DAEMON_SETS):
+        for resource in (STATEFUL_SETS, PODS, DAEMON_SETS):
             for item in (await self.api.list_page(resource, namespace=self.namespace, limit=0)).items:
                 await self._drop(resource, item, grace_period_seconds=0)
         for resource in (VOLUMES, NODES, ATTACHMENTS):

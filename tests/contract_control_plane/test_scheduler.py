@@ -220,3 +220,24 @@ async def test_a_pod_without_claims_runs_somewhere(land: Land) -> None:
         return not await land.exists(PODS, "app")
 
     await land.until(gone, "the pod goes")
+
+
+async def test_a_tainted_node_takes_only_pods_that_tolerate_it(land: Land) -> None:
+    await land.begin("n1")
+    taint = {"key": "example.com/leaves", "value": "retire", "effect": "NoSchedule"}
+    soft = {"key": "example.com/soft", "effect": "PreferNoSchedule"}
+    await land.patch_node(land.own("n1"), {"spec": {"taints": [taint, soft]}})
+    on_it = {"nodeSelector": {land.key: "n1"}}
+
+    async def runs(pod: str) -> bool:
+        return await land.phase(PODS, pod) == "Running"
+
+    async def waits(pod: str) -> bool:
+        return "untolerated taint" in (await land.reasons(pod)).get("FailedScheduling", "")
+
+    await land.pod("other", **on_it)
+    await land.until(lambda: waits("other"), "it waits")
+    await land.pod("tolerant", tolerations=[{"key": "example.com/leaves", "operator": "Exists"}], **on_it)
+    await land.until(lambda: runs("tolerant"), "who tolerates it runs")
+    await land.patch_node(land.own("n1"), {"spec": {"taints": [soft]}})
+    await land.until(lambda: runs("other"), "who waited runs when the taint is gone")

@@ -14,7 +14,7 @@ from sidecar.kube.api import CLAIMS, PODS, VOLUMES
 from sidecar.kube.errors import Unavailable
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, Cluster, InProcessApi
-from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Kubelet, Scheduler, StandInBase
+from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
 from tests.contract_control_plane.land import Land
 from tests.harness.seeds import ALL_SEEDS
 
@@ -37,7 +37,7 @@ def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, a
         cluster = Cluster(clock=loop.time, rng=random.Random(1).random)
         theirs = InProcessApi(cluster, before=before, after=after)
         base = StandInBase(theirs, clock=loop.time, rng=random.Random(2))
-        for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, Kubelet):
+        for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, StatefulSets, Disruptions, Kubelet):
             stand_in(base)
         at_work = asyncio.create_task(base.run())
         await story(Land(InProcessApi(cluster), number=1, patience=PATIENCE), theirs)
@@ -67,6 +67,29 @@ async def from_claim_to_deletion(land: Land, _: InProcessApi) -> None:
     assert not await land.exists(VOLUMES, volume) or await gone_soon(land, volume)
 
 
+async def a_set_and_its_budget(land: Land, _: InProcessApi) -> None:
+    """Two pods are made one after the other, one of them is evicted and made again, and the budget lets the next one go only then."""
+    await land.begin("n1")
+    await land.stateful_set("db", replicas=2)
+    await land.budget("db", "db", maxUnavailable=1)
+
+    async def allowed() -> bool:
+        return await land.allows("db") == (2, 2, 1, 1)
+
+    await land.until(allowed, "both are ready")
+    first = await land.uid(PODS, "db-0")
+    assert await land.evict("db-0") == ""
+    assert "disruption budget" in await land.evict("db-1")
+
+    async def again() -> bool:
+        return await land.uid(PODS, "db-0") not in ("", first) and await allowed()
+
+    await land.until(again, "it is made again, and counted")
+
+
+STORIES = [from_claim_to_deletion, a_set_and_its_budget]
+
+
 async def has_phase(land: Land, resource: Any, name: str, phase: str) -> bool:
     return await land.exists(resource, name) and await land.phase(resource, name) == phase
 
@@ -84,41 +107,45 @@ async def absent(land: Land, volume: str) -> bool:
     return not await land.exists(VOLUMES, volume)
 
 
-def test_all_goes_well_without_trouble() -> None:
-    tell(from_claim_to_deletion)
+@pytest.mark.parametrize("story", STORIES)
+def test_all_goes_well_without_trouble(story: Story) -> None:
+    tell(story)
 
 
+@pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_writes_that_are_done_and_whose_answers_are_lost(seed: int) -> None:
+def test_writes_that_are_done_and_whose_answers_are_lost(seed: int, story: Story) -> None:
     dice = random.Random(seed)
 
     async def lose(call: Call) -> None:
         if call.verb not in ("get", "list", "watch") and dice.random() < 0.5:
             raise Unavailable("the answer is lost")
 
-    tell(from_claim_to_deletion, after=lose)
+    tell(story, after=lose)
 
 
+@pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_requests_that_never_arrive(seed: int) -> None:
+def test_requests_that_never_arrive(seed: int, story: Story) -> None:
     dice = random.Random(seed)
 
     async def lose(_: Call) -> None:
         if dice.random() < 0.5:
             raise Unavailable("nobody answers")
 
-    tell(from_claim_to_deletion, before=lose)
+    tell(story, before=lose)
 
 
+@pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_writes_that_take_their_time_while_the_world_goes_on(seed: int) -> None:
+def test_writes_that_take_their_time_while_the_world_goes_on(seed: int, story: Story) -> None:
     dice = random.Random(seed)
 
     async def linger(call: Call) -> None:
         if call.verb not in ("watch", "list"):
             await asyncio.sleep(dice.uniform(0.0, 2.0))
 
-    tell(from_claim_to_deletion, before=linger)
+    tell(story, before=linger)
 
 
 def test_watches_that_are_cut_again_and_again() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.emptying import rules
 from sidecar.drain.emptying.pauses import Pauses
+from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.evacuation.closing import asked_by_marks
 from sidecar.drain.evacuation.rules import retires, state_after
 from sidecar.drain.facts import node_marks
@@ -32,6 +33,7 @@ _ROOM: Final = "emptying"
 _MOST_NAMESPACES: Final = 10
 """That one look asks for."""
 _WHAT: Final = "the pods of a workload"
+_NODES: Final = "the nodes that are being emptied"
 _EVICTION: Final = "the eviction of a pod"
 _NODE: Final = "the Node, before an eviction"
 
@@ -82,6 +84,7 @@ class EmptyingDuty:
         assert picture.snapshot is not None
         self._pauses.see(picture.snapshot.pods, now=self._clock())
         peers: dict[str, tuple[Pod, ...]] = {}
+        rivals = Rivals()
         while True:
             view = rules.EmptyingView(
                 picture.snapshot,
@@ -89,16 +92,28 @@ class EmptyingDuty:
                 expected=self._pauses.expected(self._clock()),
                 paused=self._pauses.paused(self._clock()),
                 before=MappingProxyType(dict(self._pauses.before)),
+                rivals=rivals,
                 leaving=self._pauses.leaving,
                 ours=self._settings.own_pods,
             )
             decision = rules.decide(view)
             if not isinstance(decision, rules.Ask) or len(peers) >= _MOST_NAMESPACES:
                 return decision
+            if not peers:
+                read = await self._refusals.attempt(_NODES, self._rivals())
+                if read is None:
+                    return decision
+                rivals = read
             found = await self._refusals.attempt(_WHAT, self._pods_of(decision.namespace))
             if found is None:
                 return decision
             peers[decision.namespace] = found
+
+    async def _rivals(self) -> Rivals:
+        """Read before the pods: a node that is not among them yet will find this one there when it looks."""
+        label = names.of_driver(self._settings.driver, names.EVACUATION_STATE)
+        nodes = [node async for node in records(self._kube, NODES, Node.of, label_selector=f"{label}={State.IN_PROGRESS}")]
+        return Rivals.of(nodes, self._settings.driver, seconds=self._pauses.seconds(self._clock()))
 
     async def _pods_of(self, namespace: str) -> tuple[Pod, ...]:
         return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])

@@ -24,6 +24,7 @@ class Pauses:
         self.before: dict[str, frozenset[str]] = {}
         """As `EmptyingView.before`."""
         self._all_until = float("-inf")
+        self._begun: float | None = None
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -32,8 +33,13 @@ class Pauses:
     def see(self, pods: Iterable[Pod], *, now: float) -> None:
         """`pods` are those of the node. Who is gone has left."""
         there = {pod.uid for pod in pods}
+        self._begun = now if self._begun is None else self._begun
         self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there and now < until}
         self._paused = {uid: each for uid, each in self._paused.items() if uid in there}
+
+    def seconds(self, now: float) -> float:
+        """Since the first look."""
+        return 0.0 if self._begun is None else now - self._begun
 
     def note(self, evicted: Evict, answer: Answer, *, now: float) -> None:
         uid = evicted.pod.uid

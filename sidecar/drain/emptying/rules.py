@@ -9,6 +9,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
+from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
 from sidecar.drain.judgement.budgets import check_budgets
 from sidecar.drain.judgement.pod_fates import counts_as_gone, is_bare
@@ -36,6 +37,8 @@ class EmptyingView:
     """By uid of a pod that is not to be tried for a while: what the API server said."""
     before: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of such a workload: the uids of its pods that were here at its first eviction. Any other one has come since."""
+    rivals: Rivals = field(default_factory=Rivals)
+    """Other nodes that are emptied at the same time."""
     leaving: Set[str] = frozenset()
     """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
     ours: Set[str] = frozenset()
@@ -262,6 +265,8 @@ def _among(each: _Candidate, peers: Iterable[Pod], view: EmptyingView) -> Evict 
     missing = view.expected.get(owner, 0) - len(replicas)
     if missing > 0:
         return Hold(Hindrance.REPLICA_NOT_READY, pod.full_name, f"{each.pod.owner.name} has not made its last pod again yet")
+    if why := view.rivals.objection(pod, others, view.snapshot.budgets or ()):
+        return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)
     volumes = tuple(item.name for item in each.held)
     here = frozenset(peer.uid for peer in replicas if peer.node == view.snapshot.node_name)
     return Evict(each.may, owner, len(replicas), here, volumes, f"{', '.join(volumes)} may leave with it")

@@ -2,15 +2,20 @@
 
     drain_world   begins a world, plays its plan, has everything settled, and judges it
     plan          what happens when, drawn from the seed; `actions` does it, `people` settle what is left at the end
-    workloads     stand-ins for what makes pods again: StatefulSets, the gate's Deployment, the count of disruption budgets
+    workloads     who makes the gate's pods again
     drainer       cordons, evicts, waits, and then switches the node off or reboots it
     truth         what would be lost with a node, from what the drivers really have; nothing of the product is asked
     eyes          when each sidecar ran and reached the API server: what it could have seen
     referee       holds every verdict, every guard that is let go and every end of a drain against the truth
     evictions     holds what a sidecar evicts against who may go, and who asks for it
 
+and worlds whose nodes are emptied, several at once, with sets of several replicas:
+
+    emptying_world, emptying_plan, emptying_actions   the same for these
+    replicas      holds evictions against the other replicas: never two are away by our doing
+
 Two promises are judged. *Never True while data would be lost*, at every moment. *Never False or Unknown for ever*: when all that is
 on a node has been given up by those who may, both verdicts are True within bounded time, and no drain waits any more.
 
-`hack/fire --worlds drains` plays many seeds; tests/world/test_drain_worlds.py plays some of them.
+`hack/fire --worlds drains` and `--worlds emptying` play many seeds; tests/world/test_drain_worlds.py and test_emptying_replicas.py some.
 """

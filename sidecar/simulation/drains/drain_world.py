@@ -23,12 +23,12 @@ from sidecar.simulation.drains.drainer import Drain
 from sidecar.simulation.drains.plan import UNHEEDED, plan_of, slack_of
 from sidecar.simulation.drains.referee import DrainReferee
 from sidecar.simulation.drains.truth import Truth
-from sidecar.simulation.drains.workloads import Apps, Disruptions, Guards
+from sidecar.simulation.drains.workloads import Guards
 from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.stand_ins import Binder, Kubelet, Scheduler, StandInBase
+from sidecar.simulation.stand_ins import Binder, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
 from sidecar.simulation.world.network import Network, Weather
 from sidecar.simulation.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
-from sidecar.simulation.world.plan import Plan
+from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.request_log import RequestLog
 from sidecar.simulation.world.transcript import Transcript
 from sidecar.simulation.world.world import Finding, Report, errors_to, no_collector
@@ -42,6 +42,7 @@ NOT_GIVEN_UP: Final = "not given up"
 
 _CONTENTS: Final = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 _SAMPLE: Final = 2.0
+_COLLECTION: Final = 5.0
 _TO_STOP: Final = 60.0
 _TO_FOLLOW: Final = 30.0
 """Seconds until a sidecar has noted that a node was cordoned, or that it was uncordoned."""
@@ -94,7 +95,7 @@ class DrainWorld:
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
             await self._furnish()
-            tasks = [group.create_task(each) for each in (self._stand_ins(), self._sample())]
+            tasks = [group.create_task(each) for each in (self._stand_ins(), self._sample(), self._collect())]
             for name in self.nodes:
                 self._begin(name)
             await self._play_events()
@@ -257,34 +258,38 @@ class DrainWorld:
 
     async def _stand_ins(self) -> None:
         base = StandInBase(self.api, clock=self.clock, rng=random.Random(f"eyes {self.plan.seed}"))
-        Binder(base), Scheduler(base), Kubelet(base, silent=self.silent)
-        Apps(base, delay=lambda key: self.delays.get(key, 1.0)), Guards(base), Disruptions(base)
+        self._employ(base)
         await base.run()
+
+    def _employ(self, base: StandInBase) -> None:
+        Binder(base), Scheduler(base), Kubelet(base, silent=self.silent)
+        StatefulSets(base, delay=lambda key: self.delays.get(key, 1.0)), Guards(base), Disruptions(base)
 
     async def _sample(self) -> None:
         while True:
             await asyncio.sleep(_SAMPLE)
             self.referee.sample()
 
+    async def _collect(self) -> None:
+        """The garbage collector."""
+        while True:
+            await asyncio.sleep(_COLLECTION)
+            self.cluster.collect_garbage()
+
     async def _play_events(self) -> None:
         for item in self.plan.events:
             await asyncio.sleep(max(item.at - self.clock(), 0.0))
             self.report.counts[item.what] += 1
             self.transcript.tell("world", str(item))
-            await carry_out(self, item)
+            await self._carry_out(item)
+
+    async def _carry_out(self, item: PlannedEvent) -> None:
+        await carry_out(self, item)
 
     async def _come_to_rest(self) -> None:
         """Ends all trouble, and has the owners give everything up. Before that the last drains have time to do harm."""
         await asyncio.sleep(_LINGERS)
-        self.transcript.tell("world", "comes to rest")
-        self.network.weather = Weather()
-        for name, node in self.nodes.items():
-            self.network.allow(name)
-            self.network.local_delay(name, 0.0)
-            self.silent.discard(name)
-            self.bring_up(name)
-            node.spare()
-            node.get_up()
+        self._heal()
         dice = random.Random(f"owners {self.plan.seed}")
         await asyncio.sleep(_TO_STOP)
         ways = await people.stop_work(self, dice)
@@ -297,6 +302,17 @@ class DrainWorld:
             self.found(NOT_GIVEN_UP, f"the owners have forgotten {', '.join(left)}")
         self.transcript.tell("world", "everything is given up")
         await asyncio.sleep(self.plan.settle)
+
+    def _heal(self) -> None:
+        self.transcript.tell("world", "comes to rest")
+        self.network.weather = Weather()
+        for name, node in self.nodes.items():
+            self.network.allow(name)
+            self.network.local_delay(name, 0.0)
+            self.silent.discard(name)
+            self.bring_up(name)
+            node.spare()
+            node.get_up()
 
     async def _judge(self) -> None:
         for name in self.nodes:

@@ -1,6 +1,6 @@
 """Holds each eviction by a sidecar against the truth at the moment it arrives: whom it hits, and whether anybody still asks for it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.kube.api import CLAIMS, NODES, PODS, Resource
@@ -21,8 +21,10 @@ _HEEDED: Final = 15.0
 class EvictionReferee:
     """Stands before the API server."""
 
-    def __init__(self, world: "DrainWorld") -> None:
+    def __init__(self, world: "DrainWorld", *, slack: float = 0.0) -> None:
+        """`slack`: seconds by which all that a sidecar hears may be late."""
         self._world = world
+        self._heeded = _HEEDED + slack
         self._post = world.cluster.post
         self._allowed: dict[str, float] = {}
         """By claim: when its policy let it go last."""
@@ -38,12 +40,19 @@ class EvictionReferee:
 
     def _judge(self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         found = self._world.cluster.store.find(PODS, name, namespace)
-        if subresource == "eviction" and (body["metadata"].get("labels") or {}) != BY:
-            self.count += 1
-            self.sample()
-            for wrong in self._faults(body.get("deleteOptions") or {}, found):
-                self._world.found(WRONG_EVICTION, f"{namespace}/{name}: {wrong}")
-        return self._post(resource, name, subresource, body, namespace=namespace)
+        if subresource != "eviction" or (body["metadata"].get("labels") or {}) == BY:
+            return self._post(resource, name, subresource, body, namespace=namespace)
+        self.count += 1
+        self.sample()
+        options = body.get("deleteOptions") or {}
+        for wrong in self._faults(options, found):
+            self._world.found(WRONG_EVICTION, f"{namespace}/{name}: {wrong}")
+        meant = found if found and (options.get("preconditions") or {}).get("uid") in (None, found["metadata"]["uid"]) else None
+        return self._carry_out(meant, lambda: self._post(resource, name, subresource, body, namespace=namespace))
+
+    def _carry_out(self, pod: Json | None, evict: Callable[[], Json]) -> Json:
+        """`pod` is the one that is hit if nothing forbids it."""
+        return evict()
 
     def _faults(self, options: Mapping[str, Any], pod: Json | None) -> list[str]:
         wrong = []
@@ -81,5 +90,5 @@ class EvictionReferee:
         return [
             claim["metadata"]["name"]
             for claim in claims
-            if claim is not None and now - self._allowed.get(claim["metadata"]["uid"], float("-inf")) > _HEEDED
+            if claim is not None and now - self._allowed.get(claim["metadata"]["uid"], float("-inf")) > self._heeded
         ]

@@ -99,7 +99,7 @@ def _drainers(dice: random.Random, draft: Draft) -> None:
         draft.add(dice.uniform(*DRAINING), "drain for reboot" if reboots else "drain for good", node, detail=said)
 
 
-def _stretched(kind: str) -> Callable[[random.Random, Draft], None]:
+def stretched(kind: str) -> Callable[[random.Random, Draft], None]:
     def draw(dice: random.Random, draft: Draft) -> None:
         before = len(draft.events)
         plans.TROUBLES[kind](dice, draft)
@@ -287,7 +287,7 @@ _SHARED: Final = (
     "lags",
 )
 TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
-    **{kind: _stretched(kind) for kind in _SHARED},
+    **{kind: stretched(kind) for kind in _SHARED},
     "scaling": _scaling,
     "acks": _acks,
     "new words": _new_words,

@@ -8,8 +8,24 @@ left out. Garbage collection is not here: the simulated API server does it when 
 from sidecar.simulation.stand_ins.attach_detach import AttachDetach
 from sidecar.simulation.stand_ins.binder import Binder
 from sidecar.simulation.stand_ins.daemon_sets import DaemonSetPods
+from sidecar.simulation.stand_ins.disruptions import Disruptions
+from sidecar.simulation.stand_ins.ephemeral_claims import EphemeralClaims
 from sidecar.simulation.stand_ins.kubelet import Kubelet
+from sidecar.simulation.stand_ins.pod_gc import PodGarbageCollector
 from sidecar.simulation.stand_ins.scheduler import Scheduler
 from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claims_of
+from sidecar.simulation.stand_ins.stateful_sets import StatefulSets
 
-__all__ = ["AttachDetach", "Binder", "DaemonSetPods", "Kubelet", "Scheduler", "StandInBase", "claims_of"]
+__all__ = [
+    "AttachDetach",
+    "Binder",
+    "DaemonSetPods",
+    "Disruptions",
+    "EphemeralClaims",
+    "Kubelet",
+    "PodGarbageCollector",
+    "Scheduler",
+    "StandInBase",
+    "StatefulSets",
+    "claims_of",
+]

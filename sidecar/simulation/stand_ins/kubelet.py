@@ -4,12 +4,12 @@ A claim that is pending, lost or being deleted keeps a pod from its start, also 
 pod that runs already goes on. Not here: pulling, mounting, waiting until a volume is attached.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from sidecar.kube.api import CLAIMS, NODES, PODS, VOLUMES, Change
 from sidecar.kube.store import by_name
 from sidecar.model.objects import Json
-from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claim_uid, claims_of, sides
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claim_uid, claims_of, is_for, sides
 
 _CONDITIONS = ("Initialized", "Ready", "ContainersReady")
 
@@ -17,10 +17,13 @@ _CONDITIONS = ("Initialized", "Ready", "ContainersReady")
 class Kubelet:
     """`pods` is its loop."""
 
-    def __init__(self, base: StandInBase, *, silent: Container[str] = ()) -> None:
-        """`silent`: nodes whose kubelets do nothing."""
+    def __init__(self, base: StandInBase, *, silent: Container[str] = (), start: Callable[[Json], float] = lambda pod: 0.0) -> None:
+        """`silent`: nodes whose kubelets do nothing. `start`: for how many seconds a pod runs before it is ready."""
         self._base = base
         self._silent = silent
+        self._start = start
+        self._starting: dict[str, float] = {}
+        """By uid of a pod that runs: when it becomes ready."""
         self._pods, self._claims, self._volumes = base.cache(PODS), base.cache(CLAIMS), base.cache(VOLUMES)
         self.pods = base.loop("kubelet", self._sync)
         base.wake(self.pods, PODS, lambda change: [change.key])
@@ -36,24 +39,38 @@ class Kubelet:
         uids = {uid for volume in sides(change) for uid in claim_uid(volume)}
         return self._users(claim for uid in sorted(uids) for claim in self._claims.by_index("uid", uid))
 
-    async def _sync(self, key: str) -> None:
+    async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
         if pod is None or not pod["spec"].get("nodeName") or pod["spec"]["nodeName"] in self._silent:
-            return
-        if pod["metadata"].get("deletionTimestamp"):
-            meta = pod["metadata"]
+            return None
+        meta = pod["metadata"]
+        if meta.get("deletionTimestamp"):
             await self._base.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"], grace_period_seconds=0)
-        elif pod["status"]["phase"] == "Pending" and all(map(self._can_be_mounted, claims_of(pod))):
-            await self._base.patch(PODS, pod, {"status": _running(pod["status"])}, subresource="status")
+        elif pod["status"]["phase"] == "Pending" and all(self._can_be_mounted(pod, name) for name in claims_of(pod)):
+            if seconds := self._start(pod):
+                self._starting[meta["uid"]] = self._base.clock() + seconds
+            await self._base.patch(PODS, pod, {"status": _running(pod["status"], ready=not seconds)}, subresource="status")
+        elif (due := self._starting.get(meta["uid"])) is not None:
+            if due > self._base.clock():
+                return due
+            del self._starting[meta["uid"]]
+            await self._base.patch(PODS, pod, {"status": _running(pod["status"], ready=True)}, subresource="status")
+        return None
 
-    def _can_be_mounted(self, name: str) -> bool:
+    def _can_be_mounted(self, pod: Json, name: str) -> bool:
         claim = self._claims.get(name)
-        if claim is None or claim["metadata"].get("deletionTimestamp") or (claim.get("status") or {}).get("phase") != "Bound":
+        if (
+            claim is None
+            or not is_for(pod, claim)
+            or claim["metadata"].get("deletionTimestamp")
+            or (claim.get("status") or {}).get("phase") != "Bound"
+        ):
             return False
         volume = self._volumes.get(claim["spec"].get("volumeName") or "")
         return volume is not None and claim["metadata"]["uid"] in claim_uid(volume)
 
 
-def _running(status: Json) -> Json:
+def _running(status: Json, *, ready: bool) -> Json:
     others = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
-    return {"phase": "Running", "conditions": [*others, *({"type": kind, "status": "True"} for kind in _CONDITIONS)]}
+    own = [{"type": kind, "status": "True" if ready or kind == "Initialized" else "False"} for kind in _CONDITIONS]
+    return {"phase": "Running", "conditions": [*others, *own]}

@@ -1,6 +1,7 @@
 """The scheduler, as far as volumes decide: choose a node for the claims, wait for them, bind the pod; choose again when one is given back.
 
-Published capacity counts for drivers whose CSIDriver says so, as with the real one. Not here: resources, taints, scores.
+Published capacity counts for drivers whose CSIDriver says so, as with the real one, and so do taints, but for the one of a new node, which
+no stand-in would take away. Not here: resources, affinity, scores.
 """
 
 import copy
@@ -12,15 +13,17 @@ from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, NODES, PODS, VOLUMES, Change
 from sidecar.kube.store import by_name
 from sidecar.model import names
+from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import LATE, Class, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Segment, accessible, allows, terms_of
 from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
 from sidecar.simulation.stand_ins.binder import BOUND
-from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claims_of, class_name, sides
+from sidecar.simulation.stand_ins.stand_in_base import StandInBase, claims_of, class_name, is_for, sides
 
 NO_CLASS: Final[Json] = {"metadata": {"name": ""}}
 _AFTER_ERROR: Final = Backoff(1.0, 10.0)
+_NEW: Final = "node.kubernetes.io/not-ready"
 NO_ROOM: Final = "did not have enough free storage"
 
 
@@ -95,6 +98,8 @@ class Scheduler:
         for claim in claims:
             if claim["metadata"].get("deletionTimestamp"):
                 return f'persistentvolumeclaim "{claim["metadata"]["name"]}" is being deleted'
+            if not is_for(pod, claim):
+                return f"PVC {by_name(claim)} was not created for pod {by_name(pod)} (pod is not owner)"
             if not _is_bound(claim) and (self._classes.get(class_name(claim)) or {}).get("volumeBindingMode") != LATE:
                 return "pod has unbound immediate PersistentVolumeClaims"
         return ""
@@ -117,6 +122,9 @@ class Scheduler:
             return "didn't match Pod's node affinity/selector"
         if (node.get("spec") or {}).get("unschedulable"):
             return "were unschedulable"
+        taints = [taint for taint in Node.of(node).taints if taint.key != _NEW]
+        if not Pod.of(pod).tolerates(taints):
+            return "had untolerated taint(s)"
         return next((why for claim in claims if (why := self._obstacle_of(claim, node["metadata"]["name"], labels))), "")
 
     def _obstacle_of(self, claim: Json, node: str, labels: dict[str, str]) -> str:

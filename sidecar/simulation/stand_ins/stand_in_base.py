@@ -20,20 +20,41 @@ Keys = Callable[[Change[Json]], Iterable[str]]
 
 
 def claims_of(pod: Json) -> list[str]:
-    """`namespace/name` of every claim the pod uses."""
-    namespace = pod["metadata"]["namespace"]
-    return [
-        f"{namespace}/{volume['persistentVolumeClaim']['claimName']}"
-        for volume in pod["spec"].get("volumes") or ()
-        if volume.get("persistentVolumeClaim")
-    ]
+    """`namespace/name` of every claim the pod uses, also of those that are made for it."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    found = []
+    for volume in pod["spec"].get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            found.append(f"{namespace}/{volume['persistentVolumeClaim']['claimName']}")
+        elif volume.get("ephemeral"):
+            found.append(f"{namespace}/{name}-{volume['name']}")
+    return found
+
+
+def is_for(pod: Json, claim: Json) -> bool:
+    """The claim of a generic ephemeral volume counts only for the pod that owns it, and not for the next one of its name."""
+    name = claim["metadata"]["name"]
+    asked = any(
+        volume.get("ephemeral") and name == f"{pod['metadata']['name']}-{volume['name']}" for volume in pod["spec"].get("volumes") or ()
+    )
+    owners = claim["metadata"].get("ownerReferences") or ()
+    return not asked or any(owner.get("controller") and owner["uid"] == pod["metadata"]["uid"] for owner in owners)
 
 
 def daemon_set_of(pod: Json) -> list[str]:
     """`namespace/name` of the DaemonSet that controls the pod."""
+    return _controller_of(pod, "DaemonSet")
+
+
+def stateful_set_of(pod: Json) -> list[str]:
+    """`namespace/name` of the StatefulSet that controls the pod."""
+    return _controller_of(pod, "StatefulSet")
+
+
+def _controller_of(pod: Json, kind: str) -> list[str]:
     meta = pod["metadata"]
     owners = meta.get("ownerReferences") or ()
-    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == "DaemonSet"]
+    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == kind]
 
 
 def claim_uid(volume: Json) -> list[str]:
@@ -56,7 +77,7 @@ def sides(change: Change[Json]) -> list[Json]:
 _INDEXES: Final[dict[Resource, dict[str, Callable[[Json], Iterable[str]]]]] = {
     CLAIMS: {"uid": lambda claim: (claim["metadata"]["uid"],), "volume": lambda claim: (claim["spec"].get("volumeName", ""),)},
     VOLUMES: {"claim": claim_uid},
-    PODS: {"claim": claims_of, "daemon set": daemon_set_of},
+    PODS: {"claim": claims_of, "daemon set": daemon_set_of, "stateful set": stateful_set_of},
     ATTACHMENTS: {"volume": lambda attachment: (attachment["spec"]["source"].get("persistentVolumeName", ""),)},
 }
 

@@ -188,6 +188,48 @@ def test_drain_B7_a_budget_is_asked_again_and_never_overruled() -> None:
     assert seen.calls == ["app-0"]
 
 
+def test_of_two_nodes_that_are_emptied_at_once_one_evicts_and_the_other_waits_for_it() -> None:
+    """Each would find the other's replica ready. No budget keeps them apart."""
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "db-0", owner="db")
+        await app(bench, "db-1", owner="db", nodeSelector={"kubernetes.io/hostname": "n1"})
+        await wait(bench, 20)
+        for pod in ("db-0", "db-1"):  # so that whoever is evicted is seen to leave
+            held = {"metadata": {"finalizers": ["example.com/held"]}}
+            await bench.you.patch(PODS, pod, held, namespace="default", content_type=MERGE_PATCH)
+        for node in ("n1", "n0"):
+            await change(bench, node, {"taints": [EVACUATE]})
+        await wait(bench, 200)
+
+    play(story, seen)
+    assert len(seen.calls) == 1
+
+
+def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> None:
+    readable = True
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if call.resource == NODES and call.verb == "list" and not readable else seen(call)
+
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        nonlocal readable
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        readable = False
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 100)
+        assert seen.calls == []
+        readable = True
+        await wait(bench, 60)
+
+    simulated.play(story, args=EVICTING, refuse=refuse)
+    assert seen.calls == ["app-0"]
+
+
 async def count(bench: NotebookWorld, budget: dict[str, Any], allowed: int) -> None:
     status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "observedGeneration": 1}
     await bench.you.patch(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.emptying.rules import Ask, EmptyingView, Evict, Finished, Hold, decide
 from sidecar.drain.facts.snapshot import CLAIM, InFlight, Snapshot, unread_key
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
@@ -190,6 +191,16 @@ def test_a_replica_that_is_not_made_again_yet_counts_as_not_ready() -> None:
     assert held_by(decide(view(snapshot, elsewhere=others, expected={"uid-db": 3}))) is Hindrance.REPLICA_NOT_READY
     assert isinstance(decide(view(snapshot, elsewhere=others, expected={"uid-db": 2})), Evict)
     assert isinstance(decide(view(snapshot, elsewhere=others, expected={"uid-web": 9})), Evict)
+
+
+def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_with_others() -> None:
+    rivals = Rivals(("n2", samples.NODE), settled=True)
+    elsewhere = samples.pod("db-1", node="n2")
+    decision = decide(view(scene(evictable()), elsewhere=[elsewhere], rivals=rivals))
+    assert held_by(decision) is Hindrance.ANOTHER_NODE_FIRST
+    web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
+    decision = decide(view(scene(evictable(), web), elsewhere=[elsewhere], rivals=rivals))
+    assert isinstance(decision, Evict) and decision.pod.name == "web-0"
 
 
 def test_a_pod_that_is_itself_the_one_that_is_not_ready_may_go() -> None:
