@@ -47,6 +47,10 @@ class Settings:
     evicts: bool = False
     """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
     eviction_qps: float = QPS
+    clears: bool = False
+    """What a node that is gone has left is cleared away, as far as somebody has said that its disks do not come back."""
+    gone_after: float = 60.0
+    """Seconds that a node is missed until anything is cleared away."""
     own_pods: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
     dry_run: bool = False
