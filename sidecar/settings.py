@@ -94,6 +94,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         untracked_blocks=config.drain_untracked_blocks,
         evicts=config.evacuation_evict,
         eviction_qps=config.eviction_qps,
+        follows_loss=bool(config.node_delete_policy),
         clears=config.node_delete_policy == CLEANUP,
         gone_after=config.node_gone_after,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),

@@ -276,7 +276,9 @@ class DrainPart:
         )
         self._judges = judges
         self._neighbours = _neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node)) if settings.gate else None
-        self._loss = _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node)) if judges else None
+        self._loss = (
+            _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node)) if settings.follows_loss else None
+        )
         self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
         watches.on_node, watches.on_change = self.node_changed, self.wake
         tools.metrics.watch_drain(self.room.numbers)

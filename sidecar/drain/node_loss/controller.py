@@ -75,9 +75,6 @@ class NodeLoss:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if not self._settings.namespace:
-            log.info("Nodes that are gone are not looked for: NAMESPACE is not set, and the Lease for it would be there")
-            return
         await asyncio.sleep(turn.first_pause(self._settings.node))
         while True:
             await self.turn()

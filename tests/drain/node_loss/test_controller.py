@@ -16,6 +16,7 @@ from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait, with_pod
 
+TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
 REPORT: Final = names.drain_report("n0", DRIVER)
 NODES_: Final = ("n0", "n1", "n2")
@@ -38,7 +39,7 @@ class Watchman:
 
 
 def play(
-    story: Callable[[NotebookWorld], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = JUDGING, nodes: Any = NODES_
+    story: Callable[[NotebookWorld], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
 ) -> None:
     simulated.play(story, args=args, nodes=nodes, refuse=seen or Watchman())
 
@@ -501,11 +502,15 @@ def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
     play(story)
 
 
-def test_without_a_namespace_nothing_is_asked() -> None:
+@pytest.mark.parametrize(
+    ("args", "asks"), [pytest.param(JUDGING, False, id="not asked to look"), pytest.param((*CLEANING, "--dry-run"), True, id="dry run")]
+)
+def test_otherwise_nothing_is_written(args: tuple[str, ...], asks: bool) -> None:
     seen = Watchman()
 
     async def story(bench: NotebookWorld) -> None:
         await wait(bench, 1000)
 
-    play(story, seen, args=(*JUDGING, "--dry-run"))
-    assert [call for call in seen.calls if call.resource == LEASES and call.verb != "get" and "node-loss" in call.name] == []
+    play(story, seen, args=args)
+    about = {call.verb for call in seen.calls if call.resource == LEASES and "node-loss" in call.name}
+    assert about == ({"get"} if asks else set())
