@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import sidecar
 from sidecar.capacity.view import Publisher
 from sidecar.config.config import Config
-from sidecar.config.table import IGNORE, RANKED
+from sidecar.config.table import CLEANUP, IGNORE, RANKED
 from sidecar.engine.backoff import Backoff
 from sidecar.local.here import Options
 from sidecar.model import names
@@ -94,6 +94,9 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         untracked_blocks=config.drain_untracked_blocks,
         evicts=config.evacuation_evict,
         eviction_qps=config.eviction_qps,
+        follows_loss=bool(config.node_delete_policy),
+        clears=config.node_delete_policy == CLEANUP,
+        gone_after=config.node_gone_after,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
         tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,

@@ -155,6 +155,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--drain-untracked-blocks needs --drain-report: without an assessment nothing is blocked; add it"
     if config.evacuation_evict and not config.drain_report:
         yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
+    if config.node_delete_policy and not config.drain_report:
+        yield "--node-delete-policy needs --drain-report: without it no report on a node is written; add it"
     if config.drain_tenant_policies and not config.drain_report:
         yield "--drain-tenant-policies needs --drain-report: without an assessment no policy is asked for; add it"
     if config.drain_gate and not config.drain_gate_image:
@@ -164,6 +166,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
     where = "set it in the pod's env from fieldRef metadata.namespace"
     if config.drain_gate:
         yield f"NAMESPACE is not set: --drain-gate needs it, because the gate's pods live in a namespace; {where}"
+    if config.node_delete_policy and config.drain_report:
+        yield f"NAMESPACE is not set: --node-delete-policy needs it, because one sidecar looks for all, by a lease, which is there; {where}"
     # NoSchedule needs it too: the taint starts an evacuation under any policy.
     if config.node_drain_policy != IGNORE and config.max_concurrent_evacuations > 0:
         yield (

@@ -17,6 +17,7 @@ RANDOM, RANKED = "random", "ranked"
 ALL, LABELLED = "all", "labelled"
 IGNORE, NO_SCHEDULE, EVACUATE = "Ignore", "NoSchedule", "Evacuate"
 REPORT, OVERRIDE = "Report", "Override"
+ORPHAN, CLEANUP = "Orphan", "Cleanup"
 RETIRE, REBOOT = "retire", "reboot"
 VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
 
@@ -56,6 +57,7 @@ NODE_POLICY = Kind("string", one_of("a policy for nodes", IGNORE, NO_SCHEDULE, E
 VOLUME_POLICY = Kind("string", one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
 INTENT = Kind("string", one_of("what can happen to a node", RETIRE, REBOOT), str)
 EXPIRY = Kind("string", one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
+LEFT_BEHIND = Kind("string", one_of("what can be done with what a gone node has left", ORPHAN, CLEANUP), str)
 LABELS = Kind("stringMap", _read_labels, str)
 QUANTITY = Kind("quantity", str, str)
 PATTERNS = Kind("pattern=N,...", str, str)
@@ -173,6 +175,10 @@ TABLE: tuple[Row, ...] = (
              "While the node is evacuated to be retired, evict pods whose volumes are ephemeral or may be lost, one at a time."),
     _setting(DRAIN, "eviction-qps", FLOAT, 1.0, "Evictions per second, after a burst of five. With --evacuation-evict.",
              check=more_than_zero("no pod would ever be evicted")),
+    _setting(DRAIN, "node-delete-policy", LEFT_BEHIND, "",
+             "What gone nodes have left: Orphan (told) or Cleanup (cleared away if the disks do not come back); by default nobody looks."),
+    _setting(DRAIN, "node-gone-after", DURATION, 60.0, "With Cleanup: how long a node is missed until anything is cleared away.",
+             check=not_negative),
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0: no limit."),
     _setting(DRAIN, "drain-gate", BOOL, False, "Make whoever drains this node wait until it may be retired. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the gate's pod, which does nothing. Required by --drain-gate."),

@@ -47,6 +47,12 @@ class Settings:
     evicts: bool = False
     """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
     eviction_qps: float = QPS
+    follows_loss: bool = False
+    """Nodes that are gone are looked for, and what they have left is told."""
+    clears: bool = False
+    """With `follows_loss`: it is cleared away, as far as somebody has said that the disks do not come back."""
+    gone_after: float = 60.0
+    """Seconds that a node is missed until anything is cleared away."""
     own_pods: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
     dry_run: bool = False

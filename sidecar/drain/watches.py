@@ -36,6 +36,7 @@ from sidecar.tools import MakeLoop, Tools
 
 if TYPE_CHECKING:
     from sidecar.drain.gate.takeover_io import Neighbours
+    from sidecar.drain.node_loss.controller import NodeLoss
 
 _SHARED = (CLAIMS, VOLUMES, CLASSES)
 """What this room judges by, and other rooms watch too."""
@@ -281,6 +282,9 @@ class DrainPart:
         self._judges = judges
         self._notes = self._make_notes(tools, settings, here, watched)
         self._neighbours = _neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node)) if settings.gate else None
+        self._loss = (
+            _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node)) if settings.follows_loss else None
+        )
         self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
         watches.on_node, watches.on_change = self.node_changed, self.wake
         watches.on_volume = self._notes.volumes_changed if self._notes is not None else _nobody
@@ -304,6 +308,8 @@ class DrainPart:
                 group.create_task(self._notes.run(), name="notes on volumes")
             if self._neighbours is not None:
                 group.create_task(self._neighbours.run(), name="gates of others")
+            if self._loss is not None:
+                group.create_task(self._loss.run(), name="nodes that are gone")
 
     def _make_notes(self, tools: Tools, settings: Settings, here: Here, watched: Watched) -> Notes | None:
         """None where nothing is judged or written, and where another program provisions: there the role may only read volumes."""
@@ -342,6 +348,15 @@ def _neighbours(tools: Tools, settings: Settings, *, own_node: Callable[[], Node
     from sidecar.drain.gate.takeover_io import Neighbours
 
     return Neighbours(tools, settings, own_node=own_node)
+
+
+def _node_loss(tools: Tools, settings: Settings, *, here: Here, own_node: Callable[[], Node | None]) -> "NodeLoss":
+    """As `_neighbours`."""
+    from sidecar.drain.node_loss.controller import NodeLoss
+
+    loss = NodeLoss(tools, settings, own_node=own_node, attaches=PUBLISH_UNPUBLISH_VOLUME in here.driver.controller)
+    tools.metrics.watch_node_loss(loss.lost)
+    return loss
 
 
 def _unknown(resource: Resource, state: ReflectorState) -> str:

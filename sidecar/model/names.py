@@ -140,6 +140,8 @@ AUTOSCALER_MARKER: Final = "autoscaler-annotations"
 GUARDED_NODE: Final = f"{GROUP}/guarded-node"
 GUARDED_FOR: Final = f"{GROUP}/guarded-for"
 SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
+# label of the lease by which one sidecar looks after what gone nodes have left, and of the reports on these nodes (the driver)
+NODE_LOSS_FOR: Final = f"{GROUP}/node-loss-for"
 
 # on volumes, `node/uid` each: the machine that has the volume's bytes, and that this machine has been announced to go for good
 LIES_ON: Final = f"{GROUP}/lies-on"

@@ -9,7 +9,7 @@ All methods are called on the event loop's thread.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from sidecar.engine.health import Row
@@ -18,6 +18,7 @@ from sidecar.observe.exposition import CONTENT_TYPE, Family, page
 from sidecar.observe.labels import OURS
 from sidecar.observe.scrape.counted import Counts, Durations, Gauges
 from sidecar.observe.scrape.drain import Drain, DrainNumbers
+from sidecar.observe.scrape.node_loss import NodeLoss
 from sidecar.observe.scrape.process import Process
 from sidecar.observe.scrape.queues import QueueObserver, Queues
 from sidecar.observe.scrape.readiness import Ready
@@ -176,6 +177,10 @@ class Metrics:
     def watch_drain(self, numbers: Callable[[], DrainNumbers | None]) -> None:
         """`numbers` returns None until the node has been judged once."""
         self._add(Drain(numbers))
+
+    def watch_node_loss(self, lost: Callable[[], Mapping[str, int] | None]) -> None:
+        """`lost` returns None where another sidecar looks after nodes that are gone."""
+        self._add(NodeLoss(lost))
 
     def watch_more(self, collector: Collector) -> None:
         """Of a room that not every process has, and which declares its families itself."""

@@ -30,6 +30,8 @@ UNWORKABLE = [
     ("--evacuation-deadline=-1s", "--evacuation-deadline=-1s: must not be negative"),
     ("--drain-autoscaler-annotations", "--drain-autoscaler-annotations needs --drain-report"),
     ("--drain-untracked-blocks", "--drain-untracked-blocks needs --drain-report"),
+    ("--node-delete-policy=Orphan", "--node-delete-policy needs --drain-report"),
+    ("--node-gone-after=-1s", "--node-gone-after=-1s: must not be negative"),
     ("--evacuation-evict", "--evacuation-evict needs --drain-report"),
     ("--drain-tenant-policies=team=data", "--drain-tenant-policies needs --drain-report"),
     ("--node-drain-policy=Evacuate", "NAMESPACE is not set: --node-drain-policy=Evacuate needs it"),

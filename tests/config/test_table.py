@@ -103,6 +103,8 @@ def test_flags_of_our_own_are_few():
         "evacuation-expiry",
         "evacuation-evict",
         "eviction-qps",
+        "node-delete-policy",
+        "node-gone-after",
         "max-concurrent-evacuations",
         "drain-gate",
         "drain-gate-image",
@@ -139,6 +141,7 @@ SPECIAL = {
     "node-drain-policy": "Evacuate",
     "drain-default-policy": "AllowIdle",
     "evacuation-expiry": "Override",
+    "node-delete-policy": "Cleanup",
     "drain-gate-assumes": "reboot",
     "drain-tenant-policies": "team=data",
 }
@@ -148,6 +151,7 @@ NEEDS = {
     "drain-untracked-blocks": ["--drain-report"],
     "drain-tenant-policies": ["--drain-report"],
     "evacuation-evict": ["--drain-report"],
+    "node-delete-policy": ["--drain-report"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }

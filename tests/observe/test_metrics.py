@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sidecar.drain.node_loss.evidence import Evidence
+from sidecar.drain.node_loss.report import UNPROVEN
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
 from sidecar.engine.loop import Loop, Observer
@@ -288,3 +290,13 @@ def test_what_drain_decisions_come_to_is_read_at_the_scrape():
     assert value(metrics, "csi_node_sidecar_evacuation_seconds") is None
     numbers[0] = replace(numbers[0], evacuation_seconds=12.5)
     assert value(metrics, "csi_node_sidecar_evacuation_seconds") == 12.5
+
+
+def test_who_looks_after_gone_nodes_tells_how_many_volumes_they_had_by_evidence():
+    metrics = Metrics("1.2.3")
+    lost = [None]
+    metrics.watch_node_loss(lambda: lost[0])
+    assert value(metrics, "csi_node_sidecar_lost_volumes", evidence="None") is None
+    lost[0] = {"None": 3}
+    told = {word: value(metrics, "csi_node_sidecar_lost_volumes", evidence=word) for word in (*Evidence, UNPROVEN)}
+    assert told == {"Announced": 0, "Acknowledged": 0, "None": 3, "Unproven": 0}

@@ -1,0 +1,135 @@
+"""Carries out what `remains` decides under Cleanup: one request for each step, on condition of the version that was judged.
+
+Before each one it is asked anew whether the machine is gone, and the thing itself is read and judged again: lists are minutes old, and
+from a claim's deletion there is no way back. Whatever is not as it was is left to the next look.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.drain import machine_mark
+from sidecar.drain.node_loss.evidence import Gone
+from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
+from sidecar.drain.node_loss.surroundings_io import Surroundings
+from sidecar.drain.node_loss.things import ClaimThere, LostVolume, volume_of
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES, KubeApi, find
+from sidecar.kube.errors import Conflict, NotFound
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.kube.events.recorder import Recorder
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 50
+"""Steps for one machine in one look: what must not happen is to show before much has."""
+
+
+class Cleanup:
+    """For one driver. Raises ApiError."""
+
+    def __init__(self, kube: KubeApi, surroundings: Surroundings, recorder: Recorder, *, driver: str, wall: Callable[[], float]) -> None:
+        self._kube = kube
+        self._surroundings = surroundings
+        self._recorder = recorder
+        self._driver = driver
+        self._wall = wall
+
+    async def clear(self, view: RemainsView, done: list[Json], *, may_go_on: Callable[[], Awaitable[bool]]) -> None:
+        """Appends to `done` what it has done, also where it fails then. `may_go_on`: whether this process still has its turn."""
+        if not isinstance(view.loss, Gone) or not view.cleanup:
+            return
+        steps = [item for item in remains(view) if item.step is not Step.NOTHING]
+        if steps and not await may_go_on():
+            return
+        for item in steps[:MOST_AT_ONCE]:
+            if not await self._is_gone(view.loss):
+                return
+            try:
+                if await self._perform(view, item):
+                    self._tell(view.loss, item, done)
+            except (Conflict, NotFound):
+                continue  # it is not as it was judged
+
+    async def _is_gone(self, loss: Gone) -> bool:
+        """By the API server's own word of this moment."""
+        node = loss.machine.node
+        return await self._surroundings.node_uid(node) == "" and await self._surroundings.has_csi_node(node) is False
+
+    async def _perform(self, view: RemainsView, item: Remain) -> bool:
+        """Whether it was done."""
+        if item.kind == names.CLAIM:
+            fresh = await self._claim_now(view, item)
+        else:
+            fresh = await self._volume_now(view, item)
+        if fresh is None or fresh.step is not item.step:
+            return False
+        match fresh.step:
+            case Step.MARK_CLAIM:
+                assert isinstance(view.loss, Gone)
+                mark = {names.LOST_WITH: machine_mark.text(view.loss.machine)}
+                patch = {"metadata": {"resourceVersion": fresh.resource_version, "uid": fresh.uid, "annotations": mark}}
+                await self._kube.patch(CLAIMS, fresh.name, patch, content_type=MERGE_PATCH, namespace=fresh.namespace)
+            case Step.DELETE_CLAIM:
+                await self._kube.delete(
+                    CLAIMS, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=fresh.resource_version
+                )
+            case Step.DELETE_VOLUME:
+                await self._kube.delete(VOLUMES, fresh.name, uid=fresh.uid, resource_version=fresh.resource_version)
+            case Step.RELEASE_VOLUME:
+                await self._release(fresh)
+            case Step.NOTHING:
+                return False
+        return True
+
+    async def _claim_now(self, view: RemainsView, item: Remain) -> Remain | None:
+        before = view.claims[item.uid]
+        there: ClaimThere | None = await self._surroundings.claim(before)
+        if there is None:
+            return None
+        pods = await self._surroundings.pods_in(item.namespace)
+        sets = await self._surroundings.sets_in((item.namespace,))
+        now = replace(view, claims={item.uid: there}, pods=pods, sets=sets, attachments=())
+        return next((found for found in remains(now) if (found.kind, found.uid) == (names.CLAIM, item.uid)), None)
+
+    async def _volume_now(self, view: RemainsView, item: Remain) -> Remain | None:
+        found = await find(self._kube, VOLUMES, item.name)
+        lost: LostVolume | None = volume_of(found, self._driver) if found is not None else None
+        if lost is None or lost.volume.uid != item.uid:
+            return None
+        now = replace(view, volumes=(lost,), claims={})
+        return next((found for found in remains(now) if (found.kind, found.uid) == (names.VOLUME, item.uid)), None)
+
+    async def _release(self, item: Remain) -> None:
+        """Takes our finalizer off, and no other."""
+        stored = await self._kube.get(VOLUMES, item.name)
+        meta = stored["metadata"]
+        left = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != names.VOLUME_FINALIZER]
+        patch = {"metadata": {"resourceVersion": item.resource_version, "uid": item.uid, "finalizers": left}}
+        await self._kube.patch(VOLUMES, item.name, patch, content_type=MERGE_PATCH)
+
+    def _tell(self, loss: Gone, item: Remain, done: list[Json]) -> None:
+        fields = {
+            "node": loss.machine.node,
+            "object": f"{item.kind} {'/'.join(filter(None, (item.namespace, item.name)))}",
+            "why": item.why,
+        }
+        log.warning("Clearing up after a node that is gone", extra={"fields": {"step": str(item.step), **fields}})
+        done.append(
+            {
+                "at": timestamps.to_text(self._wall()),
+                "step": str(item.step),
+                "kind": item.kind,
+                "namespace": item.namespace,
+                "name": item.name,
+                "uid": item.uid,
+            }
+        )
+        if item.step is Step.RELEASE_VOLUME:
+            message = (
+                f"Given up, because node {loss.machine.node}, uid {loss.machine.uid}, is gone: {loss.why}. Nobody has emptied the volume:"
+                " scrub that machine's disks before they are used again"
+            )
+            self._recorder.record(ObjectRef("v1", names.VOLUME, "", item.name, item.uid), names.WARNING, names.NODE_GONE, message)

@@ -1,0 +1,113 @@
+"""Decides whether a machine is gone, and what proves that its disks do not come back.
+
+Gone is what the API server says when it is asked now: no Node and no CSINode of that name, while volumes name that machine themselves.
+A node that does not answer, a label that no node has, and time prove nothing. Another machine under the name is another node: what is
+still on its disks is for its own driver to say.
+"""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from sidecar.drain import machine_mark
+from sidecar.drain.machine_mark import Machine
+from sidecar.frozen import frozen
+
+
+class Evidence(StrEnum):
+    """Who says that the disks do not come back."""
+
+    ANNOUNCED = "Announced"
+    """Its own sidecar has noted on all of its volumes that it was to be retired, and nobody had taken that back."""
+    ACKNOWLEDGED = "Acknowledged"
+    """A person has annotated its report."""
+    NONE = "None"
+    """Nobody: it is gone, and may come back with its disks."""
+
+
+@frozen
+class Unread:
+    """Whether there is such an object could not be read."""
+
+    why: str
+
+
+@frozen
+class LossView:
+    """All that the rule looks at. What is asked of the API server is asked past every cache."""
+
+    node: str
+    machine: Machine | None
+    """As its volumes name it; None: they do not say on which machine they are, and only their maker was of that name."""
+    node_uid: str | Unread
+    """Of the Node of that name; empty: there is none."""
+    has_csi_node: bool | Unread
+    leaving: Collection[str]
+    """What each of its volumes says as `names.LEAVING`; empty for one that says nothing."""
+    acknowledged: bool
+    """A person has acknowledged the loss of this very machine."""
+    missed_since: float
+    """Since when it is missed."""
+
+
+@frozen
+class NotGone:
+    """It is there, or nobody knows that it is not."""
+
+    why: str
+    unread: bool = False
+    """What it depends on could not be read, so nothing is known at all."""
+
+
+@frozen
+class Unproven:
+    """There is no such node, and nothing tells which machine has the volumes: they are reported, and never touched."""
+
+    why: str
+    since: float
+
+
+@frozen
+class Gone:
+    """There is neither a Node nor a CSINode, and the volumes say that they were on this machine."""
+
+    machine: Machine
+    evidence: Evidence
+    since: float
+    why: str
+
+
+Verdict = NotGone | Unproven | Gone
+
+
+def judge(view: LossView) -> Verdict:
+    if (there := _there(view)) is not None:
+        return there
+    if view.machine is None:
+        why = (
+            f"there is no Node {view.node}, whose sidecar made the volumes, and they do not say on which machine they are:"
+            " it may have another name now"
+        )
+        return Unproven(why, view.missed_since)
+    return _gone(view, view.machine)
+
+
+def _there(view: LossView) -> NotGone | None:
+    if isinstance(view.node_uid, Unread):
+        return NotGone(f"whether there is a Node {view.node} could not be read: {view.node_uid.why}", unread=True)
+    if view.machine is not None and view.node_uid == view.machine.uid:
+        return NotGone(f"Node {view.node} is there")
+    if view.node_uid:
+        return NotGone(f"another machine is Node {view.node} now, and its driver says what is on its disks")
+    if isinstance(view.has_csi_node, Unread):
+        return NotGone(f"whether there is a CSINode {view.node} could not be read: {view.has_csi_node.why}", unread=True)
+    return NotGone(f"CSINode {view.node} is there") if view.has_csi_node else None
+
+
+def _gone(view: LossView, machine: Machine) -> Gone:
+    nothing = f"there is neither a Node nor a CSINode {view.node}"
+    if view.acknowledged:
+        return Gone(machine, Evidence.ACKNOWLEDGED, view.missed_since, f"{nothing}, and its report is acknowledged")
+    # One that does not say so may be what an undo had reached when the machine went.
+    if view.leaving and all(machine_mark.parse(said) == machine for said in view.leaving):
+        return Gone(machine, Evidence.ANNOUNCED, view.missed_since, f"{nothing}, and all its volumes say that it was to be retired")
+    return Gone(machine, Evidence.NONE, view.missed_since, f"{nothing}, and nobody has said that its disks do not come back")

@@ -1,0 +1,176 @@
+"""The report on a node that is gone, as a peer writes it: what was on it, what proves that it is lost, and what has been done.
+
+Its name is that of the report of the node's own sidecar, whose owner is the Node and which is deleted with it. This one has no owner, and
+goes when nothing is left to tell. What is stored is read with distrust: anybody may have edited it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
+from sidecar.drain.node_loss.suspects import Suspect
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
+from sidecar.drain.publish.report import SCHEMA
+from sidecar.drain.publish.stored import entries, mapping, seconds, shortened, status_of, text
+from sidecar.frozen import frozen
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json
+
+MOST: Final = 200
+"""Entries of a list."""
+MOST_CLAIMS: Final = 500
+"""Of the list of claims, which remembers whose event is written."""
+UNPROVEN: Final = "Unproven"
+"""The word for `evidence.Unproven`, where others have their evidence."""
+
+
+@frozen
+class Left:
+    """What is told of one node."""
+
+    volumes: tuple[LostVolume, ...]
+    claims: tuple[ClaimThere, ...]
+    pods: tuple[PodThere, ...] = ()
+    attachments: tuple[AttachmentThere, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What could not be read."""
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def gone_of(report: Json | None) -> Json:
+    """What a stored report says of a node that is gone; empty: it is another kind of report, or there is none."""
+    return mapping(status_of(report), "gone")
+
+
+def is_about(report: Json | None, suspect: Suspect) -> bool:
+    """It is a peer's, on this very machine."""
+    return bool(gone_of(report)) and text(status_of(report), "nodeUID") == suspect.uid
+
+
+def suspect_of(report: Json) -> Suspect | None:
+    """Which machine a peer's report is on; None: it is another kind of report."""
+    return Suspect(text(mapping(report, "spec"), "nodeName"), text(status_of(report), "nodeUID")) if gone_of(report) else None
+
+
+def acknowledged(report: Json | None, suspect: Suspect) -> bool:
+    """A person has said so on the report on this very machine, after it was written. What was said before is taken off: `head_patch`."""
+    if not suspect.uid or report is None or not is_about(report, suspect) or has_owner(report):
+        return False
+    return bool(text(mapping(mapping(report, "metadata"), "annotations"), names.ACKNOWLEDGED).strip())
+
+
+def since(report: Json | None, suspect: Suspect, *, now: float) -> float:
+    """Since when it is missed, as it was first written; a time in the future is not believed."""
+    noted = seconds(gone_of(report), "since") if is_about(report, suspect) else None
+    return now if noted is None or noted > now else noted
+
+
+def told_claims(report: Json | None, suspect: Suspect) -> frozenset[str]:
+    """Uids of the claims whose event is written."""
+    return frozenset(text(entry, "uid") for entry in entries(gone_of(report), "claims")) if is_about(report, suspect) else frozenset()
+
+
+# --- writing ------------------------------------------------------------------------------------------------------------
+
+
+def evidence_of(loss: Gone | Unproven) -> str:
+    return str(loss.evidence) if isinstance(loss, Gone) else UNPROVEN
+
+
+def head(suspect: Suspect, driver: str) -> Json:
+    """The object without its status, to be created."""
+    return {
+        "apiVersion": names.REPORT_VERSION,
+        "kind": names.REPORT_KIND,
+        "metadata": {"name": names.drain_report(suspect.node, driver), "labels": {names.NODE_LOSS_FOR: driver}},
+        "spec": {"nodeName": suspect.node, "driver": driver},
+    }
+
+
+def has_owner(report: Json) -> bool:
+    return bool(mapping(report, "metadata").get("ownerReferences"))
+
+
+def head_patch(stored: Json, suspect: Suspect, driver: str) -> Json | None:
+    """A merge patch that makes a stored report this one, if it is not yet: without an owner, and without what people have acknowledged of
+    another machine. It holds for the version that was read."""
+    meta = mapping(stored, "metadata")
+    labelled = mapping(meta, "labels").get(names.NODE_LOSS_FOR) == driver
+    if labelled and not has_owner(stored) and is_about(stored, suspect):
+        return None
+    annotations = {"annotations": {names.ACKNOWLEDGED: None}} if not is_about(stored, suspect) or has_owner(stored) else {}
+    changed = {"ownerReferences": None, "labels": {names.NODE_LOSS_FOR: driver}, **annotations}
+    return {"metadata": {"resourceVersion": text(meta, "resourceVersion"), **changed}}
+
+
+def status(suspect: Suspect, loss: Gone | Unproven, left: Left, *, agent: str, now: float, done: Iterable[Json] = ()) -> Json:
+    """The whole status. It has no verdicts: nobody stands for them."""
+    volumes, claims = [_volume(lost) for lost in left.volumes], [_claim(there) for there in left.claims]
+    pods, attachments = [_pod(pod) for pod in left.pods], [{"name": item.name, "volume": item.volume} for item in left.attachments]
+    return {
+        "nodeUID": suspect.uid,
+        "observedAt": timestamps.to_text(now),
+        "agentVersion": agent,
+        "schemaVersion": SCHEMA,
+        "gone": {
+            "since": timestamps.to_text(loss.since),
+            "evidence": evidence_of(loss),
+            "message": shortened(loss.why),
+            **_bounded("volumes", volumes, MOST),
+            **_bounded("claims", claims, MOST_CLAIMS),
+            **_bounded("pods", pods, MOST),
+            **_bounded("attachments", attachments, MOST),
+            **_bounded("done", list(done), MOST),
+            "unread": [shortened(why) for why in left.unread[:MOST]],
+        },
+    }
+
+
+def differs(stored: Json | None, new: Json) -> bool:
+    """Whether the status has to be written; when it was last looked at is no difference."""
+    old = status_of(stored)
+    return {**old, "observedAt": ""} != {**new, "observedAt": ""}
+
+
+def _bounded(key: str, found: Sequence[Json], most: int) -> Json:
+    return {key: list(found[:most]), f"{key}Truncated": max(0, len(found) - most)}
+
+
+def _volume(lost: LostVolume) -> Json:
+    volume = lost.volume
+    return {
+        "name": volume.name,
+        "claim": volume.claim_name,
+        "phase": volume.phase,
+        "reclaimPolicy": volume.reclaim_policy,
+        "bytes": volume.size,
+    }
+
+
+def _claim(there: ClaimThere) -> Json:
+    return {"namespace": there.claim.namespace, "name": there.claim.name, "uid": there.uid, "volume": there.volume}
+
+
+def _pod(pod: PodThere) -> Json:
+    return {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+
+
+def event(suspect: Suspect, loss: Gone | Unproven, there: ClaimThere) -> str:
+    """What the event of a claim says, with the ways out."""
+    node = suspect.node
+    if isinstance(loss, Unproven):
+        return (
+            f"The data of volume {there.volume} may be lost: {loss.why}. If it has, its own sidecar says so in its report. Else bring the"
+            " machine back with its disks and its name, or, if the data may be lost, delete this claim and restore it"
+        )
+    said = {
+        Evidence.NONE: "nobody has said that its disks do not come back",
+        Evidence.ANNOUNCED: "it was announced to be retired",
+        Evidence.ACKNOWLEDGED: "its loss is acknowledged",
+    }[loss.evidence]
+    return (
+        f"The data of volume {there.volume} was on node {node}, which is gone; {said}. Bring the machine back with its disks and its"
+        " name, or, if the data may be lost, delete this claim, so that it is made anew elsewhere, and restore the data"
+    )

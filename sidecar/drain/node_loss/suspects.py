@@ -1,0 +1,83 @@
+"""Decides which volumes may have been on a node that is gone: those whose machine has no CSINode. Whether it is gone: `evidence`.
+
+The names and uids of Nodes are those of the CSINodes, which have the Node as their owner and are a tenth of its size.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss.things import LostVolume, lies_on, volume_of
+from sidecar.frozen import frozen
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+MOST_AT_ONCE: Final = 20
+"""Suspects that are asked about in one look: what must not happen, that all seem to be gone, is to show before much is done."""
+
+Living = Mapping[str, str]
+"""By name of a node: its uid; empty where its CSINode does not say."""
+
+
+@frozen
+class Suspect:
+    """A machine that may be gone; without a uid it is only the name that the maker of volumes had."""
+
+    node: str
+    uid: str
+
+    @property
+    def machine(self) -> Machine | None:
+        return Machine(self.node, self.uid) if self.uid else None
+
+
+def living(csi_node: Json) -> tuple[str, str]:
+    """Name and uid of the Node that a CSINode belongs to."""
+    meta = csi_node["metadata"]
+    uids = [ref.get("uid") for ref in meta.get("ownerReferences") or () if (ref.get("kind"), ref.get("name")) == (names.NODE, meta["name"])]
+    return meta["name"], str(uids[0] or "") if uids else ""
+
+
+def vanished(before: Living, now: Living) -> bool:
+    """Whether a machine that was there is not among them any more."""
+    return any(name not in now or (uid and now[name] and now[name] != uid) for name, uid in before.items())
+
+
+def perhaps_lost(obj: Json, driver: str, there: Living) -> LostVolume | None:
+    """The record of a PersistentVolume whose machine, or else whose maker, is not among those that are there. Of nearly all others, which
+    are many, no record is made."""
+    said = lies_on(obj)
+    if said is not None and there.get(said.node) in ("", said.uid):
+        return None
+    lost = volume_of(obj, driver)
+    return lost if lost is not None and lost.node and (said is not None or lost.node not in there) else None
+
+
+def suspect_of(lost: LostVolume) -> Suspect:
+    return Suspect(lost.node, lost.lies_on.uid if lost.lies_on else "")
+
+
+def unreached(volumes: Iterable[LostVolume], nodes: Iterable[Node]) -> list[LostVolume]:
+    """Of those that do not say where they are: which no node reaches by its labels. A node that has another name now reaches its own."""
+    nodes = tuple(nodes)
+    return [
+        lost for lost in volumes if not any(term.matches(node.name, node.labels) for term in lost.volume.affinity or () for node in nodes)
+    ]
+
+
+def one_of_each_name(found: Mapping[Suspect, Sequence[LostVolume]], stored: Iterable[Suspect]) -> list[Suspect]:
+    """Of machines that had one name after the other, and are both gone: the one that has its report, or else the one that left more. There
+    is one report for the name, so the other one has its turn once nothing of this one is left."""
+    stored = frozenset(stored)
+    best: dict[str, Suspect] = {}
+    for suspect in sorted(
+        {*found, *stored}, key=lambda item: (len(found.get(item, ())) > 0, item in stored, len(found.get(item, ())), item.uid)
+    ):
+        best[suspect.node] = suspect
+    return list(best.values())
+
+
+def chosen(suspects: Iterable[Suspect], asked: Mapping[Suspect, float]) -> tuple[Suspect, ...]:
+    """Those to ask about in this look: first those that nobody has asked about, then those whose turn is the longest ago."""
+    return tuple(sorted(suspects, key=lambda item: (asked.get(item, float("-inf")), item.node, item.uid))[:MOST_AT_ONCE])

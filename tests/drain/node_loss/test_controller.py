@@ -1,0 +1,516 @@
+"""Nodes that are gone, as a process looks for them: led step by step against a simulated API server. The notes on volumes are written by
+hand."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
+from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.commands import do
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.harness.drain import simulated
+from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait, with_pod
+
+TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
+CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
+REPORT: Final = names.drain_report("n0", DRIVER)
+NODES_: Final = ("n0", "n1", "n2")
+
+
+class Watchman:
+    """Fails a story in which a peer touches what it may not, and counts requests; `refuse` says what is answered with an error."""
+
+    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
+        self.calls: list[Call] = []
+        self._refuse = refuse
+
+    def __call__(self, call: Call) -> ApiError | None:
+        self.calls.append(call)
+        assert call.resource != PODS or call.verb != "delete", "pods are pod garbage collection's"
+        return self._refuse(call)
+
+    def of(self, verb: str, resource: Resource) -> list[str]:
+        return [call.name for call in self.calls if (call.verb, call.resource) == (verb, resource)]
+
+
+def play(
+    story: Callable[[NotebookWorld], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
+) -> None:
+    simulated.play(story, args=args, nodes=nodes, refuse=seen or Watchman())
+
+
+async def app(bench: NotebookWorld, name: str = "data-db-0", *, node: str = "n0") -> None:
+    """A replica of StatefulSet `db` with a volume on that node, which says where it is."""
+    await with_pod(bench, name, node=node)
+    await do(bench, f"until running {name}")
+    await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
+
+
+async def replicas(bench: NotebookWorld, count: int) -> None:
+    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]
+    selector = {"matchLabels": {"app": "db"}}
+    spec = {"replicas": count, "selector": selector, "serviceName": "db", "template": template, "volumeClaimTemplates": claims}
+    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+
+
+async def note(bench: NotebookWorld, claim: str, annotations: Json) -> None:
+    volume = (await bench.you.get(CLAIMS, claim, namespace="default"))["spec"]["volumeName"]
+    await bench.you.patch(VOLUMES, volume, {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
+
+
+async def uid_of(bench: NotebookWorld, node: str = "n0") -> str:
+    return str((await node_of(bench, node))["metadata"]["uid"])
+
+
+async def vanish(bench: NotebookWorld, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
+    """The machine goes, with its sidecar. `pods`: garbage collection has taken its pods; `collected`: and what the Node owned."""
+    bench.nodes[node].driver_away()
+    bench.nodes[node].kill()
+    await bench.you.delete(NODES, node)
+    await bench.you.delete(CSI_NODES, node)
+    if pods:
+        for pod in await all_of(bench, PODS):
+            if pod["spec"].get("nodeName") == node:
+                await bench.you.delete(PODS, pod["metadata"]["name"], namespace="default", grace_period_seconds=0)
+    if collected:
+        bench.cluster.collect_garbage()
+
+
+async def report(bench: NotebookWorld) -> Json | None:
+    try:
+        return await bench.you.get(DRAIN_REPORTS, REPORT)
+    except NotFound:
+        return None
+
+
+async def gone(bench: NotebookWorld) -> Json:
+    stored = await report(bench)
+    return (stored or {}).get("status", {}).get("gone", {})
+
+
+async def told(bench: NotebookWorld) -> list[str]:
+    return [event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == names.NODE_GONE]
+
+
+async def there(bench: NotebookWorld, resource: Resource) -> list[str]:
+    return [item["metadata"]["name"] for item in await all_of(bench, resource)]
+
+
+async def holder(bench: NotebookWorld) -> str:
+    lease = await bench.you.get(LEASES, names.node_loss(DRIVER), namespace="default")
+    held = lease["spec"]["holderIdentity"]
+    return next((item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}"), "")
+
+
+async def settled(bench: NotebookWorld, *, besides: str = "n0") -> None:
+    """Another node than that one has the Lease."""
+    for _ in range(20):
+        await wait(bench, 100)
+        if (found := await holder(bench)) != besides:
+            return
+        await bench.you.delete(LEASES, names.node_loss(DRIVER), namespace="default")
+        bench.nodes[found].kill()
+    raise AssertionError("nobody else takes the Lease")
+
+
+# --- what is told ---------------------------------------------------------------------------------------------------------
+
+
+def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touched() -> None:
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        uid = await uid_of(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{uid}"})
+        claims, volumes = await there(bench, CLAIMS), await there(bench, VOLUMES)
+        await vanish(bench)
+        await wait(bench, 90)
+        stored = await report(bench)
+        assert stored is not None
+        assert "ownerReferences" not in stored["metadata"]
+        assert stored["status"]["nodeUID"] == uid
+        assert "verdicts" not in stored["status"], "nobody stands for them"
+        found = stored["status"]["gone"]
+        assert found["evidence"] == "Announced"
+        assert [item["name"] for item in found["volumes"]] == volumes
+        assert [item["name"] for item in found["claims"]] == claims
+        assert await told(bench) == claims
+        await wait(bench, 4000)
+        assert await told(bench) == claims, "told once"
+        assert (await there(bench, CLAIMS), await there(bench, VOLUMES)) == (claims, volumes)
+        assert (await bench.you.get(CLAIMS, claims[0], namespace="default"))["metadata"]["annotations"].get(names.LOST_WITH) is None
+
+    play(story, seen)
+    assert seen.of("delete", VOLUMES) == seen.of("delete", CLAIMS) == []
+
+
+def test_the_loss_of_the_node_that_has_the_lease_is_told_within_a_quarter_of_an_hour() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 100)
+        first = await holder(bench)
+        await app(bench, node=first)
+        await wait(bench, 500)
+        assert await holder(bench) == first
+        await vanish(bench, first, collected=True)
+        await wait(bench, 900)
+        stored = await bench.you.get(DRAIN_REPORTS, names.drain_report(first, DRIVER))
+        assert stored["status"]["gone"]["evidence"] == "None"
+        assert await holder(bench) not in ("", first)
+
+    play(story)
+
+
+def test_a_holder_that_dies_is_followed_by_another_whatever_the_clocks_say() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 100)
+        first = await holder(bench)
+        future = {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}}
+        bench.nodes[first].driver_away()
+        bench.nodes[first].kill()
+        await bench.you.patch(LEASES, names.node_loss(DRIVER), future, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 800)
+        assert await holder(bench) == first, "its time has not run out"
+        await wait(bench, 1000)
+        assert await holder(bench) != first
+
+    play(story)
+
+
+def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
+    """G1: under another uid it is another node, whose own sidecar says what is on it."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench)
+        await settled(bench)
+        node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
+        await vanish(bench)
+        await wait(bench, 90)
+        assert await gone(bench)
+        for resource, obj in ((NODES, node), (CSI_NODES, csi_node)):
+            meta = {"name": "n0", "labels": obj["metadata"].get("labels") or {}}
+            await bench.you.create(resource, {"metadata": meta, "spec": obj.get("spec") or {}})
+        await wait(bench, 120)
+        assert await gone(bench) == {}
+        assert len(await there(bench, VOLUMES)) == len(await there(bench, CLAIMS)) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_garbage_collection_may_come_before_the_peer_or_after_it(collected: bool) -> None:
+    """The report of the node's own sidecar is the Node's, and goes with it."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench)
+        await settled(bench)
+        assert await report(bench)
+        await vanish(bench, collected=collected)
+        assert (await report(bench) is None) is collected
+        await wait(bench, 90)
+        bench.cluster.collect_garbage()
+        assert (await gone(bench))["evidence"] == "None"
+
+    play(story)
+
+
+def test_a_report_that_is_deleted_meanwhile_is_written_again() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench)
+        await settled(bench)
+        await vanish(bench)
+        await wait(bench, 90)
+        await bench.you.delete(DRAIN_REPORTS, REPORT)
+        await wait(bench, 700)
+        assert (await gone(bench))["evidence"] == "None"
+        assert await told(bench) == ["data-db-0"]
+
+    play(story)
+
+
+def test_the_report_goes_with_what_it_tells_of() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench)
+        await settled(bench)
+        await vanish(bench)
+        await wait(bench, 90)
+        (volume,) = await there(bench, VOLUMES)
+        await bench.you.patch(VOLUMES, volume, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+        await bench.you.delete(VOLUMES, volume)
+        await wait(bench, 700)
+        assert await report(bench) is None
+
+    play(story)
+
+
+def test_volumes_that_do_not_say_where_they_are_are_told_and_never_touched() -> None:
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await note(bench, "data-db-0", {names.LIES_ON: "n0", names.LEAVING: "n0"})
+        await settled(bench)
+        await vanish(bench)
+        await wait(bench, 1500)
+        assert (await gone(bench))["evidence"] == "Unproven"
+        await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: "me"}}}, content_type=MERGE_PATCH)
+        await wait(bench, 1500)
+        assert (await gone(bench))["evidence"] == "Unproven"
+
+    play(story, seen, args=CLEANING)
+    assert seen.of("delete", VOLUMES) == seen.of("delete", CLAIMS) == []
+
+
+@pytest.mark.parametrize("kept", ["Node", "CSINode"])
+def test_B8_what_is_half_there_is_not_gone(kept: str) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench)
+        await settled(bench)
+        bench.nodes["n0"].driver_away()
+        bench.nodes["n0"].kill()
+        await bench.you.delete(CSI_NODES if kept == "Node" else NODES, "n0")
+        await wait(bench, 1500)
+        assert await gone(bench) == {}
+        assert await told(bench) == []
+
+    play(story)
+
+
+# --- what is cleared away -------------------------------------------------------------------------------------------------
+
+
+def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes_go() -> None:
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await app(bench, "lonely")
+        await app(bench, "elsewhere", node="n1")
+        await settled(bench)
+        mark = {names.LEAVING: f"n0/{await uid_of(bench)}"}
+        await note(bench, "data-db-0", mark)
+        await note(bench, "lonely", mark)
+        await vanish(bench)
+        await wait(bench, 400)
+        assert sorted(await there(bench, CLAIMS)) == ["elsewhere", "lonely"]
+        assert len(await there(bench, VOLUMES)) == 2
+        done = (await gone(bench))["done"]
+        assert [item["step"] for item in done] == ["MarkClaim", "DeleteClaim", "DeleteVolume", "ReleaseVolume"]
+        assert (await gone(bench))["claims"][0]["name"] == "lonely"
+        messages = [event["message"] for event in await all_of(bench, EVENTS) if event["involvedObject"]["kind"] == names.VOLUME]
+        assert [message for message in messages if "scrub" in message]
+
+    play(story, seen, args=CLEANING)
+    assert seen.of("delete", CLAIMS) == ["data-db-0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "cleared"),
+    [
+        pytest.param({names.LEAVING: "n0/{uid}"}, True, id="announced"),
+        pytest.param({}, False, id="A13 not announced"),
+        pytest.param({names.LEAVING: "n0/former"}, False, id="G1 announced for a former machine"),
+        pytest.param({names.LEAVING: "{uid}"}, False, id="garbage"),
+        pytest.param({names.LEAVING: "n0/{uid}", names.LIES_ON: "n0/former"}, False, id="it was on a former machine"),
+    ],
+)
+def test_evidence_is_needed(words: Json, cleared: bool) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        uid = await uid_of(bench)
+        await note(bench, "data-db-0", {key: value.format(uid=uid) for key, value in words.items()})
+        await vanish(bench)
+        await wait(bench, 1500)
+        assert (await there(bench, CLAIMS) == []) is cleared
+
+    play(story, args=CLEANING)
+
+
+def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
+        await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)  # said while the node was there
+        await vanish(bench)
+        await wait(bench, 1500)
+        assert await there(bench, CLAIMS) == ["data-db-0"]
+        assert (await gone(bench))["evidence"] == "None"
+        await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)
+        await wait(bench, 1500)
+        assert await there(bench, CLAIMS) == []
+
+    play(story, args=CLEANING)
+
+
+def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await vanish(bench, pods=False)
+        await wait(bench, 1500)
+        assert await there(bench, CLAIMS) == ["data-db-0"]
+        await bench.you.delete(PODS, "data-db-0", namespace="default", grace_period_seconds=0)
+        await wait(bench, 1500)
+        assert await there(bench, CLAIMS) == []
+
+    play(story, args=CLEANING)
+
+
+def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await vanish(bench)
+        await wait(bench, 1750)
+        assert await there(bench, CLAIMS) == ["data-db-0"]
+        await wait(bench, 400)
+        assert await there(bench, CLAIMS) == []
+
+    play(story, args=(*CLEANING, "--node-gone-after=30m"))
+
+
+def effects(seen: Watchman) -> Iterator[Call]:
+    return (call for call in seen.calls if call.resource in (CLAIMS, VOLUMES) and call.verb in ("delete", "patch"))
+
+
+def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None:
+    """It registers after the lists, and before the claim is deleted."""
+    benches: list[tuple[NotebookWorld, Json, Json]] = []
+
+    def back(call: Call) -> None:
+        if benches and call.verb == "list" and call.resource == STATEFUL_SETS:
+            bench, node, csi_node = benches.pop()
+            for resource, obj in ((NODES, node), (CSI_NODES, csi_node)):
+                bench.cluster.create(resource, {"metadata": {"name": "n0"}, "spec": obj.get("spec") or {}}, namespace="")
+
+    seen = Watchman(back)
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
+        await vanish(bench)
+        benches.append((bench, node, csi_node))
+        await wait(bench, 1500)
+        assert not benches
+        claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
+        assert names.LOST_WITH not in claim["metadata"]["annotations"]
+
+    play(story, seen, args=CLEANING)
+    assert seen.of("delete", CLAIMS) == []
+
+
+# --- bad answers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "error"),
+    [
+        pytest.param("get", NODES, Unavailable("no answer"), id="the Node cannot be read"),
+        pytest.param("get", NODES, NotFound("404 page", status=404, reason=""), id="a proxy says 404"),
+        pytest.param("get", CSI_NODES, Forbidden("no", status=403), id="the CSINode cannot be read"),
+        pytest.param("list", STATEFUL_SETS, Forbidden("no", status=403), id="StatefulSets cannot be listed"),
+        pytest.param("list", PODS, Unavailable("no answer"), id="pods cannot be listed"),
+        pytest.param("list", VOLUMES, Gone("old", status=410), id="410 for a list of volumes"),
+        pytest.param("patch", CLAIMS, Forbidden("no", status=403), id="claims may not be marked"),
+    ],
+)
+def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(verb: str, resource: Resource, error: ApiError) -> None:
+    broken: list[bool] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        return error if broken and (call.verb, call.resource) == (verb, resource) else None
+
+    seen = Watchman(refuse)
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        broken.append(True)
+        await vanish(bench)
+        await wait(bench, 900)
+        assert await there(bench, CLAIMS) == ["data-db-0"]
+        broken.clear()
+        await wait(bench, 1500)
+        assert await there(bench, CLAIMS) == []
+
+    play(story, seen, args=CLEANING)
+
+
+def test_rights_that_are_taken_away_midway_leave_a_mark_and_no_more() -> None:
+    allowed = [True]
+
+    def refuse(call: Call) -> ApiError | None:
+        if (call.verb, call.resource) == ("delete", CLAIMS) and not allowed:
+            return Forbidden("no", status=403)
+        return None
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        allowed.clear()
+        await vanish(bench)
+        await wait(bench, 900)
+        claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
+        assert claim["metadata"]["annotations"][names.LOST_WITH]
+        assert [item["step"] for item in (await gone(bench))["done"]] == ["MarkClaim"]
+
+    play(story, Watchman(refuse), args=CLEANING)
+
+
+def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench)
+        await settled(bench)
+        await vanish(bench)
+        await wait(bench, 90)
+        wrong = {
+            "metadata": {"resourceVersion": (await report(bench) or {})["metadata"]["resourceVersion"]},
+            "status": {"gone": {"since": "yesterday", "claims": "none", "done": 5}},
+        }
+        await bench.you.patch(DRAIN_REPORTS, REPORT, wrong, content_type=MERGE_PATCH, subresource="status")
+        lease = {"spec": {"holderIdentity": "", "renewTime": None}}
+        await bench.you.patch(LEASES, names.node_loss(DRIVER), lease, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 3000)
+        assert isinstance((await gone(bench))["claims"], list)
+        assert await holder(bench)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("args", "asks"), [pytest.param(JUDGING, False, id="not asked to look"), pytest.param((*CLEANING, "--dry-run"), True, id="dry run")]
+)
+def test_otherwise_nothing_is_written(args: tuple[str, ...], asks: bool) -> None:
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 1000)
+
+    play(story, seen, args=args)
+    about = {call.verb for call in seen.calls if call.resource == LEASES and "node-loss" in call.name}
+    assert about == ({"get"} if asks else set())
