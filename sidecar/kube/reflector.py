@@ -35,7 +35,10 @@ _BACKOFF = Backoff(1.0, 15.0)
 _SPREAD = 1.0
 # A watch that lasted this long worked, whatever ended it.
 _GOOD_STREAM = 5.0
-# A shorter one that brought events is opened again soon, so many times in a row.
+# Watches are asked for five minutes at least, and each for another time. What ends sooner has ended for many nodes at once: its server
+# stops, or is behind. It is opened again within a second, or all would come together.
+_SHORTEST_ASKED = 290.0
+# One that lasted for less than five seconds and brought events is opened again soon, so many times in a row.
 _QUICK_RETURNS = 5
 # The client waits 15 s for the head of an answer. A watch that is open for longer was accepted, although it may have no events to send.
 _ACCEPTED_AFTER = 20.0
@@ -279,14 +282,14 @@ class Reflector(Generic[R]):
             await _close(stream)
             if self._clock() - started >= _GOOD_STREAM:
                 self._failures = self._refusals = 0
-        if self._clock() - started >= _GOOD_STREAM:
-            return 0.0
+        if (lasted := self._clock() - started) >= _GOOD_STREAM:
+            return 0.0 if lasted >= _SHORTEST_ASKED else self._rng()
         if self.events > heard and self._failures < _QUICK_RETURNS:
             # It worked, but the server ended it, which it does to clients that read too slowly. To stay away would make that worse.
             self._failures += 1
             self._refusals = 0
             return self._rng()
-        return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {self._clock() - started:.1f} s"))
+        return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {lasted:.1f} s"))
 
     async def _confirm_when_quiet(self, watch: asyncio.Timeout) -> None:
         """A watch that has not been refused by then works, even without events.
