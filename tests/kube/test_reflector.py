@@ -212,6 +212,15 @@ def test_what_ends_before_its_time_resumes_within_a_second_for_it_has_ended_for_
     assert [state for _, state in bench.states] == [Synced()]
 
 
+@pytest.mark.parametrize("lasted", [0.5, 100.0, 300.0])
+def test_a_watch_that_tells_of_nothing_while_all_is_well_is_no_hurry(lasted: float) -> None:
+    api = ScriptedApi()
+    api.watches = [[lasted / 2, bookmark(50), lasted / 2], [ev("ADDED", "a", 60)], ["for ever"]]
+    bench = Bench(api, is_silent=True).run(600.0)
+    assert api.asked[2:] == [("watch", lasted + 6.0, "50"), ("watch", lasted + 6.5, "60")], "4 to 8 s; soon where something was told"
+    assert [state for _, state in bench.states] == [Synced()] and bench.held == {"a": "red"}
+
+
 def test_a_break_resumes_after_a_moment_without_a_new_list() -> None:
     api = ScriptedApi()
     api.watches = [[ev("ADDED", "a", 11), 100.0, Unavailable("reset")], ["for ever"]]
