@@ -88,7 +88,14 @@ class Scene:
                 is_under_way=lambda uid: False,
             ),
             make=lambda selector, store, on_state: Reflector(
-                api, CLAIMS, store=store, label_selector=selector, on_change=lambda _: None, on_state=on_state, **more
+                api,
+                CLAIMS,
+                store=store,
+                label_selector=selector,
+                is_silent=selector == UNLABELLED,
+                on_change=lambda _: None,
+                on_state=on_state,
+                **more,
             ),
             store=self.store,
             on_change=lambda _: None,
