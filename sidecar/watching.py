@@ -61,6 +61,7 @@ class Watching:
                 nodes=self._nodes,
                 optional=watch.optional,
                 start_spread=watch.start_spread,
+                is_silent=watch.selected is not None and selector in watch.selected.silent,
                 # What is skipped by its bytes is what a selector leaves out; and of what it lets through each label is to be looked at.
                 skip=watch.skip if watch.skip is not None and (watch.selected is None or not selector) else reads_all,
                 on_change=watch.wakes,

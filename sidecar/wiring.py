@@ -28,7 +28,7 @@ from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
-from sidecar.ownership.shards import LISTENERS, heard_shards, may_be_shared_out
+from sidecar.ownership.shards import LISTENERS, any_binds_immediately, heard_shards, may_be_shared_out
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.rights.asking_io import RightsKnown
 from sidecar.rights.rights import NOT_KNOWN, FinalizerWrites, finalizer_writes
@@ -191,6 +191,7 @@ class Sidecar:
             shards=self._shards,
             contenders=self._nodes,
             bids=self._config.node_deployment_immediate_binding,
+            may_be_left=lambda: any_binds_immediately(self.caches.classes.values()),
         )
 
     def _nodes(self) -> int | None:

@@ -35,7 +35,13 @@ _BACKOFF = Backoff(1.0, 15.0)
 _SPREAD = 1.0
 # A watch that lasted this long worked, whatever ended it.
 _GOOD_STREAM = 5.0
-# A shorter one that brought events is opened again soon, so many times in a row.
+# Watches are asked for five minutes at least, and each for another time. What ends sooner has ended for many nodes at once: its server
+# stops, or is behind. It is opened again within a second, or all would come together.
+_SHORTEST_ASKED = 290.0
+# A server that has more changes to offer than it has time for ends the watches of all, its own controllers' too. One that is there only for
+# the case that something is wrong adds to that, and is opened again later: after 4 to 8 s.
+_NO_HURRY = 4.0
+# One that lasted for less than five seconds and brought events is opened again soon, so many times in a row.
 _QUICK_RETURNS = 5
 # The client waits 15 s for the head of an answer. A watch that is open for longer was accepted, although it may have no events to send.
 _ACCEPTED_AFTER = 20.0
@@ -62,8 +68,9 @@ class Reflector(Generic[R]):
     `project` makes an object's record; None means that the object does not concern us. `on_change` is called after the store has changed,
     and never for an event that changed nothing. No callback may block. With `watch_selectors` all is listed, and watched by these labels;
     if it `begins_selected`, the first list is by these labels too, and all is listed now and then, the less often the more `nodes` do so:
-    what has a label with which no watch shows it is found by these lists alone. After its first page the first list waits for a random
-    part of `start_spread` seconds, if it has more: many nodes may start together, and many objects are a sign of it.
+    what has a label with which no watch shows it is found by these lists alone. If it `is_silent`, its watch tells of nothing while all is
+    well, so there is no hurry to open it again. After its first page the first list waits for a random part of `start_spread` seconds, if
+    it has more: many nodes may start together, and many objects are a sign of it.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class Reflector(Generic[R]):
         skip: Skip = reads_all,
         page_size: int = 500,
         start_spread: float = 0.0,
+        is_silent: bool = False,
         on_change: Callable[[Change[R]], None] = _nothing,
         on_state: Callable[[ReflectorState], None] = _nothing,
         on_attempt: Callable[[], None] = _nothing,
@@ -114,6 +122,9 @@ class Reflector(Generic[R]):
         self._optional = optional
         self._page_size = page_size
         self._start_spread = start_spread
+        self._is_silent = is_silent
+        self._told = 0
+        """Watch events received, without bookmarks."""
         self._on_change = on_change
         self._on_state = on_state
         self._on_attempt = on_attempt
@@ -261,7 +272,7 @@ class Reflector(Generic[R]):
     async def _watch(self) -> float:
         """Watch until the server ends it. Returns the seconds until the next watch."""
         await self._attempt(self._source.requests)
-        started, heard = self._clock(), self.events
+        started, heard, told = self._clock(), self.events, self._told
         no_limit = asyncio.timeout(None)
         confirming = asyncio.ensure_future(self._confirm_when_quiet(no_limit))
         stream = self._source.events()
@@ -279,14 +290,16 @@ class Reflector(Generic[R]):
             await _close(stream)
             if self._clock() - started >= _GOOD_STREAM:
                 self._failures = self._refusals = 0
-        if self._clock() - started >= _GOOD_STREAM:
-            return 0.0
+        if self._is_silent and self._told == told:
+            return jittered(_NO_HURRY, self._rng, spread=_SPREAD)
+        if (lasted := self._clock() - started) >= _GOOD_STREAM:
+            return 0.0 if lasted >= _SHORTEST_ASKED else self._rng()
         if self.events > heard and self._failures < _QUICK_RETURNS:
             # It worked, but the server ended it, which it does to clients that read too slowly. To stay away would make that worse.
             self._failures += 1
             self._refusals = 0
             return self._rng()
-        return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {self._clock() - started:.1f} s"))
+        return self._after_failure(ApiError(f"watch {self.resource}: the server ended it after {lasted:.1f} s"))
 
     async def _confirm_when_quiet(self, watch: asyncio.Timeout) -> None:
         """A watch that has not been refused by then works, even without events.
@@ -323,8 +336,10 @@ class Reflector(Generic[R]):
             self._mark_working()
         match event.type:
             case "ADDED" | "MODIFIED":
+                self._told += 1
                 self._take_in(event.object)
             case "DELETED":
+                self._told += 1
                 key = self._key_or_none(event.object)
                 if key is None:  # only a new list can show which object is gone
                     raise BadEvent(f"watch {self.resource}: something is gone that has no name")

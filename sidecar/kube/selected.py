@@ -20,3 +20,5 @@ class Selected(Generic[R]):
     is_under_way: Callable[[str], bool]
     """Whether something would be decided wrongly if the object with that key were believed to be gone and is not. `project` has to keep
     each object of which it is true."""
+    silent: frozenset[str] = frozenset()
+    """Selectors that select nothing while all is well."""

@@ -94,9 +94,11 @@ class ClaimHearing:
         shards: Callable[[], tuple[str, ...]],
         contenders: Callable[[], int | None],
         bids: bool = True,
+        may_be_left: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`is_ours`: whether a class of that name is this driver's. `shards`: the open claims that this node hears of at
-        once; if it `bids`, it looks now and then for others that nobody takes. `contenders`: how many nodes there are, if it is known."""
+        """`is_ours`: whether a class of that name is this driver's. `shards`: the open claims that this node hears of at once. If it
+        `bids`, it looks now and then for others that nobody takes, while such claims `may_be_left`. `contenders`: how many nodes there
+        are, if it is known."""
         self._kube = tools.kube
         self._recorder = tools.recorder
         self._metrics = tools.metrics
@@ -110,6 +112,7 @@ class ClaimHearing:
         self._shards = shards
         self._contenders = contenders
         self._bids = bids
+        self._may_be_left = may_be_left
         self._left = LeftClaims(tools, driver=driver, contenders=contenders)
         self._trust = Trust()
         self._at_first: _Flaws | None = _Flaws()
@@ -161,6 +164,8 @@ class ClaimHearing:
 
     def _others(self) -> list[str]:
         """The shards of which this node hears only if something is left in them."""
+        if not self._may_be_left():
+            return []
         heard = set(names.SHARDS if self._is_wide else self._shards())
         return [shard for shard in names.SHARDS if shard not in heard]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_SNAPSHOT
 from sidecar.model.names import SHARDS
-from sidecar.model.objects import Class
+from sidecar.model.objects import IMMEDIATE, Class
 from sidecar.ownership.roster import draw
 
 LISTENERS: Final = 8
@@ -21,6 +21,11 @@ _NEARLY_ALL: Final = 0.75
 def may_be_shared_out(capabilities: Collection[str], classes: Iterable[Class]) -> bool:
     """Of a driver and its classes. Not where one claim can be made by few nodes only, which may be others than those that hear of it."""
     return not {CLONE_VOLUME, CREATE_DELETE_SNAPSHOT} & {*capabilities} and not any(class_.allowed for class_ in classes)
+
+
+def any_binds_immediately(classes: Iterable[Class]) -> bool:
+    """If not, no node takes an open claim: it has lost its class, or that was made anew."""
+    return any(class_.binding_mode == IMMEDIATE for class_ in classes)
 
 
 def is_shared_out(nodes: int, *, listeners: int = LISTENERS) -> bool:

@@ -10,6 +10,7 @@ from sidecar.kube.event_prefix import EventPrefix
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import by_uid
 from sidecar.local.caches import Caches
+from sidecar.local.claim_labels import UNLABELLED
 from sidecar.local.here import Here
 from sidecar.local.raw_filter import is_bound_claim, is_foreign_claim, is_foreign_volume
 from sidecar.local.volume_location import found_here, heard_volumes
@@ -97,6 +98,7 @@ class ProvisioningWatches:
             place_of=lambda claim: (claim.namespace, claim.name),
             version_of=lambda claim: claim.resource_version,
             is_under_way=self.may_have_begun,
+            silent=frozenset({UNLABELLED}),
         )
 
     def _claim(self, obj: Json, here: Here) -> Claim | None:

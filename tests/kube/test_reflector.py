@@ -203,6 +203,24 @@ def test_a_normal_end_after_a_long_life_resumes_at_once_where_it_was() -> None:
     assert [state for _, state in bench.states] == [Synced()]
 
 
+@pytest.mark.parametrize("luck", [0.0, 0.75])
+def test_what_ends_before_its_time_resumes_within_a_second_for_it_has_ended_for_all_nodes(luck: float) -> None:
+    api = ScriptedApi()
+    api.watches = [[100.0, bookmark(50)], ["for ever"]]
+    bench = Bench(api, rng=lambda: luck).run(200.0)
+    assert api.asked[2:] == [("watch", 100.0 + luck, "50")]
+    assert [state for _, state in bench.states] == [Synced()]
+
+
+@pytest.mark.parametrize("lasted", [0.5, 100.0, 300.0])
+def test_a_watch_that_tells_of_nothing_while_all_is_well_is_no_hurry(lasted: float) -> None:
+    api = ScriptedApi()
+    api.watches = [[lasted / 2, bookmark(50), lasted / 2], [ev("ADDED", "a", 60)], ["for ever"]]
+    bench = Bench(api, is_silent=True).run(600.0)
+    assert api.asked[2:] == [("watch", lasted + 6.0, "50"), ("watch", lasted + 6.5, "60")], "4 to 8 s; soon where something was told"
+    assert [state for _, state in bench.states] == [Synced()] and bench.held == {"a": "red"}
+
+
 def test_a_break_resumes_after_a_moment_without_a_new_list() -> None:
     api = ScriptedApi()
     api.watches = [[ev("ADDED", "a", 11), 100.0, Unavailable("reset")], ["for ever"]]
@@ -283,8 +301,8 @@ def test_410_lists_again_and_tells_only_what_differs(form: str) -> None:
         Page([obj("a", 1), obj("b", 2), obj("c", 3), obj("d", 4)], "10", ""),
         Page([obj("a", 1), obj("b", 12, "blue"), obj("c", 13, "grey"), obj("e", 14)], "20", ""),
     ]
-    api.watches = [[100.0, gone], ["for ever"]] if form == "in the stream" else [[100.0], gone, ["for ever"]]
-    bench = Bench(api).run(300.0)
+    api.watches = [[300.0, gone], ["for ever"]] if form == "in the stream" else [[300.0], gone, ["for ever"]]
+    bench = Bench(api).run(500.0)
     assert bench.held == {"a": "red", "b": "blue", "e": "red"}
     assert bench.changes[4:] == [
         (Rec("b", "red"), Rec("b", "blue")),
@@ -293,7 +311,7 @@ def test_410_lists_again_and_tells_only_what_differs(form: str) -> None:
         (Rec("d", "red"), None),
     ]
     assert bench.reflector.lists == 2
-    assert [at for what, at, _ in api.asked if what == "list"] == [0.0, 102.5], "nodes are spread over 5 s"
+    assert [at for what, at, _ in api.asked if what == "list"] == [0.0, 302.5], "nodes are spread over 5 s"
 
 
 def test_410_of_a_continue_token_starts_the_list_again_and_removes_nothing_meanwhile() -> None:
@@ -430,10 +448,10 @@ def test_429_is_waited_out() -> None:
 
 def test_429_for_a_year_is_waited_out_for_a_minute_or_two_and_told_at_once() -> None:
     api = ScriptedApi()
-    api.watches = [[100.0], TooManyRequests("slower", retry_after=31_536_000.0), ["for ever"]]
-    bench = Bench(api).run(400.0)
-    assert api.attempts() == [0.0, 0.0, 100.0, 190.0]
-    assert bench.states == [(0.0, Synced()), (100.0, Degraded("slower")), (210.0, Synced())]
+    api.watches = [[300.0], TooManyRequests("slower", retry_after=31_536_000.0), ["for ever"]]
+    bench = Bench(api).run(600.0)
+    assert api.attempts() == [0.0, 0.0, 300.0, 390.0]
+    assert bench.states == [(0.0, Synced()), (300.0, Degraded("slower")), (410.0, Synced())]
 
 
 def test_before_the_first_list_trouble_is_told_at_once() -> None:

@@ -64,6 +64,7 @@ class Scene:
         self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock() + clock_ahead, rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
         self.shards = shards
+        self.may_be_left = True
         self.contenders = contenders
         self.hearing = ClaimHearing(
             self.tools,
@@ -73,6 +74,7 @@ class Scene:
             shards=lambda: self.shards,
             contenders=lambda: self.contenders,
             bids=bids,
+            may_be_left=lambda: self.may_be_left,
         )
         self.store: Store[Claim] = Store()
         more: dict[str, Any] = {"project": self._project, "key_of": by_uid, "clock": clock, "rng": random.Random(2).random}
@@ -86,7 +88,14 @@ class Scene:
                 is_under_way=lambda uid: False,
             ),
             make=lambda selector, store, on_state: Reflector(
-                api, CLAIMS, store=store, label_selector=selector, on_change=lambda _: None, on_state=on_state, **more
+                api,
+                CLAIMS,
+                store=store,
+                label_selector=selector,
+                is_silent=selector == UNLABELLED,
+                on_change=lambda _: None,
+                on_state=on_state,
+                **more,
             ),
             store=self.store,
             on_change=lambda _: None,
@@ -221,6 +230,20 @@ def test_open_claims_that_nobody_takes_are_heard_by_others_until_somebody_does()
         assert scene.held == {"before"}
         await asyncio.sleep(900.0)
         assert "open." not in scene.claims.selectors[0]
+
+    play(story, shards=())
+
+
+def test_open_claims_are_looked_for_only_while_some_may_be_left():
+    async def story(scene: Scene) -> None:
+        scene.may_be_left = False
+        await scene.immediate("open")
+        before = len(scene.lists)
+        await asyncio.sleep(570.0)
+        assert scene.held == {"before"} and len(scene.lists) - before <= 1, "of claims that wait"
+        scene.may_be_left = True
+        await asyncio.sleep(60.0)
+        assert scene.held == {"before", "open"}, "as soon as at the start"
 
     play(story, shards=())
 

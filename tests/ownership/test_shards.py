@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from sidecar.model.names import SHARDS
-from sidecar.ownership.shards import LISTENERS, heard_shards, listeners_of
+from sidecar.ownership.shards import LISTENERS, any_binds_immediately, heard_shards, listeners_of
+from tests.harness import samples
 
 
 def a_cluster(size: int) -> list[str]:
@@ -61,3 +62,12 @@ def test_who_hears_of_a_shard_is_who_says_that_it_does(size: int):
     heard = {node: heard_shards(node, nodes) for node in nodes}
     for shard in SHARDS[::16]:
         assert set(listeners_of(shard, nodes)) == {node for node in nodes if shard in heard[node]}
+
+
+@pytest.mark.parametrize(
+    ("modes", "expected"),
+    [((), False), (("WaitForFirstConsumer",), False), (("WaitForFirstConsumer", "Immediate"), True)],
+    ids=["no class", "all late", "one immediate"],
+)
+def test_an_open_claim_can_be_taken_only_if_a_class_binds_immediately(modes: tuple[str, ...], expected: bool):
+    assert any_binds_immediately(samples.class_(volumeBindingMode=mode) for mode in modes) is expected

@@ -206,6 +206,17 @@ def test_M22_an_object_that_cannot_be_stored_is_stored_later_without_asking_the_
     assert bench.table.unsaved() == 0
 
 
+@pytest.mark.parametrize("error", [Unavailable("down"), TooManyRequests("slower", retry_after=1.0)], ids=["away", "busy"])
+def test_an_api_server_that_does_not_take_the_object_now_is_waited_for_and_asked_for_no_event(error: Exception) -> None:
+    bench = late(kube=ScriptedKube(failures={"create": [error]}))
+    assert bench.claim() == 101.0
+    assert bench.told.reasons() == ["Provisioning"]
+    assert bench.value("persistentvolumeclaim_provision_failed_total") == 0.0
+    bench.forget_claim()
+    assert bench.claim() is None
+    assert bench.told.reasons() == ["Provisioning", "ProvisioningSucceeded"] and bench.driver.count("create") == 1
+
+
 @pytest.mark.parametrize("ours", [True, False])
 def test_M24_an_object_of_that_name_is_success_only_if_it_is_ours(ours: bool) -> None:
     created = CreatedVolume("test-volume-id", 100, topologies=(samples.info().segment,))

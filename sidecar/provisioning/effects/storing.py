@@ -4,7 +4,7 @@ import logging
 from dataclasses import replace
 
 from sidecar.kube.api import VOLUMES
-from sidecar.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, Unavailable
+from sidecar.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, TooManyRequests, Unavailable
 from sidecar.local.volume_location import lies_elsewhere
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, Volume
@@ -47,8 +47,9 @@ class Storer:
         except AlreadyExists:
             if problem := await self._not_ours(uid, claim, body.unpacked()):
                 return max(self._reports.failed(uid, claim, problem), self._undoer.next_turn(uid))
-        except Unavailable as error:
-            self._undoer.was_sent(uid)
+        except (Unavailable, TooManyRequests) as error:
+            if isinstance(error, Unavailable):  # what was refused does not arrive later
+                self._undoer.was_sent(uid)
             log.warning(
                 "A volume waits for the API server", extra={"fields": {"claim": claim.full_name, "volume": name, "err": str(error)}}
             )
