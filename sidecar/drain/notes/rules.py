@@ -194,7 +194,7 @@ def _is_listed_here_alone(volume: Volume, view: NotesView) -> bool:
 
 
 def _names_this_node(leaving: str, view: NotesView) -> bool:
-    """Be it an earlier machine of the name: if it came back as this one, disks and all, its old word must not count when this one is gone."""
+    """Even an earlier machine of the name: if it came back as this one, disks and all, its old word must not count when this one goes."""
     said = parse(leaving)
     return said is not None and said.node == view.machine.node
 
