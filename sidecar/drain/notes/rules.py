@@ -100,8 +100,8 @@ def decide(volume: Volume, view: NotesView) -> Decision:
     if volume.lies_on == mine:
         return _noted(volume, view)
     decision = _noted_otherwise(volume, view) if volume.lies_on else _not_noted(volume, view)
-    if not isinstance(decision, Note) and volume.leaving == mine:
-        return Note(volume, {names.LEAVING: None}, "this machine does not have it")
+    if not isinstance(decision, Note) and _names_this_node(volume.leaving, view):
+        return Note(volume, {names.LEAVING: None}, "a machine of this name is here, and it is not noted that it has the volume")
     return decision
 
 
@@ -191,6 +191,12 @@ def _proof(volume: Volume, view: NotesView) -> str:
 
 def _is_listed_here_alone(volume: Volume, view: NotesView) -> bool:
     return view.names_this_node and view.listed.handles.get(volume.handle) is True
+
+
+def _names_this_node(leaving: str, view: NotesView) -> bool:
+    """Even an earlier machine of the name: if it came back as this one, disks and all, its old word must not count when this one goes."""
+    said = parse(leaving)
+    return said is not None and said.node == view.machine.node
 
 
 def _may_lie_here(volume: Volume, view: NotesView, *, rival: str) -> bool:

@@ -201,7 +201,15 @@ def test_leaving_goes_with_the_announcement(lies_on: str, leaving: str, leaves: 
 def test_what_an_earlier_machine_said_of_its_leaving_goes_with_its_note() -> None:
     seen = one(lies_on=FORMER, leaving=FORMER)
     assert noted(decide(seen, view(HERE_ALONE))) == {names.LIES_ON: MINE, names.LEAVING: None}
-    assert isinstance(decide(seen, view(CANNOT_LIST, leaving=True)), Left)
+
+
+def test_an_earlier_machine_that_may_have_come_back_as_this_one_leaves_no_more() -> None:
+    """Else its old word would be taken for this machine's, whose node goes one day without an announcement."""
+    seen = one(lies_on=FORMER, leaving=FORMER)
+    for listed, leaves in product((CANNOT_LIST, NOT_HERE, SOMEWHERE, NOT_ASKED), (False, True)):
+        assert noted(decide(seen, view(listed, leaving=leaves))) == {names.LEAVING: None}
+    assert isinstance(decide(replace(seen, leaving=""), view(CANNOT_LIST)), Left)
+    assert isinstance(decide(replace(seen, leaving=OTHER), view(CANNOT_LIST)), Left)
 
 
 def test_our_word_of_leaving_does_not_stay_beside_another_machine() -> None:
