@@ -18,6 +18,7 @@ from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
 from sidecar.drain.gate import rules
+from sidecar.drain.node_loss import turn
 from sidecar.drain.publish import on_node
 from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
@@ -119,7 +120,15 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
 async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
     """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain."""
     gates, turns = rules.selector(driver), slots.selector(driver)
-    lists = ((BUDGETS, gates), (DEPLOYMENTS, gates), (LEASES, gates), (LEASES, turns), (NODES, ""), (DRAIN_REPORTS, ""))
+    lists = (
+        (BUDGETS, gates),
+        (DEPLOYMENTS, gates),
+        (LEASES, gates),
+        (LEASES, turns),
+        (LEASES, turn.selector(driver)),
+        (NODES, ""),
+        (DRAIN_REPORTS, ""),
+    )
     for resource, selector in lists:
         try:
             async for obj in every(kube, resource, label_selector=selector):
