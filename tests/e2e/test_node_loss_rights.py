@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from hack.lib.control_plane import ControlPlane
+from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
-from sidecar.kube.api import JSON_PATCH
+from sidecar.kube.api import JSON_PATCH, MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
-from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, secured
+from tests.e2e.rights import Abuse, Request, Secured, allowed, create, delete, in_force, patch, secured
 
 CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
 REPORTS = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
@@ -58,8 +58,14 @@ def volume(name: str, *, lies_on: str, node: str, **spec: Any) -> Json:
             "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
             **spec,
         },
-        "status": {"phase": "Released"},
     }
+
+
+def released(cluster: Secured, name: str, *, lies_on: str, node: str) -> None:
+    """The volume controller says so of one whose claim is gone."""
+    claim = {"kind": names.CLAIM, "namespace": "default", "name": "gone", "uid": "uid-of-a-claim-that-is-gone"}
+    cluster.make(VOLUMES, volume(name, lies_on=lies_on, node=node, claimRef=claim))
+    until(lambda: cluster.plane.request("GET", f"{VOLUMES}/{name}").get("status", {}).get("phase") == "Released", f"{name} is released")
 
 
 def uid_of(cluster: Secured, node: str) -> str:
@@ -72,7 +78,8 @@ def uid_of(cluster: Secured, node: str) -> str:
 def test_a_claim_that_says_with_which_machine_its_data_was_lost_may_go(cluster: Secured) -> None:
     cluster.make(CLAIMS, claim("lost", lost_with="n9/uid-9"))
     allowed(delete(f"{CLAIMS}/lost"), cluster.n1)
-    Abuse(delete(f"{CLAIMS}/lost"), "bound to no pod").check(cluster, cluster.nobody)
+    code, said, broken = delete(f"{CLAIMS}/lost").by(cluster.nobody)
+    assert code == 422 and any("bound to no pod" in each for each in broken), (code, said, broken)
 
 
 @pytest.mark.parametrize("mark", ["", "n9", "n9/", "/uid-9", "n9/uid-9/x"])
@@ -105,21 +112,41 @@ def test_a_machine_that_is_gone_may_be_named_and_nothing_else_of_the_claim_is_ch
 
 
 def test_a_released_volume_of_a_machine_that_is_gone_may_go(cluster: Secured) -> None:
-    cluster.make(VOLUMES, volume("pv-lost", lies_on="n9/uid-9", node="n9"))
+    released(cluster, "pv-lost", lies_on="n9/uid-9", node="n9")
     allowed(delete(f"{VOLUMES}/pv-lost"), cluster.n1)
 
 
 @pytest.mark.parametrize("lies_on", ["", "n2/{n2}", "n2/former", "n9/{n2}"])
 def test_a_volume_of_a_node_that_is_there_stays(cluster: Secured, lies_on: str) -> None:
-    name = f"pv-{len(lies_on)}-{lies_on[:2]}"
-    cluster.make(VOLUMES, volume(name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node="n2"))
+    name = f"pv-{len(lies_on)}-{lies_on[:2] or 'none'}"
+    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node="n2")
     code, said, _ = delete(f"{VOLUMES}/{name}").by(cluster.n1)
     assert code == 422, (code, said)
 
 
-def test_a_bound_volume_of_a_machine_that_is_gone_stays(cluster: Secured) -> None:
-    cluster.make(VOLUMES, volume("pv-bound", lies_on="n9/uid-9", node="n9") | {"status": {"phase": "Bound"}})
-    Abuse(delete(f"{VOLUMES}/pv-bound"), "only when they are released").check(cluster, cluster.n1)
+def test_a_volume_of_a_machine_that_is_gone_stays_until_it_is_released(cluster: Secured) -> None:
+    cluster.make(VOLUMES, volume("pv-free", lies_on="n9/uid-9", node="n9"))
+    Abuse(delete(f"{VOLUMES}/pv-free"), "only when they are released").check(cluster, cluster.n1)
+
+
+def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(cluster: Secured) -> None:
+    released(cluster, "pv-leaves", lies_on="n9/uid-9", node="n9")
+    path = f"{VOLUMES}/pv-leaves"
+
+    def finalizers(*left: str) -> Request:
+        return patch(path, {"metadata": {"finalizers": list(left)}})
+
+    others = [item for item in cluster.plane.request("GET", path)["metadata"]["finalizers"] if item != names.VOLUME_FINALIZER]
+    code, said, _ = finalizers(*others).by(cluster.n1)
+    assert code == 422 and "only while that is being deleted" in said, (code, said)
+    cluster.plane.request(
+        "PATCH", path, {"metadata": {"finalizers": [*others, names.VOLUME_FINALIZER, "example.com/other"]}}, content_type=MERGE_PATCH
+    )
+    cluster.plane.request("DELETE", path)
+    kept = [item for item in cluster.plane.request("GET", path)["metadata"]["finalizers"] if item != names.VOLUME_FINALIZER]
+    allowed(finalizers(*kept), cluster.n1)
+    code, said, _ = finalizers(names.VOLUME_FINALIZER).by(cluster.n1)
+    assert code == 422 and "no finalizer" in said, (code, said)
 
 
 # --- reports and the lease ------------------------------------------------------------------------------------------------
@@ -133,7 +160,7 @@ def report(node: str, **meta: Any) -> Json:
 def test_a_peer_reports_on_a_node_that_is_gone_and_says_no_verdict(cluster: Secured) -> None:
     allowed(create(REPORTS, report("n9")), cluster.n1)
     Abuse(create(REPORTS, report("n9", annotations={names.ACKNOWLEDGED: "me"})), "for people to say").check(cluster, cluster.n1)
-    cluster.make(REPORTS, report("n8"))
+    cluster.plane.request("POST", REPORTS, report("n8"))  # it goes with its type
     path = f"{REPORTS}/{names.drain_report('n8', DRIVER)}"
     gone = {"gone": {"evidence": "None"}}
     allowed(patch(f"{path}/status", [{"op": "add", "path": "/status", "value": gone}], content_type=JSON_PATCH), cluster.n1)
