@@ -72,13 +72,22 @@ def uid_of(cluster: Secured, node: str) -> str:
     return str(cluster.plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"])
 
 
+def judged(cluster: Secured, name: str) -> Request:
+    """The deletion of the claim as it is now."""
+    meta = cluster.plane.request("GET", f"{CLAIMS}/{name}")["metadata"]
+    conditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    return Request("DELETE", f"{CLAIMS}/{name}", {"preconditions": conditions, "dryRun": ["All"]})  # a body hides what the line asks
+
+
 # --- claims ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_claim_that_says_with_which_machine_its_data_was_lost_may_go(cluster: Secured) -> None:
     cluster.make(CLAIMS, claim("lost", lost_with="n9/uid-9"))
-    allowed(delete(f"{CLAIMS}/lost"), cluster.n1)
-    code, said, broken = delete(f"{CLAIMS}/lost").by(cluster.nobody)
+    allowed(judged(cluster, "lost"), cluster.n1)
+    code, said, broken = delete(f"{CLAIMS}/lost").by(cluster.n1)
+    assert code == 422 and "as it has judged it" in said, (code, said, broken)
+    code, said, broken = judged(cluster, "lost").by(cluster.nobody)
     assert code == 422 and any("bound to no pod" in each for each in broken), (code, said, broken)
 
 
@@ -86,7 +95,7 @@ def test_a_claim_that_says_with_which_machine_its_data_was_lost_may_go(cluster: 
 def test_a_claim_without_such_a_mark_stays(cluster: Secured, mark: str) -> None:
     name = f"unmarked-{len(mark)}"
     cluster.make(CLAIMS, claim(name, lost_with=mark))
-    code, said, _ = delete(f"{CLAIMS}/{name}").by(cluster.n1)
+    code, said, _ = judged(cluster, name).by(cluster.n1)
     assert code == 422 and "csi-node-sidecar" in said, (code, said)
 
 
@@ -95,7 +104,7 @@ def test_while_there_is_a_node_of_that_name_or_uid_nothing_is_marked_or_deleted(
     for number, mark in enumerate((f"{node}/{uid_of(cluster, node)}", f"{node}/former", f"n9/{uid_of(cluster, node)}")):
         name = f"kept-{node}-{number}"
         cluster.make(CLAIMS, claim(name, lost_with=mark))
-        code, said, _ = delete(f"{CLAIMS}/{name}").by(cluster.n1)
+        code, said, _ = judged(cluster, name).by(cluster.n1)
         assert code == 422 and f"there is a Node {node}" in said, (code, said)
         code, said, _ = patch(f"{CLAIMS}/first", {"metadata": {"annotations": {names.LOST_WITH: mark}}}).by(cluster.n1)
         assert code == 422 and f"there is a Node {node}" in said, (code, said)
