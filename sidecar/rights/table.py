@@ -28,6 +28,7 @@ from sidecar.kube.api import (
     SECRETS,
     SNAPSHOT_CONTENTS,
     SNAPSHOTS,
+    STATEFUL_SETS,
     VOLUMES,
     Resource,
 )
@@ -41,6 +42,7 @@ class Sample(Enum):
     DRAIN = "components/drain"
     GATE = "components/gate"
     EMPTYING = "components/emptying"
+    NODE_LOSS = "components/node-loss"
     REPORT = "components/report-only"
     NONE = ""
     """Whoever needs it grants it: deploy/README.md (Rights)."""
@@ -69,6 +71,7 @@ _DRAINS: Final = "drain decisions"
 _REPORTS: Final = "drain decisions: reports"
 _GATE: Final = "the gate of drain decisions"
 _SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
+_LOSS: Final = "--node-delete-policy"
 _CAPACITY: Final = "publishing capacity"
 _GONE: Final = "clearing the capacity objects of nodes that are gone"
 
@@ -128,6 +131,9 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
+    *_rows(DRAIN_REPORTS, "delete", Sample.NODE_LOSS, off=f"{_LOSS}: reports on nodes that are gone stay when nothing is left to tell"),
+    *_rows(CLAIMS, "patch delete", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: claims stay whose data was lost"),
+    *_rows(STATEFUL_SETS, "list", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: nothing is cleared away"),
     *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
     *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
     *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),

@@ -146,7 +146,14 @@ def notes_of(values: Values, folder: Path, *more: str) -> str:
     return str(yaml.safe_load(done.stdout)["text"])
 
 
-COMPONENTS = {"drain": "drain", "emptying": "emptying", "gate": "gate", "scopedWatches": "scoped-watches", "monitoring": "scraped"}
+COMPONENTS = {
+    "drain": "drain",
+    "emptying": "emptying",
+    "nodeLoss": "node-loss",
+    "gate": "gate",
+    "scopedWatches": "scoped-watches",
+    "monitoring": "scraped",
+}
 NO_FLAGS = {"node-name", "port-name"}
 
 
@@ -157,7 +164,15 @@ def flags_of(component: str) -> list[str]:
 
 @pytest.mark.parametrize("value", [*COMPONENTS, "all", "none"])
 def test_the_notes_name_the_flags_that_the_components_give(value: str, tmp_path: Path) -> None:
-    on = [*COMPONENTS] if value == "all" else [] if value == "none" else ["drain", value] if value in ("gate", "emptying") else [value]
+    on = (
+        [*COMPONENTS]
+        if value == "all"
+        else []
+        if value == "none"
+        else ["drain", value]
+        if value in ("gate", "emptying", "nodeLoss")
+        else [value]
+    )
     values: Values = {"driver": DRIVER} | {name: GATE if name == "gate" else ON for name in on}
     wanted = sorted(flag for name in on for flag in flags_of(COMPONENTS[name]))
     notes = notes_of(values, tmp_path)
@@ -167,7 +182,7 @@ def test_the_notes_name_the_flags_that_the_components_give(value: str, tmp_path:
 
 
 def test_the_daemon_set_has_the_flags_that_the_components_give() -> None:
-    made = templated(WITH_DAEMON_SET | {"drain": ON, "emptying": ON, "gate": GATE, "scopedWatches": ON, "monitoring": ON})
+    made = templated(WITH_DAEMON_SET | {"drain": ON, "emptying": ON, "nodeLoss": ON, "gate": GATE, "scopedWatches": ON, "monitoring": ON})
     args = the("DaemonSet", made)["spec"]["template"]["spec"]["containers"][-1]["args"]
     assert {flag for component in COMPONENTS.values() for flag in flags_of(component)} <= set(args)
 

@@ -112,7 +112,13 @@ EVENTS = (
     PlannedEvent(800.0, "cordon", "n0"),
     PlannedEvent(850.0, "cordon", "n1"),
 )
-ARGS = ("--node-drain-policy=Evacuate", "--max-concurrent-evacuations=1", "--node-deployment-placement=ranked", *GATED)
+ARGS = (
+    "--node-drain-policy=Evacuate",
+    "--max-concurrent-evacuations=1",
+    "--node-deployment-placement=ranked",
+    "--node-delete-policy=Orphan",
+    *GATED,
+)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.kube.api import ATTACHMENTS, CSI_NODES, DRAIN_REPORTS, EVENTS, NAMESPACES, REPLICA_SETS, SNAPSHOT_CONTENTS, SNAPSHOTS
+from sidecar.kube.api import (
+    ATTACHMENTS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    EVENTS,
+    NAMESPACES,
+    REPLICA_SETS,
+    SNAPSHOT_CONTENTS,
+    SNAPSHOTS,
+    STATEFUL_SETS,
+)
 from sidecar.kube.api import BUDGETS as BUDGET
 from sidecar.kube.api import CAPACITIES as CAPACITY
 from sidecar.kube.api import CLAIMS as CLAIM
@@ -177,5 +187,9 @@ REPORTS_ONLY: Mapping[Right, Lack] = {
     Right("patch", EVENTS): UNUSED,
     Right("list", CAPACITY, own_namespace=True): Lack(),
 }
+LOOKS_FOR_GONE_NODES = frozenset(
+    {Right("delete", DRAIN_REPORTS), Right("list", STATEFUL_SETS), *(Right(verb, CLAIM) for verb in ("patch", "delete"))}
+)
+"""Without one of them what it is for is left out, and told: `tests/drain/node_loss/test_controller`."""
 EVICTS = Right("create", POD, "eviction")
 """Without it nobody is evicted: `test_emptying`."""

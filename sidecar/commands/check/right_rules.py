@@ -84,6 +84,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
             return config is not None and config.drain_gate
         case _ if Sample.EMPTYING in row.samples:
             return config is not None and config.evacuation_evict
+        case _ if Sample.NODE_LOSS in row.samples:
+            return config is not None and bool(config.node_delete_policy)
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
         case _ if right.resource == CAPACITIES:
@@ -93,11 +95,13 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
         case _ if right.resource == REPLICA_SETS:
             return config is not None and config.enable_capacity and config.capacity_ownerref_level > 1
         case _ if right.resource == LEASES:
-            return config is not None and (config.node_drain_policy != IGNORE or config.drain_gate)
+            return config is not None and (config.node_drain_policy != IGNORE or config.drain_gate or config.node_delete_policy != "")
         case _ if right == Right("list", CSI_NODES):
-            return config is not None and (config.enable_capacity or config.node_deployment_placement == RANKED)
+            return config is not None and (
+                config.enable_capacity or config.node_deployment_placement == RANKED or config.node_delete_policy != ""
+            )
         case _ if right.resource == CSI_NODES:
-            return config is not None and config.enable_capacity
+            return config is not None and (config.enable_capacity or config.node_delete_policy != "")
         case _ if right in _OF_NODES_THAT_ARE_GONE:
             return config is not None and (config.enable_capacity or settings.drains(config))
         case _ if right.resource == ATTACHMENTS:
@@ -121,5 +125,5 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
-    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING}) or row.right in _OF_GATES
+    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING, Sample.NODE_LOSS}) or row.right in _OF_GATES
     return asked_for or of_more or of_drains

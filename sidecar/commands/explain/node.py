@@ -14,10 +14,14 @@ from sidecar.commands.forms import structured
 from sidecar.commands.tables import Fitted
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
+from sidecar.drain.node_loss import as_text
 from sidecar.drain.publish.as_text import render
-from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
+from sidecar.kube.api import DRAIN_REPORTS, KubeApi, records
+from sidecar.kube.errors import ApiError
+from sidecar.model import names
 
 
 async def answer(config: Config, question: Question) -> Answer:
@@ -25,13 +29,26 @@ async def answer(config: Config, question: Question) -> Answer:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
         listed = await listing(doors.kube, config, question.name).look()
+        gone = await _gone(doors.kube, question) if listed.node is None else []
     finally:
         await doors.close()
     judged = judge(listed, question.driver, default_policy=default_policy(config))
+    if gone and not question.is_structured:
+        return Answer("\n\n".join(gone), (Status.UNKNOWN,))
     if not judged and listed.ignorance:
         unread = first_few(listed.ignorance, 1)
         raise Fatal(f"the drivers of node {question.name} could not be listed, so name one with --driver: {unread}")
     return told(judged, question)
+
+
+async def _gone(kube: KubeApi, question: Question) -> list[str]:
+    """What sidecars of other nodes say of a node that is gone, by driver."""
+    reports = records(kube, DRAIN_REPORTS, lambda obj: obj, label_selector=names.NODE_LOSS_FOR)
+    try:
+        found = [obj async for obj in reports if (obj.get("spec") or {}).get("nodeName") == question.name]
+    except ApiError:
+        return []  # then the judgement is all there is
+    return list(filter(None, (as_text.told(obj) for obj in found if question.driver in ("", obj["spec"].get("driver")))))
 
 
 def default_policy(config: Config) -> Policy | None:

@@ -78,7 +78,8 @@ class NodeLoss:
         await asyncio.sleep(turn.first_pause(self._settings.node))
         while True:
             await self.turn()
-            await asyncio.sleep(turn.pause(self._settings.node, holds=self._held is not None))
+            due_in = self._due_at - self._clock()
+            await asyncio.sleep(turn.pause(self._settings.node, holds=self._held is not None, due_in=due_in))
 
     async def turn(self) -> None:
         """One look, if it is this process's turn. It raises nothing."""
@@ -151,33 +152,30 @@ class NodeLoss:
         if now < self._due_at:
             return []
         self._due_at = now + turn.HOLDER_EVERY
-        failures, soon = await self._look_at_volumes(there)
-        if not failures and not soon:
-            self._due_at = now + turn.VOLUMES_EVERY
-        elif failures:
-            self._due_at = now + turn.after_failures(self._failures)
+        failures, again = await self._look_at_volumes(there)
+        self._due_at = now + (turn.after_failures(self._failures) if failures else again)
         return failures
 
-    async def _look_at_volumes(self, there: Mapping[str, str]) -> tuple[list[str], bool]:
-        """What failed, and whether there is more to do soon."""
+    async def _look_at_volumes(self, there: Mapping[str, str]) -> tuple[list[str], float]:
+        """What failed, and in how many seconds there is more to do."""
         found = await self._volumes(there)
         stored = await self._stored()
         self._forget(found)
         chosen = suspects.chosen(suspects.one_of_each_name(found, stored), self._asked)
         failures: list[str] = []
-        soon = any(suspect not in self._asked and suspect not in chosen for suspect in found)
+        again = turn.HOLDER_EVERY if any(suspect not in self._asked and suspect not in chosen for suspect in found) else turn.VOLUMES_EVERY
         counts: dict[str, int] = {}
         for suspect in chosen:
             self._asked[suspect] = self._clock()
             volumes = tuple(found.get(suspect, ()))
             try:
-                soon |= await self._judge(suspect, volumes, stored.get(suspect), counts)
+                again = min(again, await self._judge(suspect, volumes, stored.get(suspect), counts))
             except (Conflict, NotFound) as error:
                 failures.append(f"node {suspect.node}: {error}")
             except ApiError as error:
                 failures.append(f"node {suspect.node}: {error}")
         self._lost = MappingProxyType(counts)
-        return failures, soon
+        return failures, again
 
     async def _volumes(self, there: Mapping[str, str]) -> dict[Suspect, list[LostVolume]]:
         driver, found = self._settings.driver, dict[Suspect, list[LostVolume]]()
@@ -198,8 +196,8 @@ class NodeLoss:
         self._missed = {suspect: at for suspect, at in self._missed.items() if suspect in found}
         self._asked = {suspect: at for suspect, at in self._asked.items() if suspect in found}
 
-    async def _judge(self, suspect: Suspect, volumes: tuple[LostVolume, ...], listed: Json | None, counts: dict[str, int]) -> bool:
-        """Whether there is more to do soon. Raises ApiError."""
+    async def _judge(self, suspect: Suspect, volumes: tuple[LostVolume, ...], listed: Json | None, counts: dict[str, int]) -> float:
+        """In how many seconds there is more to do. Raises ApiError."""
         stored = await self._reports.find(suspect.node) if volumes else listed
         verdict = await self._verdict(suspect, volumes, stored)
         if volumes:
@@ -210,7 +208,7 @@ class NodeLoss:
             self._missed.pop(suspect, None)
             if listed is not None:
                 await self._take_away(listed)
-            return False
+            return turn.VOLUMES_EVERY
         evidence = report.evidence_of(verdict)
         counts[evidence] = counts.get(evidence, 0) + len(volumes)
         missed_at = self._missed.setdefault(suspect, self._clock())
@@ -226,7 +224,7 @@ class NodeLoss:
             self._recorder.record(ref, names.WARNING, names.NODE_GONE, report.event(suspect, verdict, there), once=once)
         done = [*entries(report.gone_of(stored), "done")] if report.is_about(stored, suspect) else []
         try:
-            cleared = await self._clear(verdict, left, done, missed_for=self._clock() - missed_at)
+            again = await self._clear(verdict, left, done, missed_for=self._clock() - missed_at)
         finally:
             listed_claims = tuple(there for there in left.claims if there not in untold[MOST_TOLD:])
             status = report.status(
@@ -238,7 +236,10 @@ class NodeLoss:
                 done=done[-report.MOST :],
             )
             await self._reports.write(suspect, status, stored)
-        return cleared or len(untold) > MOST_TOLD or stored is None or report.has_owner(stored)
+        if len(untold) > MOST_TOLD:
+            return turn.SOON
+        # Garbage collection may have taken what was written in place of the report that was the Node's.
+        return min(again, turn.HOLDER_EVERY) if stored is None or report.has_owner(stored) else again
 
     async def _verdict(self, suspect: Suspect, volumes: tuple[LostVolume, ...], stored: Json | None) -> Verdict:
         return judge(
@@ -253,13 +254,13 @@ class NodeLoss:
             )
         )
 
-    async def _clear(self, verdict: Verdict, left: Left, done: list[Json], *, missed_for: float) -> bool:
-        """Whether something was done or waits for its time, so that the next look comes soon."""
+    async def _clear(self, verdict: Verdict, left: Left, done: list[Json], *, missed_for: float) -> float:
+        """In how many seconds there is more to do."""
         settings = self._settings
         if isinstance(verdict, NotGone) or not settings.clears or left.unread:
-            return False
+            return turn.VOLUMES_EVERY
         if missed_for < settings.gone_after:
-            return True
+            return settings.gone_after - missed_for
         sets = await self._surroundings.sets_in(there.claim.namespace for there in left.claims)
         view = RemainsView(
             verdict,
@@ -272,7 +273,7 @@ class NodeLoss:
         )
         before = len(done)
         await self._cleanup.clear(view, done, may_go_on=self._still_has_turn)
-        return len(done) > before
+        return turn.SOON if len(done) > before else turn.VOLUMES_EVERY
 
     async def _take_away(self, stored: Json) -> None:
         try:

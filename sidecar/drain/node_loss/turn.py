@@ -17,6 +17,8 @@ from sidecar.frozen import frozen
 from sidecar.model import names
 
 HOLDER_EVERY: Final = 60.0
+SOON: Final = 10.0
+"""While things are cleared away: each look takes one step with each of them."""
 OTHERS_EVERY: Final = 400.0
 SPREAD: Final = 0.1
 """Of a pause; by the name of the node, so that it is no throw of the dice."""
@@ -58,9 +60,9 @@ def view(
     return LeaseView(wall, terms, wanted=True, stored=lease, takeable="nobody has renewed it" if silent else "")
 
 
-def pause(node: str, *, holds: bool) -> float:
-    """Seconds until the next look."""
-    return HOLDER_EVERY if holds else OTHERS_EVERY * (1.0 + SPREAD * share_of(node))
+def pause(node: str, *, holds: bool, due_in: float = HOLDER_EVERY) -> float:
+    """Seconds until the next look. `due_in`: until there is something to do."""
+    return min(HOLDER_EVERY, max(SOON, due_in)) if holds else OTHERS_EVERY * (1.0 + SPREAD * share_of(node))
 
 
 def after_failures(in_a_row: int) -> float:

@@ -433,6 +433,7 @@ def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None
         pytest.param("list", PODS, Unavailable("no answer"), id="pods cannot be listed"),
         pytest.param("list", VOLUMES, Gone("old", status=410), id="410 for a list of volumes"),
         pytest.param("patch", CLAIMS, Forbidden("no", status=403), id="claims may not be marked"),
+        pytest.param("delete", CLAIMS, Forbidden("no", status=403), id="claims may not be deleted"),
     ],
 )
 def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(verb: str, resource: Resource, error: ApiError) -> None:

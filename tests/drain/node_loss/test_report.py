@@ -1,0 +1,96 @@
+"""The report on a node that is gone: what it says, whose word counts on it, and how it takes the place of the node's own."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss import as_text, report
+from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
+from sidecar.drain.node_loss.report import Left
+from sidecar.drain.node_loss.suspects import Suspect
+from sidecar.drain.node_loss.things import ClaimThere
+from sidecar.drain.remade import LostClaim
+from sidecar.model import names
+
+Json = dict[str, Any]
+DRIVER = "local.example"
+N1 = Suspect("n1", "uid-1")
+LOSS = Gone(Machine("n1", "uid-1"), Evidence.NONE, 1000.0, "gone")
+
+
+def claim(number: int) -> ClaimThere:
+    return ClaimThere(LostClaim("shop", f"data-{number}", None), f"uid-{number}", "1", f"pv-{number}", deleting=False, lost_with="")
+
+
+def stored(suspect: Suspect = N1, *, ack: str = "", owner: bool = False, left: Left | None = None) -> Json:
+    head = report.head(suspect, DRIVER)
+    meta = head["metadata"] | {"resourceVersion": "7"} | ({"annotations": {names.ACKNOWLEDGED: ack}} if ack else {})
+    meta |= {"ownerReferences": [{"kind": names.NODE}]} if owner else {}
+    return head | {"metadata": meta, "status": report.status(suspect, LOSS, left or Left((), ()), agent="v0", now=2000.0)}
+
+
+def test_an_acknowledgement_counts_for_the_machine_that_the_report_is_on() -> None:
+    assert report.acknowledged(stored(ack="me"), N1)
+    assert not report.acknowledged(stored(), N1)
+    assert not report.acknowledged(stored(ack=" "), N1)
+    assert not report.acknowledged(stored(ack="me"), replace(N1, uid="uid-2")), "G1 another machine"
+    assert not report.acknowledged(stored(ack="me", owner=True), N1), "the Node's own report, which it goes with"
+    assert not report.acknowledged(stored(Suspect("n1", ""), ack="me"), Suspect("n1", "")), "nobody knows which machine"
+    assert not report.acknowledged(None, N1)
+
+
+@pytest.mark.parametrize("was", [{"nodeUID": "uid-1", "verdicts": {}}, {"nodeUID": "uid-0", "gone": {"since": "x"}}, {}, {"gone": []}])
+def test_what_was_acknowledged_before_is_taken_off_with_the_owner(was: Json) -> None:
+    old = stored(ack="me", owner=True) | {"status": was}
+    patch = report.head_patch(old, N1, DRIVER)
+    assert patch is not None
+    meta = patch["metadata"]
+    assert meta["annotations"] == {names.ACKNOWLEDGED: None}
+    assert meta["ownerReferences"] is None
+    assert meta["resourceVersion"] == "7"
+    assert report.head_patch(stored(ack="me"), N1, DRIVER) is None, "its own is left as it is"
+
+
+@pytest.mark.parametrize("since", ["", "yesterday", "2999-01-01T00:00:00Z", 5, None])
+def test_a_time_that_cannot_be_is_not_believed(since: object) -> None:
+    wrong = stored()
+    wrong["status"]["gone"]["since"] = since
+    assert report.since(wrong, N1, now=3000.0) == 3000.0
+    assert report.since(stored(), N1, now=3000.0) == 1000.0
+    assert report.since(stored(), replace(N1, uid="uid-2"), now=3000.0) == 3000.0
+
+
+def test_lists_are_bounded_and_counted() -> None:
+    many = Left((), tuple(claim(number) for number in range(700)))
+    gone = stored(left=many)["status"]["gone"]
+    assert (len(gone["claims"]), gone["claimsTruncated"]) == (report.MOST_CLAIMS, 200)
+    assert len(report.told_claims(stored(left=many), N1)) == report.MOST_CLAIMS
+
+
+def test_only_what_changed_is_written() -> None:
+    later = report.status(N1, LOSS, Left((), ()), agent="v0", now=9000.0)
+    assert not report.differs(stored(), later)
+    assert report.differs(stored(), report.status(N1, replace(LOSS, evidence=Evidence.ANNOUNCED), Left((), ()), agent="v0", now=9000.0))
+
+
+def test_each_event_says_the_way_out() -> None:
+    for loss in (*(replace(LOSS, evidence=evidence) for evidence in Evidence), Unproven("no note", 0.0)):
+        said = report.event(N1, loss, claim(1))
+        assert "pv-1" in said and "delete this claim" in said and "back with its" in said
+
+
+def test_people_read_of_it_with_the_next_step() -> None:
+    said = as_text.told(stored(left=Left((), tuple(claim(number) for number in range(30)))))
+    assert "Node n1 is missed since" in said
+    assert f"kubectl annotate drainreport n1.{DRIVER} {names.ACKNOWLEDGED}=WHO" in said
+    assert "shop/data-0" in said and "and 10 more" in said
+    assert as_text.told({"spec": {"nodeName": "n1"}, "status": {"verdicts": {}}}) == ""
+
+
+@pytest.mark.parametrize("gone", [{"evidence": 5, "claims": "none"}, {"evidence": "\x1b[31m", "volumes": [1], "volumesTruncated": "many"}])
+def test_garbage_is_shown_without_harm(gone: Json) -> None:
+    said = as_text.told({"spec": {"nodeName": "n1"}, "status": {"gone": gone}})
+    assert "Next: read the report" in said
+    assert "\x1b" not in said

@@ -1,0 +1,86 @@
+"""Nodes that are gone, on a real control plane: a Node is deleted, and another sidecar tells what it has left, and clears it away where
+it was announced. The notes on volumes are written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import Json, OurDriver, all_of
+from sidecar.kube.api import MERGE_PATCH
+from sidecar.model import names
+from tests.e2e.conftest import CLAIMS, NODES, PODS, VOLUMES, Cluster
+from tests.e2e.draining import EVENTS, REPORTS, STATEFUL_SETS, Ground, installed, stateful_set
+
+ALPHA = "alpha.example.com"
+LOOK = 90.0
+
+
+@pytest.fixture(scope="module")
+def rights(plane: ControlPlane) -> Iterator[None]:
+    with installed(plane, "node-loss/rbac.yaml"):
+        yield
+
+
+@pytest.fixture
+def ground(cluster: Cluster, rights: None, tmp_path: Path) -> Iterator[Ground]:
+    found = Ground(cluster, tmp_path)
+    yield found
+    for report in cluster.items(REPORTS):
+        cluster.delete(REPORTS, report["metadata"]["name"])
+    found.clean()
+
+
+def gone(cluster: Cluster) -> Json:
+    name = names.drain_report("n1", ALPHA)
+    return dict(cluster.get(REPORTS, name).get("status", {}).get("gone") or {}) if cluster.exists(REPORTS, name) else {}
+
+
+def lose(ground: Ground, driver: OurDriver, *, announced: bool) -> None:
+    """n1 has the only replica; its sidecar ends, and it is deleted with what garbage collection would take."""
+    cluster = ground.cluster
+    with ground.sidecar(driver) as sidecar:
+        ground.node("n1", driver)
+        sidecar.until_ready()
+        cluster.create(STATEFUL_SETS, stateful_set("db", driver, 1))
+        until(lambda: cluster.phase(PODS, "db-0") == "Running", "db-0 runs", seconds=60)
+        (volume,) = cluster.items(VOLUMES)
+        machine = f"n1/{ground.get('n1')['metadata']['uid']}"
+        notes = {names.LIES_ON: machine} | ({names.LEAVING: machine} if announced else {})
+        change = {"metadata": {"annotations": notes}}
+        cluster.plane.request("PATCH", f"{VOLUMES}/{volume['metadata']['name']}", change, content_type=MERGE_PATCH)
+    cluster.plane.request("DELETE", f"{NODES}/n1")
+    cluster.plane.request("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
+    cluster.plane.request("DELETE", f"{PODS}/db-0?gracePeriodSeconds=0")
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_A13_a_node_that_is_deleted(ground: Ground, announced: bool) -> None:
+    cluster = ground.cluster
+    first, second = (ground.driver(ALPHA, node) for node in ("n1", "n2"))
+    with all_of([first, second]):
+        lose(ground, first, announced=announced)
+        (before,) = cluster.items(CLAIMS)
+        ground.node("n2", second)
+        with ground.sidecar(second, "--node-delete-policy=Cleanup", "--node-gone-after=0s") as sidecar:
+            sidecar.until_ready()
+            until(lambda: bool(gone(cluster)), "the loss is told", seconds=LOOK)
+            told = gone(cluster)
+            assert told["evidence"] == ("Announced" if announced else "None")
+            assert [item["name"] for item in told["claims"]] == [before["metadata"]["name"]]
+            until(lambda: any(event["reason"] == names.NODE_GONE for event in cluster.items(EVENTS)), "each claim is told", seconds=20)
+            assert sidecar.metric("csi_node_sidecar_lost_volumes", evidence=told["evidence"]) == 1
+            if announced:
+                until(lambda: cluster.phase(PODS, "db-0") == "Running", "the set is whole", seconds=LOOK)
+                assert cluster.items(CLAIMS)[0]["metadata"]["uid"] != before["metadata"]["uid"]
+                until(lambda: len(cluster.items(VOLUMES)) == 1, "what was lost is cleared away", seconds=LOOK)
+            else:
+                until(lambda: "db-0" in {item["metadata"]["name"] for item in cluster.items(PODS)}, "the pod waits", seconds=30)
+                assert cluster.items(CLAIMS)[0]["metadata"]["uid"] == before["metadata"]["uid"]
+                assert not cluster.items(CLAIMS)[0]["metadata"].get("deletionTimestamp")
+                ground.node("n1", first)  # the machine is back with its disks
+                until(lambda: cluster.phase(PODS, "db-0") == "Running", "the pod has its data again", seconds=LOOK)
+                until(lambda: not gone(cluster), "nothing is told of it any more", seconds=LOOK)

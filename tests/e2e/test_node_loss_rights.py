@@ -1,0 +1,194 @@
+"""deploy/components/node-loss on a real API server, with tokens of two nodes: of a machine that has its Node a peer takes nothing, and of
+one that is gone only what says so itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.lib.control_plane import ControlPlane, until
+from hack.lib.programs import Json
+from sidecar.kube.api import JSON_PATCH, MERGE_PATCH
+from sidecar.model import names
+from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.e2e.rights import Abuse, Request, Secured, allowed, create, delete, in_force, patch, secured
+
+CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
+REPORTS = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/csi-node-sidecar/leases"
+
+
+@pytest.fixture(scope="module")
+def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("node-loss")
+    to = os.path.relpath(DEPLOY, folder)
+    components = [f"{to}/components/{name}" for name in ("drain", "node-loss", "own-node")]
+    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": components}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+    with secured(plane, folder) as made:
+        made.make(CLAIMS, claim("first"))
+        in_force(delete(f"{CLAIMS}/first"), made.nobody, "bound to no pod")
+        in_force(delete(f"{CLAIMS}/first"), made.n1, "with which machine")
+        yield made
+
+
+def claim(name: str, *, lost_with: str = "") -> Json:
+    meta: Json = {"name": name, "annotations": {names.LOST_WITH: lost_with} if lost_with else {}}
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+    return {"apiVersion": "v1", "kind": names.CLAIM, "metadata": meta, "spec": spec}
+
+
+def volume(name: str, *, lies_on: str, node: str, **spec: Any) -> Json:
+    terms = [{"matchExpressions": [{"key": "example.com/host", "operator": "In", "values": [node]}]}]
+    identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{node}"}
+    return {
+        "apiVersion": "v1",
+        "kind": names.VOLUME,
+        "metadata": {"name": name, "annotations": {names.LIES_ON: lies_on} if lies_on else {}, "finalizers": [names.VOLUME_FINALIZER]},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": "none",
+            "csi": {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": identity},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+            **spec,
+        },
+    }
+
+
+def released(cluster: Secured, name: str, *, lies_on: str, node: str) -> None:
+    """The volume controller says so of one whose claim is gone."""
+    claim = {"kind": names.CLAIM, "namespace": "default", "name": "gone", "uid": "uid-of-a-claim-that-is-gone"}
+    cluster.make(VOLUMES, volume(name, lies_on=lies_on, node=node, claimRef=claim))
+    until(lambda: cluster.plane.request("GET", f"{VOLUMES}/{name}").get("status", {}).get("phase") == "Released", f"{name} is released")
+
+
+def uid_of(cluster: Secured, node: str) -> str:
+    return str(cluster.plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"])
+
+
+def judged(cluster: Secured, name: str) -> Request:
+    """The deletion of the claim as it is now."""
+    meta = cluster.plane.request("GET", f"{CLAIMS}/{name}")["metadata"]
+    conditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    return Request("DELETE", f"{CLAIMS}/{name}", {"preconditions": conditions, "dryRun": ["All"]})  # a body hides what the line asks
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_says_with_which_machine_its_data_was_lost_may_go(cluster: Secured) -> None:
+    cluster.make(CLAIMS, claim("lost", lost_with="n9/uid-9"))
+    allowed(judged(cluster, "lost"), cluster.n1)
+    code, said, broken = delete(f"{CLAIMS}/lost").by(cluster.n1)
+    assert code == 422 and "as it has judged it" in said, (code, said, broken)
+    code, said, broken = judged(cluster, "lost").by(cluster.nobody)
+    assert code == 422 and any("bound to no pod" in each for each in broken), (code, said, broken)
+
+
+@pytest.mark.parametrize("mark", ["", "n9", "n9/", "/uid-9", "n9/uid-9/x"])
+def test_a_claim_without_such_a_mark_stays(cluster: Secured, mark: str) -> None:
+    name = f"unmarked-{len(mark)}"
+    cluster.make(CLAIMS, claim(name, lost_with=mark))
+    code, said, _ = judged(cluster, name).by(cluster.n1)
+    assert code == 422 and "csi-node-sidecar" in said, (code, said)
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_while_there_is_a_node_of_that_name_or_uid_nothing_is_marked_or_deleted(cluster: Secured, node: str) -> None:
+    for number, mark in enumerate((f"{node}/{uid_of(cluster, node)}", f"{node}/former", f"n9/{uid_of(cluster, node)}")):
+        name = f"kept-{node}-{number}"
+        cluster.make(CLAIMS, claim(name, lost_with=mark))
+        code, said, _ = judged(cluster, name).by(cluster.n1)
+        assert code == 422 and f"there is a Node {node}" in said, (code, said)
+        code, said, _ = patch(f"{CLAIMS}/first", {"metadata": {"annotations": {names.LOST_WITH: mark}}}).by(cluster.n1)
+        assert code == 422 and f"there is a Node {node}" in said, (code, said)
+
+
+def test_a_machine_that_is_gone_may_be_named_and_nothing_else_of_the_claim_is_changed(cluster: Secured) -> None:
+    allowed(patch(f"{CLAIMS}/first", {"metadata": {"annotations": {names.LOST_WITH: "n9/uid-9"}}}), cluster.n1)
+    for word in (names.ALLOW_CLAIM_DELETION, names.DRAIN_POLICY):
+        code, _, _ = patch(f"{CLAIMS}/first", {"metadata": {"annotations": {word: "true"}}}).by(cluster.n1)
+        assert code == 422, word
+
+
+# --- volumes --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_released_volume_of_a_machine_that_is_gone_may_go(cluster: Secured) -> None:
+    released(cluster, "pv-lost", lies_on="n9/uid-9", node="n9")
+    allowed(delete(f"{VOLUMES}/pv-lost"), cluster.n1)
+
+
+@pytest.mark.parametrize("lies_on", ["", "n2/{n2}", "n2/former", "n9/{n2}"])
+def test_a_volume_of_a_node_that_is_there_stays(cluster: Secured, lies_on: str) -> None:
+    name = f"pv-{len(lies_on)}-{lies_on[:2] or 'none'}"
+    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node="n2")
+    code, said, _ = delete(f"{VOLUMES}/{name}").by(cluster.n1)
+    assert code == 422, (code, said)
+
+
+def test_a_volume_of_a_machine_that_is_gone_stays_until_it_is_released(cluster: Secured) -> None:
+    cluster.make(VOLUMES, volume("pv-free", lies_on="n9/uid-9", node="n9"))
+    Abuse(delete(f"{VOLUMES}/pv-free"), "only when they are released").check(cluster, cluster.n1)
+
+
+def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(cluster: Secured) -> None:
+    other, path = "example.com/other", f"{VOLUMES}/pv-leaves"
+
+    def finalizers(*left: str) -> Request:
+        return patch(path, {"metadata": {"finalizers": list(left)}})
+
+    made = volume("pv-leaves", lies_on="n9/uid-9", node="n9")
+    made["metadata"]["finalizers"].append(other)
+    cluster.plane.request("POST", VOLUMES, made)
+    code, said, _ = finalizers(other, "kubernetes.io/pv-protection").by(cluster.n1)
+    assert code == 422 and "only while that is being deleted" in said, (code, said)
+    cluster.plane.request("DELETE", path)
+    ours = [names.VOLUME_FINALIZER, other]
+    until(lambda: cluster.plane.request("GET", path)["metadata"]["finalizers"] == ours, "only these two keep it")
+    allowed(finalizers(other), cluster.n1)
+    code, said, _ = finalizers(names.VOLUME_FINALIZER).by(cluster.n1)
+    assert code == 422 and "no finalizer" in said, (code, said)
+    cluster.plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+
+
+# --- reports and the lease ------------------------------------------------------------------------------------------------
+
+
+def report(node: str, **meta: Any) -> Json:
+    head = {"name": names.drain_report(node, DRIVER), "labels": {names.NODE_LOSS_FOR: DRIVER}} | meta
+    return {"apiVersion": names.REPORT_VERSION, "kind": names.REPORT_KIND, "metadata": head, "spec": {"nodeName": node, "driver": DRIVER}}
+
+
+def test_a_peer_reports_on_a_node_that_is_gone_and_says_no_verdict(cluster: Secured) -> None:
+    allowed(create(REPORTS, report("n9")), cluster.n1)
+    Abuse(create(REPORTS, report("n9", annotations={names.ACKNOWLEDGED: "me"})), "for people to say").check(cluster, cluster.n1)
+    cluster.plane.request("POST", REPORTS, report("n8"))  # it goes with its type
+    path = f"{REPORTS}/{names.drain_report('n8', DRIVER)}"
+    gone = {"gone": {"evidence": "None"}}
+    allowed(patch(f"{path}/status", [{"op": "add", "path": "/status", "value": gone}], content_type=JSON_PATCH), cluster.n1)
+    lie = gone | {"verdicts": {"drain": {"status": "True"}}}
+    code, said, _ = patch(f"{path}/status", [{"op": "add", "path": "/status", "value": lie}], content_type=JSON_PATCH).by(cluster.n1)
+    assert code == 422 and "may not report on node n8" in said
+    code, said, _ = delete(path).by(cluster.n1)
+    assert code == 422 and "may not report on node n8" in said, "it says of nothing that it is gone"
+
+
+def test_the_lease_is_that_of_its_holders_node(cluster: Secured) -> None:
+    def lease(node: str, **meta: Any) -> Json:
+        uid = uid_of(cluster, node)
+        owner = {"apiVersion": "v1", "kind": names.NODE, "name": node, "uid": uid}
+        head = {"name": names.node_loss(DRIVER), "labels": {names.NODE_LOSS_FOR: DRIVER}, "ownerReferences": [owner]} | meta
+        spec = {"holderIdentity": f"{uid}/{DRIVER}", "leaseDurationSeconds": 900, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": names.LEASE, "metadata": head, "spec": spec}
+
+    allowed(create(LEASES, lease("n1")), cluster.n1)
+    for wrong in (lease("n2"), lease("n1", labels={}), lease("n1", name="node-loss.other"), lease("n1", ownerReferences=[])):
+        code, said, _ = create(LEASES, wrong).by(cluster.n1)
+        assert code == 422, (code, said)
