@@ -38,8 +38,8 @@ _GOOD_STREAM = 5.0
 # Watches are asked for five minutes at least, and each for another time. What ends sooner has ended for many nodes at once: its server
 # stops, or is behind. It is opened again within a second, or all would come together.
 _SHORTEST_ASKED = 290.0
-# A server that has more changes to offer than it has time for ends the watches of all, its own controllers' too. One that is there only for
-# the case that something is wrong adds to that, and is opened again later: after 4 to 8 s.
+# A server that has more changes to offer than it has time for ends watches, of all nodes at once. One that is there only for the case that
+# something is wrong adds to that, and is opened again later: after 4 to 8 s.
 _NO_HURRY = 4.0
 # One that lasted for less than five seconds and brought events is opened again soon, so many times in a row.
 _QUICK_RETURNS = 5
