@@ -16,6 +16,7 @@ from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
+from sidecar.simulation.drains.claim_referee import LEFT_BEHIND, ClaimReferee
 from sidecar.simulation.drains.drain_world import DrainWorld
 from sidecar.simulation.drains.emptying_actions import REPLICAS, carry_out, operate, set_ready
 from sidecar.simulation.drains.emptying_plan import KEPT, UNDONE, plan_of
@@ -23,6 +24,7 @@ from sidecar.simulation.drains.evictions import WRONG_EVICTION, EvictionReferee
 from sidecar.simulation.drains.eyes import LAG
 from sidecar.simulation.drains.plan import slack_of
 from sidecar.simulation.drains.replicas import ReplicaReferee
+from sidecar.simulation.drains.sender import SENDER
 from sidecar.simulation.drains.workloads import Guards
 from sidecar.simulation.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, Scheduler, StandInBase, StatefulSets
 from sidecar.simulation.world.node import DRIVER
@@ -34,8 +36,6 @@ __all__ = ["EmptyingWorld", "plan_of", "play"]
 WORLDS: Final = "emptying"
 NOT_EMPTIED: Final = "not emptied"
 NOT_WHOLE: Final = "not whole"
-SENDER: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("sender", default="")
-"""The node whose sidecar sends the request that is carried out; empty: somebody else does."""
 _LINGERS: Final = 60.0
 _ASTRAY: Final = 61.0
 _SAMPLE: Final = 2.0
@@ -75,6 +75,7 @@ class EmptyingWorld(DrainWorld):
         """By node: `before` or `after` its next eviction is carried out, its sidecar dies."""
         self.replicas = ReplicaReferee(self, slack=_ASTRAY if plan.weather.straying else 0.0)
         self.evictions = EmptyingReferee(self, slack=slack_of(plan))
+        self.claims = ClaimReferee(self, self.replicas, asked=self.evictions.asked, late=self.evictions.late)
 
     def place_of(self, volume: str) -> str:
         """The node that has the data of this PersistentVolume."""
@@ -159,6 +160,8 @@ class EmptyingWorld(DrainWorld):
         await asyncio.sleep(self.plan.settle)
 
     async def _judge(self) -> None:
+        for what in self.claims.left_behind():
+            self.found(LEFT_BEHIND, what)
         away = [name for name in self.replicas.not_whole() if self.kinds[name.rpartition("-")[0]] != KEPT]
         for name in away:
             self.found(NOT_WHOLE, f"{name} is still away, and everything has been well for {self.plan.settle:.0f} s")
@@ -199,11 +202,20 @@ class EmptyingReferee(EvictionReferee):
             if super()._is_evacuated(node):
                 self._asked[node["metadata"]["name"]] = self._of.clock()
 
+    @property
+    def late(self) -> float:
+        """Seconds between the last look and the moment at which a request arrives."""
+        weather = self._of.plan.weather
+        return _ASTRAY if weather.straying else 0.5 + 3.0 * (weather.read.p99 + weather.write.p99)
+
+    def asked(self, node: str) -> float:
+        """How many seconds ago somebody asked for it to be emptied last."""
+        self.sample()
+        return self._of.clock() - self._asked.get(node, float("-inf"))
+
     def _is_evacuated(self, node: Json) -> bool:
         """Or was when the request was sent."""
-        weather = self._of.plan.weather
-        late = _ASTRAY if weather.straying else 0.5 + 3.0 * (weather.read.p99 + weather.write.p99)
-        return super()._is_evacuated(node) or self._of.clock() - self._asked.get(node["metadata"]["name"], float("-inf")) < late
+        return super()._is_evacuated(node) or self._of.clock() - self._asked.get(node["metadata"]["name"], float("-inf")) < self.late
 
     def _leaving(self, pod: Json) -> list[str]:
         """Those that a sidecar has asked to end. Others may have been deleted at this moment."""

@@ -34,7 +34,7 @@ class ReplicaReferee:
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             uid, there = workload["metadata"]["uid"], self._there(workload)
             for ordinal in objects.ordinals(workload):
-                if _is_whole(there.get(ordinal)):
+                if is_whole(there.get(ordinal)):
                     self._away_since.pop((uid, ordinal), None)
                     self._ours.pop((uid, ordinal), None)
                 else:
@@ -65,6 +65,11 @@ class ReplicaReferee:
             self._ours[uid, ordinal] = pod["metadata"]["uid"]
             self._away_since.setdefault((uid, ordinal), self._world.clock())
 
+    def away(self, uid: str, ordinal: int) -> tuple[float, bool]:
+        """For how many seconds a replica of that set has been away, and whether a sidecar has evicted it."""
+        since = self._away_since.get((uid, ordinal))
+        return (0.0, False) if since is None else (self._world.clock() - since, (uid, ordinal) in self._ours)
+
     def not_whole(self) -> Iterable[str]:
         """Replicas that are away now."""
         self.look()
@@ -86,5 +91,5 @@ class ReplicaReferee:
         return found
 
 
-def _is_whole(pod: Json | None) -> bool:
+def is_whole(pod: Json | None) -> bool:
     return pod is not None and Pod.of(pod).ready and not pod["metadata"].get("deletionTimestamp")
