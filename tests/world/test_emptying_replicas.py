@@ -5,6 +5,7 @@ are taken away on purpose are tried where much happens at the same moment.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,10 @@ from sidecar.drain.emptying import controller, rules
 from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.eviction import attempt_io
+from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May
+from sidecar.kube.api import CLAIMS
+from sidecar.kube.errors import NotFound
 from sidecar.simulation.drains.drain_world import DrainWorld
 from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, KEPT, SET, TROUBLES, UNDONE, plan_of
 from sidecar.simulation.drains.emptying_world import NOT_EMPTIED, EmptyingWorld, play
@@ -104,6 +108,23 @@ def test_the_referee_sees_who_evicts(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(EmptyingWorld, "_begin", DrainWorld._begin)
         assert WRONG_EVICTION in played(crowded(0))[0].kinds
+
+
+def test_the_referee_sees_a_claim_that_a_sidecar_deletes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for that: what was given up is for its owner to delete."""
+
+    async def evict(self: Evictor, pod: May, *, real: Any = Evictor.evict) -> Any:
+        claim = f"data-{pod.name}"
+        with contextlib.suppress(NotFound):
+            await self._kube.delete(CLAIMS, claim, namespace=pod.namespace)
+        return await real(self, pod)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evictor, "evict", evict)
+        report = played(crowded(0))[0]
+    said = " ".join(map(str, report.violations))
+    for lock in ("uses it", "does not say the claim's uid", "its mark is None", "not allowed by a flag", "its policy is Ignore"):
+        assert lock in said
 
 
 def test_every_trouble_is_drawn_by_some_of_the_first_seeds() -> None:

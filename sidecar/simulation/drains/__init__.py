@@ -13,6 +13,7 @@ and worlds whose nodes are emptied, several at once, with sets of several replic
 
     emptying_world, emptying_plan, emptying_actions   the same for these
     replicas      holds evictions against the other replicas: never two are away by our doing
+    claim_referee records each claim that a sidecar deletes, and `claim_deletions` says what was wrong with it; `sender`: who sent it
 
 Two promises are judged. *Never True while data would be lost*, at every moment. *Never False or Unknown for ever*: when all that is
 on a node has been given up by those who may, both verdicts are True within bounded time, and no drain waits any more.

@@ -6,7 +6,7 @@ report = play(plan_of(seed=7))
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from sidecar.kube.api import NODES, PODS
@@ -16,6 +16,8 @@ from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
+from sidecar.simulation.drains.claim_deletions import REPROVISION
+from sidecar.simulation.drains.claim_referee import ALLOW, LEFT_BEHIND, ClaimReferee
 from sidecar.simulation.drains.drain_world import DrainWorld
 from sidecar.simulation.drains.emptying_actions import REPLICAS, carry_out, operate, set_ready
 from sidecar.simulation.drains.emptying_plan import KEPT, UNDONE, plan_of
@@ -23,6 +25,7 @@ from sidecar.simulation.drains.evictions import WRONG_EVICTION, EvictionReferee
 from sidecar.simulation.drains.eyes import LAG
 from sidecar.simulation.drains.plan import slack_of
 from sidecar.simulation.drains.replicas import ReplicaReferee
+from sidecar.simulation.drains.sender import SENDER
 from sidecar.simulation.drains.workloads import Guards
 from sidecar.simulation.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, Scheduler, StandInBase, StatefulSets
 from sidecar.simulation.world.node import DRIVER
@@ -34,8 +37,6 @@ __all__ = ["EmptyingWorld", "plan_of", "play"]
 WORLDS: Final = "emptying"
 NOT_EMPTIED: Final = "not emptied"
 NOT_WHOLE: Final = "not whole"
-SENDER: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("sender", default="")
-"""The node whose sidecar sends the request that is carried out; empty: somebody else does."""
 _LINGERS: Final = 60.0
 _ASTRAY: Final = 61.0
 _SAMPLE: Final = 2.0
@@ -74,7 +75,9 @@ class EmptyingWorld(DrainWorld):
         self.dies_at_eviction: dict[str, str] = {}
         """By node: `before` or `after` its next eviction is carried out, its sidecar dies."""
         self.replicas = ReplicaReferee(self, slack=_ASTRAY if plan.weather.straying else 0.0)
-        self.evictions = EmptyingReferee(self, slack=slack_of(plan))
+        losable = ("Ignore", REPROVISION) if ALLOW in plan.args else ("Ignore",)
+        self.evictions = EmptyingReferee(self, slack=slack_of(plan), losable=losable)
+        self.claims = ClaimReferee(self, self.replicas, asked=self.evictions.asked, late=self.evictions.late)
 
     def place_of(self, volume: str) -> str:
         """The node that has the data of this PersistentVolume."""
@@ -159,6 +162,8 @@ class EmptyingWorld(DrainWorld):
         await asyncio.sleep(self.plan.settle)
 
     async def _judge(self) -> None:
+        for what in self.claims.left_behind():
+            self.found(LEFT_BEHIND, what)
         away = [name for name in self.replicas.not_whole() if self.kinds[name.rpartition("-")[0]] != KEPT]
         for name in away:
             self.found(NOT_WHOLE, f"{name} is still away, and everything has been well for {self.plan.settle:.0f} s")
@@ -185,8 +190,8 @@ class EmptyingWorld(DrainWorld):
 class EmptyingReferee(EvictionReferee):
     """Besides what holds of each eviction: the other replicas, and deaths in the middle of one."""
 
-    def __init__(self, world: EmptyingWorld, *, slack: float) -> None:
-        super().__init__(world, slack=slack)
+    def __init__(self, world: EmptyingWorld, *, slack: float, losable: Container[str]) -> None:
+        super().__init__(world, slack=slack, losable=losable)
         self._of = world
         self._evicted: set[str] = set()
         """Uids of pods."""
@@ -199,11 +204,20 @@ class EmptyingReferee(EvictionReferee):
             if super()._is_evacuated(node):
                 self._asked[node["metadata"]["name"]] = self._of.clock()
 
+    @property
+    def late(self) -> float:
+        """Seconds between the last look and the moment at which a request arrives."""
+        weather = self._of.plan.weather
+        return _ASTRAY if weather.straying else 0.5 + 3.0 * (weather.read.p99 + weather.write.p99)
+
+    def asked(self, node: str) -> float:
+        """How many seconds ago somebody asked for it to be emptied last."""
+        self.sample()
+        return self._of.clock() - self._asked.get(node, float("-inf"))
+
     def _is_evacuated(self, node: Json) -> bool:
         """Or was when the request was sent."""
-        weather = self._of.plan.weather
-        late = _ASTRAY if weather.straying else 0.5 + 3.0 * (weather.read.p99 + weather.write.p99)
-        return super()._is_evacuated(node) or self._of.clock() - self._asked.get(node["metadata"]["name"], float("-inf")) < late
+        return super()._is_evacuated(node) or self._of.clock() - self._asked.get(node["metadata"]["name"], float("-inf")) < self.late
 
     def _leaving(self, pod: Json) -> list[str]:
         """Those that a sidecar has asked to end. Others may have been deleted at this moment."""

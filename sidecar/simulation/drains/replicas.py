@@ -7,6 +7,7 @@ from sidecar.kube.api import PODS
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
+from sidecar.simulation.drains.claim_deletions import is_rolling
 from sidecar.simulation.stand_ins import stateful_set_objects as objects
 from sidecar.simulation.world.node import NAMESPACE
 
@@ -29,12 +30,18 @@ class ReplicaReferee:
         """By uid of a set and ordinal: since when it has no pod there that is ready and stays."""
         self._ours: dict[tuple[str, int], str] = {}
         """Those that are away because a sidecar has evicted them: which pod."""
+        self._rolling_since: dict[str, float] = {}
+        """By uid of a set."""
 
     def look(self) -> None:
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             uid, there = workload["metadata"]["uid"], self._there(workload)
+            if is_rolling(workload, there.values()):
+                self._rolling_since.setdefault(uid, self._world.clock())
+            else:
+                self._rolling_since.pop(uid, None)
             for ordinal in objects.ordinals(workload):
-                if _is_whole(there.get(ordinal)):
+                if is_whole(there.get(ordinal)):
                     self._away_since.pop((uid, ordinal), None)
                     self._ours.pop((uid, ordinal), None)
                 else:
@@ -65,12 +72,21 @@ class ReplicaReferee:
             self._ours[uid, ordinal] = pod["metadata"]["uid"]
             self._away_since.setdefault((uid, ordinal), self._world.clock())
 
-    def not_whole(self) -> Iterable[str]:
-        """Replicas that are away now."""
+    def rolling(self, uid: str) -> float:
+        """For how many seconds that set has been rolling; 0: it is not."""
+        return self._world.clock() - self._rolling_since.get(uid, self._world.clock())
+
+    def away(self, uid: str, ordinal: int) -> tuple[float, bool]:
+        """For how many seconds a replica of that set has been away, and whether a sidecar has evicted it."""
+        since = self._away_since.get((uid, ordinal))
+        return (0.0, False) if since is None else (self._world.clock() - since, (uid, ordinal) in self._ours)
+
+    def not_whole(self, *, by_us: bool = False) -> Iterable[str]:
+        """Replicas that are away now; or only those that a sidecar has evicted."""
         self.look()
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             for ordinal in objects.ordinals(workload):
-                if (workload["metadata"]["uid"], ordinal) in self._away_since:
+                if (workload["metadata"]["uid"], ordinal) in (self._ours if by_us else self._away_since):
                     yield f"{workload['metadata']['name']}-{ordinal}"
 
     def _workload_of(self, pod: Json) -> Json | None:
@@ -86,5 +102,5 @@ class ReplicaReferee:
         return found
 
 
-def _is_whole(pod: Json | None) -> bool:
+def is_whole(pod: Json | None) -> bool:
     return pod is not None and Pod.of(pod).ready and not pod["metadata"].get("deletionTimestamp")
