@@ -28,6 +28,7 @@ from sidecar.kube.api import (
     SECRETS,
     SNAPSHOT_CONTENTS,
     SNAPSHOTS,
+    STATEFUL_SETS,
     VOLUMES,
     Resource,
 )
@@ -70,6 +71,7 @@ _REPORTS: Final = "drain decisions: reports"
 _GATE: Final = "the gate of drain decisions"
 _SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
 _CAPACITY: Final = "publishing capacity"
+_COUNTS: Final = "--evacuation-evict: pods of these workloads are not evicted"
 _GONE: Final = "clearing the capacity objects of nodes that are gone"
 
 TABLE: Final[tuple[Row, ...]] = (
@@ -128,6 +130,8 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
+    *_rows(STATEFUL_SETS, "get", Sample.EMPTYING, off=_COUNTS),
+    *_rows(REPLICA_SETS, "get", Sample.EMPTYING, off=_COUNTS),
     *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
     *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
     *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),

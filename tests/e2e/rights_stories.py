@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.kube.api import ATTACHMENTS, CSI_NODES, DRAIN_REPORTS, EVENTS, NAMESPACES, REPLICA_SETS, SNAPSHOT_CONTENTS, SNAPSHOTS
+from sidecar.kube.api import (
+    ATTACHMENTS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    EVENTS,
+    NAMESPACES,
+    REPLICA_SETS,
+    SNAPSHOT_CONTENTS,
+    SNAPSHOTS,
+    STATEFUL_SETS,
+)
 from sidecar.kube.api import BUDGETS as BUDGET
 from sidecar.kube.api import CAPACITIES as CAPACITY
 from sidecar.kube.api import CLAIMS as CLAIM
@@ -177,5 +187,10 @@ REPORTS_ONLY: Mapping[Right, Lack] = {
     Right("patch", EVENTS): UNUSED,
     Right("list", CAPACITY, own_namespace=True): Lack(),
 }
-EVICTS = Right("create", POD, "eviction")
-"""Without it nobody is evicted: `test_emptying`."""
+EMPTIES: Mapping[Right, str] = {
+    Right("create", POD, "eviction"): "Deployment",
+    Right("get", STATEFUL_SETS): "StatefulSet",
+}
+"""Without it no pod of that kind of workload is evicted: `test_emptying`."""
+EMPTIES_ELSEWHERE = Right("get", REPLICA_SETS)
+"""The same for Deployments; but where stories are told, in the namespace of the account, its Role grants it too."""
