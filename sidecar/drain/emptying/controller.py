@@ -85,7 +85,7 @@ class EmptyingDuty:
                 if not isinstance(decision, rules.Evict):
                     return self._told(picture, decision, rest=self._rest(decision))
                 if self._settings.dry_run:
-                    return self._told(picture, decision)
+                    return self._told(picture, Rest(f"a dry run: {decision.pod.full_name} would be evicted, because {decision.why}"))
                 wait = max(self._evictor.wait(), self._pauses.for_all(self._clock()))
                 if wait > 0:
                     return self._told(picture, Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), rest=wait)
@@ -188,7 +188,7 @@ class EmptyingDuty:
 
     async def _evict(self, decision: rules.Evict) -> float:
         """Seconds until something may be done again; a pod that leaves wakes the room sooner."""
-        answer = await self._evictor.evict(decision.pod)
+        answer = await self._evictor.evict(decision.pod, why=f"node {self._settings.node} is being retired: {decision.why}")
         self._metrics.evicted(str(answer.result))
         self._pauses.note(decision, answer, now=self._clock())
         if answer.result is Result.EVICTED:

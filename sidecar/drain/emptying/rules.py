@@ -77,6 +77,8 @@ class Ask:
     """Read all pods of this namespace, then decide again."""
 
     namespace: str
+    pod: str
+    """Full name of the one whose turn it is."""
     why: str
     passed: frozenset[str] = frozenset()
 
@@ -87,6 +89,7 @@ class AskController:
 
     namespace: str
     owner: Owner
+    pod: str
     why: str
     passed: frozenset[str] = frozenset()
 
@@ -181,7 +184,9 @@ def in_words(decision: Decision) -> str:
             return f"{pod.full_name} is evicted: {why}"
         case Hold(hindrance, pod, why):
             return f"nobody is evicted: {hindrance}{f' ({pod})' if pod else ''}: {why}. What to do: {HINDRANCES[hindrance].remedy}"
-        case Ask(why=why) | AskController(why=why) | Finished(why):
+        case Ask(pod=pod) | AskController(pod=pod):
+            return f"{pod} is evicted, if all other replicas of its workload are there and ready, which only the sidecar looks at"
+        case Finished(why):
             return why
 
 
@@ -297,12 +302,12 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
     why = f"whether the other replicas of {pod.full_name} are ready is not known yet"
     peers = view.peers.get(pod.namespace)
     if peers is None:
-        return Ask(pod.namespace, why)
+        return Ask(pod.namespace, pod.full_name, why)
     replicas = replicas_of(pod, peers)
     if found := not_ready(pod, replicas):
         return Hold(found[0], pod.full_name, found[1])
     if says_how_many(owner) and workload not in view.sizes:
-        return AskController(pod.namespace, owner, why)
+        return AskController(pod.namespace, owner, pod.full_name, why)
     if found := too_few(pod, replicas, wanted=view.sizes.get(workload), before=view.expected.get(workload, 0)):
         return Hold(found[0], pod.full_name, found[1])
     here = frozenset(peer.uid for peer in replicas if peer.node == view.snapshot.node_name)

@@ -188,3 +188,28 @@ def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> No
 
     play(story, seen)
     assert seen.calls == ["app-0", "app-1", "app-0"]
+
+
+def test_each_line_of_the_log_can_be_read_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """On which node, whom, and why; and nobody who reads of a dry run takes it for an eviction."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+
+    with caplog.at_level("DEBUG"):
+        play(story, Evictions())
+    (told,) = (record.__dict__["fields"] for record in caplog.records if record.getMessage() == "A pod was evicted")
+    assert told["pod"] == "default/app-0"
+    assert told["why"].startswith("node n0 is being retired: pvc-") and told["why"].endswith("may leave with it")
+    assert "Evict" in decisions(caplog)
+    caplog.clear()
+    with caplog.at_level("DEBUG"):
+        play(story, Evictions(), args=(*EVICTING, "--dry-run"))
+    assert "Evict" not in decisions(caplog)
+
+
+def decisions(caplog: pytest.LogCaptureFixture) -> set[str]:
+    return {str(record.__dict__.get("fields", {}).get("decision")) for record in caplog.records}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.drain.emptying.rules import Ask, AskController, EmptyingView, Evict, Finished, Hold, decide, workload_of
+from sidecar.drain.emptying.rules import Ask, AskController, EmptyingView, Evict, Finished, Hold, decide, in_words, workload_of
 from sidecar.drain.facts.snapshot import CLAIM, InFlight, Snapshot, unread_key
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.model import names
@@ -202,7 +202,9 @@ def test_a_pod_that_the_server_does_not_have_any_more_is_not_evicted() -> None:
 
 
 def test_what_is_not_known_of_the_others_is_asked_for_first() -> None:
-    assert decide(EmptyingView(scene(evictable()))) == Ask(NAMESPACE, "whether the other replicas of apps/db-0 are ready is not known yet")
+    assert decide(EmptyingView(scene(evictable()))) == Ask(
+        NAMESPACE, "apps/db-0", "whether the other replicas of apps/db-0 are ready is not known yet"
+    )
 
 
 def test_pods_that_name_the_same_controller_in_two_namespaces_are_two_workloads() -> None:
@@ -218,7 +220,7 @@ def test_its_controller_is_asked_how_many_pods_there_should_be(kind: str) -> Non
     """What this process remembers of an eviction is lost when it ends, and what was evicted may never be made again."""
     pod = evictable(owner=samples.owner(kind, "db"))
     assert decide(view(scene(pod), sizes={})) == AskController(
-        NAMESPACE, samples.owner(kind, "db"), "whether the other replicas of apps/db-0 are ready is not known yet"
+        NAMESPACE, samples.owner(kind, "db"), "apps/db-0", "whether the other replicas of apps/db-0 are ready is not known yet"
     )
     too_few = decide(view(scene(pod), sizes={"apps/uid-db": 2}))
     assert held_by(too_few) is Hindrance.REPLICA_NOT_READY
@@ -356,3 +358,8 @@ def test_a_hindrance_names_its_pod_and_says_why() -> None:
 def test_what_passes_is_told_before_what_somebody_has_to_change() -> None:
     pods = [samples.pod("a-0", "data-0"), evictable("b-0", owner=samples.owner(name="b"))]
     assert held_by(next_of(*pods, budgets=(samples.budget(allowed=0, labels={"app": "db"}),), **bound("Block"))) is Hindrance.PDB_BLOCKED
+
+
+def test_whoever_asks_from_outside_is_told_whose_turn_it_is() -> None:
+    said = in_words(decide(EmptyingView(scene(evictable()))))
+    assert said.startswith("apps/db-0 is evicted, if all other replicas of its workload are there and ready")
