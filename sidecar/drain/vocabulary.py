@@ -245,11 +245,11 @@ HINDRANCES: Final = MappingProxyType(
         ),
         Hindrance.POD_LEAVING: Meaning(
             "a pod with a volume of this node is ending, and pods are evicted one at a time",
-            "wait; if it stays, check its finalizers and the kubelet of the node",
+            "wait; if it stays, check its grace period, its finalizers and the kubelet of the node",
         ),
         Hindrance.REPLICA_NOT_READY: Meaning(
-            "another replica of the same workload is not ready, so with this pod two would be away at once",
-            "make the other replicas ready; the message names one",
+            "another replica of the same workload is not there or not ready, so with this pod two would be away at once",
+            "make the other replicas ready; the message names one, or says how many are missing: see the events of the workload",
         ),
         Hindrance.ANOTHER_NODE_FIRST: Meaning(
             "another node that is emptied at the same time has replicas of the same workload, and its turn is first",

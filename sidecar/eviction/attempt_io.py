@@ -40,8 +40,8 @@ class Evictor:
         self._bucket.give_back()
         return seconds
 
-    async def evict(self, pod: May) -> Answer:
-        """To be called when `wait` says 0. It ends within `LONGEST_PASS`."""
+    async def evict(self, pod: May, *, why: str = "") -> Answer:
+        """To be called when `wait` says 0. It ends within `LONGEST_PASS`. `why` is for whoever reads that line of the log alone."""
         self._bucket.reserve(self._clock())
         try:
             async with asyncio.timeout(LONGEST_PASS):
@@ -53,10 +53,10 @@ class Evictor:
             answer = Answer(Result.FAILED, f"no answer within {LONGEST_PASS:g} s", NEXT_PASS)
         if answer.again >= NEXT_PASS:
             answer = Answer(answer.result, answer.why, jittered(answer.again, self._rng, spread=_SPREAD))
-        self._tell(pod, answer)
+        self._tell(pod, answer, why)
         return answer
 
-    def _tell(self, pod: May, answer: Answer) -> None:
+    def _tell(self, pod: May, answer: Answer, why: str) -> None:
         """One line for each pod and cause, however often it is tried."""
         told = answer.result, answer.why
         if self._told.get(pod.uid) == told:
@@ -64,7 +64,8 @@ class Evictor:
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
         self._told[pod.uid] = told
-        fields = {"pod": pod.full_name, "uid": pod.uid, "result": str(answer.result)} | ({"err": answer.why} if answer.why else {})
+        fields = {"pod": pod.full_name, "uid": pod.uid, "result": str(answer.result)}
+        fields |= ({"why": why} if why else {}) | ({"err": answer.why} if answer.why else {})
         level = logging.INFO if answer.is_expected else logging.WARNING
         log.log(level, "A pod was evicted" if answer is EVICTED else "A pod was not evicted", extra={"fields": fields})
         if answer.is_over:

@@ -41,7 +41,7 @@ def _objection(pod: Pod, node: str, ours: Set[str]) -> str:
         return f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node"
     if not pod.uid:
         return "it has no uid, so an eviction could hit another pod of its name"
-    if pod.full_name in ours or names.GUARDED_NODE in pod.labels:
+    if _is_ours(pod, ours):
         return "it is one of our own"
     if pod.static:
         return "it is a static pod, which its kubelet would start again"
@@ -50,3 +50,9 @@ def _objection(pod: Pod, node: str, ours: Set[str]) -> str:
     if pod.ended:
         return "it has ended"
     return "it is being deleted already" if pod.deleting_since else ""
+
+
+def _is_ours(pod: Pod, ours: Set[str]) -> bool:
+    """A guard is where this program runs. Anybody may give the label to a pod elsewhere, and to nobody's use but ours."""
+    namespaces = {name.partition("/")[0] for name in ours}
+    return pod.full_name in ours or (names.GUARDED_NODE in pod.labels and (not namespaces or pod.namespace in namespaces))

@@ -73,6 +73,7 @@ _GATE: Final = "the gate of drain decisions"
 _SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
 _LOSS: Final = "--node-delete-policy"
 _CAPACITY: Final = "publishing capacity"
+_COUNTS: Final = "--evacuation-evict: pods of these workloads are not evicted"
 _GONE: Final = "clearing the capacity objects of nodes that are gone"
 
 TABLE: Final[tuple[Row, ...]] = (
@@ -134,6 +135,8 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(DRAIN_REPORTS, "delete", Sample.NODE_LOSS, off=f"{_LOSS}: reports on nodes that are gone stay when nothing is left to tell"),
     *_rows(CLAIMS, "patch delete", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: claims stay whose data was lost"),
     *_rows(STATEFUL_SETS, "list", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: nothing is cleared away"),
+    *_rows(STATEFUL_SETS, "get", Sample.EMPTYING, off=_COUNTS),
+    *_rows(REPLICA_SETS, "get", Sample.EMPTYING, off=_COUNTS),
     *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
     *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
     *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),

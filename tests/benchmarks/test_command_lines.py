@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from hack.benchmarks import drain, late, start
+from hack.benchmarks import drain, emptying, late, start
 from hack.benchmarks.capacity import command as capacity
 from hack.benchmarks.hostile import command as hostile
 from hack.benchmarks.memory import command as memory
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "late": late,
     "scale": scale,
     "drain": drain,
+    "emptying": emptying,
     "hostile": hostile,
 }
 
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
         "race --latency -1",
         "race --patience 0",
         "race --impossible 0,-1",
+        "emptying --runs 0",
         "late --claims 0",
         "late --runs -1",
         "scale --nodes 0",

@@ -191,5 +191,10 @@ LOOKS_FOR_GONE_NODES = frozenset(
     {Right("delete", DRAIN_REPORTS), Right("list", STATEFUL_SETS), *(Right(verb, CLAIM) for verb in ("patch", "delete"))}
 )
 """Without one of them what it is for is left out, and told: `tests/drain/node_loss/test_controller`."""
-EVICTS = Right("create", POD, "eviction")
-"""Without it nobody is evicted: `test_emptying`."""
+EMPTIES: Mapping[Right, str] = {
+    Right("create", POD, "eviction"): "Deployment",
+    Right("get", STATEFUL_SETS): "StatefulSet",
+}
+"""Without it no pod of that kind of workload is evicted: `test_emptying`."""
+EMPTIES_ELSEWHERE = Right("get", REPLICA_SETS)
+"""The same for Deployments; but where stories are told, in the namespace of the account, its Role grants it too."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+import yaml
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, all_of, within
 from sidecar.model import names
+from sidecar.rights.rights import Right
 from tests.e2e.conftest import CLAIMS, DEPLOYMENTS, PODS, Cluster
-from tests.e2e.draining import BUDGETS, EVENTS, NAMESPACE, Ground, budget, component, installed, late
-from tests.e2e.lacking import naming
-from tests.e2e.rights_stories import EVICTS
+from tests.e2e.draining import BUDGETS, EVENTS, NAMESPACE, STATEFUL_SETS, Ground, budget, component, installed, late
+from tests.e2e.lacking import naming, without
+from tests.e2e.rights_stories import EMPTIES
 
 ALPHA = "alpha.example.com"
 EVICTING = "emptying/rbac.yaml"
@@ -96,28 +99,39 @@ def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground)
         until(lambda: len(cluster.items(CLAIMS)) == 3, "the claims of the evicted went with their pods", seconds=30)
 
 
+@pytest.fixture(params=EMPTIES, ids=str)
+def right(request: pytest.FixtureRequest) -> Right:
+    return cast(Right, request.param)
+
+
 @pytest.fixture
-def without_the_right(rights: None, plane: ControlPlane) -> Iterator[str]:
+def without_the_right(rights: None, plane: ControlPlane, right: Right) -> Iterator[str]:
     """Yields what gives it back."""
     manifest = component(EVICTING)
-    plane.kubectl("delete", "--wait=true", "-f", "-", input=manifest)
+    lacking = list(yaml.safe_load_all(manifest))
+    for item in lacking:
+        if item["kind"] == "ClusterRole":
+            item["rules"] = without(right, item["rules"])
+    plane.apply(yaml.safe_dump_all(lacking))
     yield manifest
     plane.apply(manifest)
 
 
-def test_without_the_right_nobody_is_evicted_which_is_told_until_it_is_granted(ground: Ground, without_the_right: str) -> None:
+def test_without_a_right_nobody_is_evicted_which_is_told_until_it_is_granted(ground: Ground, without_the_right: str, right: Right) -> None:
     cluster, driver = ground.cluster, ground.driver(ALPHA, "n1")
     with driver, ground.sidecar(driver, "--evacuation-evict") as sidecar:
         ground.node("n1", driver)
         sidecar.until_ready()
-        cluster.create(DEPLOYMENTS, replicated("lone", late(driver), 1))
+        kind = EMPTIES[right]
+        name, path = {"Deployment": ("lone", DEPLOYMENTS), "StatefulSet": ("set", STATEFUL_SETS)}[kind]
+        cluster.create(path, replicated(name, late(driver), 1) | {"kind": kind})
         until(lambda: ready_by_node(cluster) == {"n1": 1}, "it runs", seconds=60)
         ground.taint("n1")
-        until(lambda: naming(EVICTS, sidecar.records("WEF")), "the log names the right", seconds=60)
-        until(lambda: naming(EVICTS, sidecar.page("/readyz?verbose")[1].splitlines()), "/readyz names it", seconds=10)
+        until(lambda: naming(right, sidecar.records("WEF")), "the log names the right", seconds=60)
+        until(lambda: naming(right, sidecar.page("/readyz?verbose")[1].splitlines()), "/readyz names it", seconds=10)
         before, lines = sidecar.metric("csi_node_sidecar_api_requests_total"), len(sidecar.records("WEF"))
-        assert not within(10.0, lambda: evicted(cluster, "lone") > 0)
+        assert not within(10.0, lambda: evicted(cluster, name) > 0)
         assert sidecar.metric("csi_node_sidecar_api_requests_total") - before < 40
         assert len(sidecar.records("WEF")) - lines <= 2
         cluster.plane.apply(without_the_right)
-        until(lambda: evicted(cluster, "lone") == 1, "it is evicted once the right is granted", seconds=60)
+        until(lambda: evicted(cluster, name) == 1, "it is evicted once the right is granted", seconds=60)

@@ -50,6 +50,13 @@ def test_what_the_program_sends_is_let_through(cluster: Secured, uid: str) -> No
     Abuse(create(EVICTION, sent), "bound to no pod").check(cluster, cluster.nobody)
 
 
+def test_what_the_policy_cannot_see_is_told_in_the_readme(cluster: Secured, uid: str) -> None:
+    """On which node the pod is, and whose."""
+    allowed(create(EVICTION, body(May("default", "evicted", uid))), cluster.n2)
+    told = (DEPLOY / "components/emptying/README.md").read_text()
+    assert "a stolen token may evict pods of other nodes" in " ".join(told.split())
+
+
 def test_an_eviction_of_whatever_pod_has_the_name(cluster: Secured, uid: str) -> None:
     for options in ({}, {"preconditions": {}}, {"preconditions": {"resourceVersion": "0"}}):
         code, said, broken = create(EVICTION, eviction(**options)).by(cluster.n1)
@@ -63,6 +70,12 @@ def test_an_eviction_with_another_grace_period(cluster: Secured, uid: str, secon
     Abuse(create(EVICTION, eviction(preconditions={"uid": uid}, gracePeriodSeconds=seconds)), "its own grace period").check(
         cluster, cluster.n1
     )
+
+
+@pytest.mark.parametrize("options", [{"propagationPolicy": "Orphan"}, {"propagationPolicy": "Foreground"}, {"orphanDependents": True}])
+def test_an_eviction_that_leaves_something_behind(cluster: Secured, uid: str, options: Json) -> None:
+    """Without its pod a generic ephemeral claim would stay for ever, and its volume on the node."""
+    Abuse(create(EVICTION, eviction(preconditions={"uid": uid}, **options)), "go with it").check(cluster, cluster.n1)
 
 
 def test_no_pod_is_deleted(cluster: Secured, uid: str) -> None:

@@ -1,5 +1,6 @@
 """Which pods are never evicted by us, whoever asks."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_pod_of_this_node_may_be_evicted_under_its_uid() -> None:
         pytest.param({"node": "n2"}, "n2", id="another-node"),
         pytest.param({"node": ""}, "no node", id="no-node"),
         pytest.param({"uid": ""}, "uid", id="no-uid"),
-        pytest.param({"labels": {names.GUARDED_NODE: "uid-n1"}}, "our own", id="guard"),
+        pytest.param({"labels": {names.GUARDED_NODE: "uid-n1"}, "namespace": "system", "name": "guard"}, "our own", id="guard"),
         pytest.param({"namespace": "system"}, "our own", id="ourselves"),
         pytest.param({"phase": "Succeeded"}, "ended", id="succeeded"),
         pytest.param({"phase": "Failed"}, "ended", id="failed"),
@@ -31,9 +32,15 @@ def test_a_pod_of_this_node_may_be_evicted_under_its_uid() -> None:
     ],
 )
 def test_what_is_left_where_it_is(changes: dict[str, Any], said: str) -> None:
-    decision = may_evict(pod("db-0", **changes), node=NODE, ours={"system/db-0"})
+    decision = may_evict(replace(pod("db-0"), **changes), node=NODE, ours={"system/db-0"})
     assert isinstance(decision, MayNot)
     assert said in decision.why
+
+
+def test_a_label_of_ours_keeps_nobody_elsewhere() -> None:
+    guard = pod(labels={names.GUARDED_NODE: "uid-n1"})
+    assert isinstance(may_evict(guard, node=NODE, ours={"system/sidecar"}), May)
+    assert isinstance(may_evict(guard, node=NODE), MayNot), "where it is not known which namespace is ours"
 
 
 def test_a_kind_of_others_that_is_called_daemon_set_protects_nobody() -> None:

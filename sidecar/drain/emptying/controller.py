@@ -4,8 +4,9 @@ Just before each eviction the Node is read anew: what a watch shows may be old, 
 """
 
 import asyncio
+from collections.abc import Awaitable
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.emptying import rules
@@ -16,26 +17,44 @@ from sidecar.drain.evacuation.rules import retires, state_after
 from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import State
+from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.rest import Rest
 from sidecar.drain.settings import Settings
-from sidecar.drain.vocabulary import Intent
+from sidecar.drain.vocabulary import Hindrance, Intent
 from sidecar.eviction.answers import NEXT_PASS, Result
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.frozen import frozen
-from sidecar.kube.api import NODES, PODS, records
+from sidecar.kube.api import NODES, PODS, REPLICA_SETS, STATEFUL_SETS, find, records
+from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Owner
 from sidecar.tools import Tools
 
+R = TypeVar("R")
+
 _ROOM: Final = "emptying"
-_MOST_NAMESPACES: Final = 10
-"""That one look asks for."""
+_MOST_QUESTIONS: Final = 20
+"""About the pods of a namespace or what makes them, in one look. The next one goes on with others."""
+_LONGEST_QUESTION: Final = LONGEST_PASS / 4
+_GOES_ON_AFTER: Final = 1.0
+_CONTROLLERS: Final = MappingProxyType({resource.kind: resource for resource in (STATEFUL_SETS, REPLICA_SETS)})
 _WHAT: Final = "the pods of a workload"
 _NODES: Final = "the nodes that are being emptied"
 _EVICTION: Final = "the eviction of a pod"
 _NODE: Final = "the Node, before an eviction"
+
+
+class _Answers:
+    """What one look has asked for and heard: as in `EmptyingView`."""
+
+    def __init__(self) -> None:
+        self.peers: dict[str, tuple[Pod, ...]] = {}
+        self.sizes: dict[str, int | None] = {}
+        self.unread: dict[str, str] = {}
+        self.rivals: Rivals | None = None
 
 
 @frozen
@@ -67,9 +86,9 @@ class EmptyingDuty:
             async with asyncio.timeout(LONGEST_PASS):
                 decision = await self._decide(picture)
                 if not isinstance(decision, rules.Evict):
-                    return self._told(picture, decision, rest=self._pauses.next_end(self._clock()))
+                    return self._told(picture, decision, rest=self._rest(decision))
                 if self._settings.dry_run:
-                    return self._told(picture, decision)
+                    return self._told(picture, Rest(f"a dry run: {decision.pod.full_name} would be evicted, because {decision.why}"))
                 wait = max(self._evictor.wait(), self._pauses.for_all(self._clock()))
                 if wait > 0:
                     return self._told(picture, Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), rest=wait)
@@ -81,33 +100,58 @@ class EmptyingDuty:
         return self._told(picture, decision, rest=await self._evict(decision))
 
     async def _decide(self, picture: Picture) -> rules.Decision:
-        assert picture.snapshot is not None
-        self._pauses.see(picture.snapshot.pods, now=self._clock())
-        peers: dict[str, tuple[Pod, ...]] = {}
-        rivals = Rivals()
-        while True:
-            view = rules.EmptyingView(
-                picture.snapshot,
-                peers=MappingProxyType(dict(peers)),
+        snapshot = picture.snapshot
+        assert snapshot is not None
+        self._pauses.see(snapshot.pods, now=self._clock())
+        answers = _Answers()
+        decision = self._decided(snapshot, answers)
+        begun, questions = self._clock(), 0
+        while questions < _MOST_QUESTIONS and self._clock() - begun < LONGEST_PASS / 2:
+            questions += 1
+            match decision:
+                case rules.Ask(namespace):
+                    answers.rivals = answers.rivals or await self._refusals.attempt(_NODES, self._rivals())
+                    if answers.rivals is None:
+                        break
+                    await self._ask(namespace, answers.peers, self._pods_of(namespace), answers)
+                case rules.AskController(namespace, owner):
+                    await self._ask(decision.workload, answers.sizes, self._size_of(namespace, owner), answers)
+                case _:
+                    break
+            decision = self._decided(snapshot, answers)
+        self._pauses.decided(decision, now=self._clock(), patience=snapshot.terminating_too_long)
+        return decision
+
+    def _decided(self, snapshot: Snapshot, answers: "_Answers") -> rules.Decision:
+        return rules.decide(
+            rules.EmptyingView(
+                snapshot,
+                peers=answers.peers,
+                sizes=answers.sizes,
+                unread=answers.unread,
                 expected=self._pauses.expected(self._clock()),
                 paused=self._pauses.paused(self._clock()),
-                before=MappingProxyType(dict(self._pauses.before)),
-                rivals=rivals,
+                before=self._pauses.before,
+                rivals=answers.rivals or Rivals(),
                 leaving=self._pauses.leaving,
+                failures=self._pauses.failures,
+                slow=self._pauses.slow,
+                passed=self._pauses.passed,
                 ours=self._settings.own_pods,
             )
-            decision = rules.decide(view)
-            if not isinstance(decision, rules.Ask) or len(peers) >= _MOST_NAMESPACES:
-                return decision
-            if not peers:
-                read = await self._refusals.attempt(_NODES, self._rivals())
-                if read is None:
-                    return decision
-                rivals = read
-            found = await self._refusals.attempt(_WHAT, self._pods_of(decision.namespace))
-            if found is None:
-                return decision
-            peers[decision.namespace] = found
+        )
+
+    async def _ask(self, about: str, kept: dict[str, R], question: Awaitable[R], answers: "_Answers") -> None:
+        """What is refused, or takes long, keeps only those waiting whom it is about."""
+        try:
+            async with asyncio.timeout(_LONGEST_QUESTION):
+                kept[about] = await question
+        except ApiError as error:
+            answers.unread[about] = str(error)
+        except TimeoutError:
+            answers.unread[about] = f"no answer within {_LONGEST_QUESTION:g} s"
+        if about in answers.unread:
+            self._refusals.note(_WHAT, answers.unread[about])
 
     async def _rivals(self) -> Rivals:
         """Read before the pods: a node that is not among them yet will find this one there when it looks."""
@@ -117,6 +161,10 @@ class EmptyingDuty:
 
     async def _pods_of(self, namespace: str) -> tuple[Pod, ...]:
         return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+
+    async def _size_of(self, namespace: str, owner: Owner) -> int | None:
+        found = await find(self._kube, _CONTROLLERS[owner.kind], owner.name, namespace=namespace)
+        return int(found["spec"].get("replicas", 1)) if found and found["metadata"].get("uid") == owner.uid else None
 
     async def _undone(self, picture: Picture) -> Undone | None:
         """Whether the Node itself, and not what a watch has shown, still asks for it."""
@@ -136,9 +184,24 @@ class EmptyingDuty:
             return Undone("the evacuation was undone, or has ended")
         return None
 
+    def _rest(self, decision: rules.Decision) -> float | None:
+        """Seconds until the next look although nothing on this node changes; None: as usual."""
+        now = self._clock()
+        ends = [self._pauses.next_end(now)]
+        match decision:
+            case rules.Ask() | rules.AskController():
+                ends.append(_GOES_ON_AFTER)
+            case rules.Hold(Hindrance.REPLICA_NOT_READY):
+                ends.append(self._pauses.until_replica(now))
+            case rules.Hold(Hindrance.POD_LEAVING):
+                ends.append(NEXT_PASS)
+            case _:
+                pass
+        return min((end for end in ends if end is not None), default=None)
+
     async def _evict(self, decision: rules.Evict) -> float:
         """Seconds until something may be done again; a pod that leaves wakes the room sooner."""
-        answer = await self._evictor.evict(decision.pod)
+        answer = await self._evictor.evict(decision.pod, why=f"node {self._settings.node} is being retired: {decision.why}")
         self._metrics.evicted(str(answer.result))
         self._pauses.note(decision, answer, now=self._clock())
         if answer.result is Result.EVICTED:

@@ -1,16 +1,20 @@
-"""What this process remembers of its own evictions: who is leaving, who was refused, and how many pods a workload had."""
+"""What this process remembers of one evacuation: who is leaving and for how long, who was refused, and how many pods a workload had."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sidecar.drain.emptying.rules import Evict
-from sidecar.eviction.answers import Answer, Result
+from sidecar.drain.emptying.rules import Ask, AskController, Decision, Evict, Hold
+from sidecar.drain.vocabulary import Hindrance
+from sidecar.eviction.answers import NEXT_PASS, Answer, Result
 from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
 _OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
 """Results that say nothing about an eviction of another pod."""
+# As a drainer that polls: soon after an eviction, and less and less often.
+_SOONEST: Final = 1.0
+_SHARE: Final = 0.25
 
 
 class Pauses:
@@ -23,8 +27,17 @@ class Pauses:
         self._expected: dict[str, tuple[float, int]] = {}
         self.before: dict[str, frozenset[str]] = {}
         """As `EmptyingView.before`."""
+        self.failures: dict[str, int] = {}
+        """As `EmptyingView.failures`."""
+        self.passed: frozenset[str] = frozenset()
+        """As `EmptyingView.passed`."""
+        self.slow: frozenset[str] = frozenset()
+        """As `EmptyingView.slow`."""
+        self._waited_since: dict[str, float] = {}
+        """By namespace: since when everybody has been waiting for one or another of its pods to leave."""
         self._all_until = float("-inf")
         self._begun: float | None = None
+        self._evicted_at = float("-inf")
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -36,6 +49,17 @@ class Pauses:
         self._begun = now if self._begun is None else self._begun
         self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there and now < until}
         self._paused = {uid: each for uid, each in self._paused.items() if uid in there}
+        self.failures = {uid: count for uid, count in self.failures.items() if uid in there}
+
+    def decided(self, decision: Decision, *, now: float, patience: float) -> None:
+        """Nobody waits longer than `patience` seconds on end for pods of another namespace to leave."""
+        self.passed = self.passed | decision.passed if isinstance(decision, Evict | Ask | AskController) else frozenset()
+        if not isinstance(decision, Hold) or decision.hindrance is not Hindrance.POD_LEAVING:
+            self._waited_since = {}
+            return
+        namespace = decision.pod.partition("/")[0]
+        if now - self._waited_since.setdefault(namespace, now) >= patience:
+            self.slow |= {namespace}
 
     def seconds(self, now: float) -> float:
         """Since the first look."""
@@ -44,21 +68,25 @@ class Pauses:
     def note(self, evicted: Evict, answer: Answer, *, now: float) -> None:
         uid = evicted.pod.uid
         if answer.result in (Result.EVICTED, Result.FAILED):
-            self.before.setdefault(evicted.owner, evicted.here)
+            self.before.setdefault(evicted.workload, evicted.here)
         match answer.result:
             case Result.EVICTED:
-                self._leaving[uid] = float("inf")
-                self._expected[evicted.owner] = now + _MADE_AGAIN_WITHIN, evicted.replicas
+                self._leaving[uid], self._evicted_at = float("inf"), now
+                self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.FAILED:
                 # It may have been evicted all the same.
+                self.failures[uid] = self.failures.get(uid, 0) + 1
                 self._leaving[uid] = self._all_until = now + answer.again
-                self._expected[evicted.owner] = now + _MADE_AGAIN_WITHIN, evicted.replicas
+                self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.GONE | Result.REPLACED:
                 self._leaving[uid] = float("inf")
             case result if result in _OF_ONE_POD:
                 self._paused[uid] = now + answer.again, answer.why
-            case _:
+            case result:
                 self._all_until = now + answer.again
+                if result is Result.FORBIDDEN:
+                    # By the role, and then all others are refused too; or somebody keeps this one pod.
+                    self.failures[uid] = self.failures.get(uid, 0) + 1
 
     def paused(self, now: float) -> Mapping[str, str]:
         return {uid: why for uid, (until, why) in self._paused.items() if now < until}
@@ -69,6 +97,10 @@ class Pauses:
     def for_all(self, now: float) -> float:
         """Seconds for which nobody is evicted."""
         return max(0.0, self._all_until - now)
+
+    def until_replica(self, now: float) -> float:
+        """Seconds until somebody should look whether what was evicted is ready elsewhere: no watch of this node shows that."""
+        return min(max(_SOONEST, (now - self._evicted_at) * _SHARE), NEXT_PASS)
 
     def next_end(self, now: float) -> float | None:
         """Seconds until something of this ends; None: nothing will."""

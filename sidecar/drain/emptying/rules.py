@@ -1,17 +1,20 @@
 """Decides which pod of a node that is being retired is evicted next, or why none is: one look, one decision.
 
 What lets a pod go, and only then is it evicted: each of its volumes of this driver goes with it or may be lost, a controller makes it
-again, it would not come back here, no other such pod is leaving, and every other replica of its workload is ready.
+again, it would not come back here, no other such pod is leaving, and every other replica of its workload is there and ready (`replicas`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import field, replace
+from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from sidecar.drain.emptying.replicas import not_ready, replicas_of, says_how_many, too_few
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
-from sidecar.drain.judgement.budgets import check_budgets
+from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.drain.judgement.pod_fates import counts_as_gone, is_bare
 from sidecar.drain.judgement.volumes import LocalItem, classify
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance, Intent, Policy, VolumeClass
@@ -20,27 +23,38 @@ from sidecar.eviction.rules import May, MayNot, may_evict
 from sidecar.frozen import frozen
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node, Pod, Taint
+from sidecar.model.objects import Owner
 
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
 
 
 @frozen
 class EmptyingView:
-    """All that the rule looks at."""
+    """All that the rule looks at. A workload is named as `workload_of` says."""
 
     snapshot: Snapshot
     peers: Mapping[str, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """By namespace: all its pods, as the API server has them now. What is missing has not been asked for."""
+    sizes: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+    """By workload: how many pods its controller wants now; None: there is no such object, or not of that uid."""
+    unread: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By namespace or workload that could not be asked about in this look: why."""
     expected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By uid of a workload that lost a pod by an eviction of this process: how many pods it had."""
+    """By workload that lost a pod by an eviction of this process: how many pods it had."""
     paused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod that is not to be tried for a while: what the API server said."""
     before: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    """By uid of such a workload: the uids of its pods that were here at its first eviction. Any other one has come since."""
+    """By such a workload: the uids of its pods that were here at its first eviction. Any other one has come since."""
     rivals: Rivals = field(default_factory=Rivals)
     """Other nodes that are emptied at the same time."""
     leaving: Set[str] = frozenset()
     """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
+    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a pod: how often its eviction has failed otherwise than by a budget."""
+    slow: Set[str] = frozenset()
+    """Namespaces whose pods take so long to leave that they hold up no other namespace any more."""
+    passed: Set[str] = frozenset()
+    """Workloads that earlier looks have asked about in vain, while others were not asked about yet."""
     ours: Set[str] = frozenset()
     """Full names of this program's own pods."""
 
@@ -50,14 +64,15 @@ class Evict:
     """Evict this pod."""
 
     pod: May
-    owner: str
-    """The uid of its workload."""
+    workload: str
     replicas: int
     """How many pods that has, this one among them."""
     here: frozenset[str]
     """The uids of those that are on this node."""
     volumes: tuple[str, ...]
     why: str
+    passed: frozenset[str] = frozenset()
+    """Workloads before it that had to wait."""
 
 
 @frozen
@@ -65,7 +80,25 @@ class Ask:
     """Read all pods of this namespace, then decide again."""
 
     namespace: str
+    pod: str
+    """Full name of the one whose turn it is."""
     why: str
+    passed: frozenset[str] = frozenset()
+
+
+@frozen
+class AskController:
+    """Read the object that makes these pods, then decide again."""
+
+    namespace: str
+    owner: Owner
+    pod: str
+    why: str
+    passed: frozenset[str] = frozenset()
+
+    @property
+    def workload(self) -> str:
+        return f"{self.namespace}/{self.owner.uid}"
 
 
 @frozen
@@ -85,11 +118,13 @@ class Finished:
     why: str
 
 
-Decision = Evict | Ask | Hold | Finished
+Decision = Evict | Ask | AskController | Hold | Finished
 
 
 @frozen
-class _Candidate:
+class Candidate:
+    """A pod of which nothing says yet that it has to stay."""
+
     pod: Pod
     may: May
     held: tuple[LocalItem, ...]
@@ -97,6 +132,15 @@ class _Candidate:
     @property
     def bytes(self) -> int:
         return sum(item.bytes for item in self.held)
+
+    @property
+    def workload(self) -> str:
+        return workload_of(self.pod)
+
+
+def workload_of(pod: Pod) -> str:
+    """Pods with the same controller, which is in their namespace: a pod elsewhere that names the same uid is none of them."""
+    return f"{pod.namespace}/{pod.owner.uid}" if pod.owner else ""
 
 
 def decide(view: EmptyingView) -> Decision:
@@ -107,19 +151,20 @@ def decide(view: EmptyingView) -> Decision:
     assert node is not None
     users = _users(snapshot)
     for pod, _ in users:
-        if _leaves(pod, view):
+        if _leaves(pod, view) and pod.namespace not in view.slow:
             return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")
     holds: list[Hold] = []
-    candidates: list[_Candidate] = []
+    candidates: list[Candidate] = []
+    findings = check_budgets(snapshot.budgets or (), [pod for pod, _ in users], stranded=frozenset())
     for pod, held in users:
         may = may_evict(pod, node=snapshot.node_name, ours=view.ours)
-        if isinstance(may, MayNot):
+        if isinstance(may, MayNot) or _leaves(pod, view):
             continue
-        hold = _stays(pod, held, node, snapshot) or _has_come_back(pod, view) or _refused(pod, view)
+        hold = _stays(pod, held, node, snapshot) or _has_come_back(pod, view) or _refused(pod, view, findings)
         if hold:
             holds.append(hold)
         else:
-            candidates.append(_Candidate(pod, may, held))
+            candidates.append(Candidate(pod, may, held))
     return _first(candidates, holds, view)
 
 
@@ -127,7 +172,7 @@ def unfinished(snapshot: Snapshot, *, ours: Set[str] = frozenset()) -> str:
     """What is left to evict, or is leaving; empty: nothing of which it is known that it can pass by itself."""
     decision = decide(EmptyingView(snapshot, ours=ours))
     match decision:
-        case Ask(why=why):
+        case Ask(why=why) | AskController(why=why):
             return why
         case Hold(hindrance, pod, why) if pod and hindrance not in _LASTING:
             return f"{hindrance}: {why}"
@@ -142,7 +187,9 @@ def in_words(decision: Decision) -> str:
             return f"{pod.full_name} is evicted: {why}"
         case Hold(hindrance, pod, why):
             return f"nobody is evicted: {hindrance}{f' ({pod})' if pod else ''}: {why}. What to do: {HINDRANCES[hindrance].remedy}"
-        case Ask(why=why) | Finished(why):
+        case Ask(pod=pod) | AskController(pod=pod):
+            return f"{pod} is evicted, if all other replicas of its workload are there and ready, which only the sidecar looks at"
+        case Finished(why):
             return why
 
 
@@ -159,15 +206,15 @@ def _unsure(snapshot: Snapshot) -> Hold | None:
 def _users(snapshot: Snapshot) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
     """Pods here that have not ended, with what each has of this driver: volumes, and those that are being made for it."""
     running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
-    items = classify(snapshot, running)
-    found = ((pod, tuple(item for item in items if _has(pod, item))) for pod in running)
+    by_pod: dict[str, list[LocalItem]] = defaultdict(list)
+    by_claim: dict[str, list[LocalItem]] = defaultdict(list)
+    for item in classify(snapshot, running):
+        if item.class_ is VolumeClass.IN_FLIGHT:
+            by_claim[item.claim].append(item)
+        for user in item.pods:
+            by_pod[user.uid].append(item)
+    found = ((pod, (*by_pod[pod.uid], *chain.from_iterable(by_claim[claim] for claim in pod.claim_names))) for pod in running)
     return sorted(((pod, held) for pod, held in found if held), key=lambda each: (each[0].full_name, each[0].uid))
-
-
-def _has(pod: Pod, item: LocalItem) -> bool:
-    if item.class_ is VolumeClass.IN_FLIGHT:
-        return item.claim in pod.claim_names
-    return any(user.uid == pod.uid for user in item.pods)
 
 
 def _leaves(pod: Pod, view: EmptyingView) -> bool:
@@ -197,7 +244,7 @@ def _stays(pod: Pod, held: Iterable[LocalItem], node: Node, snapshot: Snapshot) 
 
 def _has_come_back(pod: Pod, view: EmptyingView) -> Hold | None:
     """Somebody puts pods here whatever keeps them off. To evict them again and again would help nobody."""
-    before = view.before.get(pod.owner.uid) if pod.owner else None
+    before = view.before.get(workload_of(pod))
     if before is None or pod.uid in before:
         return None
     return Hold(Hindrance.WOULD_COME_BACK, pod.full_name, "it was put on this node after another pod of its workload had been evicted")
@@ -217,11 +264,10 @@ def _keeping_off(node: Node) -> tuple[Taint, ...]:
     return (*effective, *cordon)
 
 
-def _refused(pod: Pod, view: EmptyingView) -> Hold | None:
+def _refused(pod: Pod, view: EmptyingView, findings: BudgetFindings) -> Hold | None:
     """What the API server would say, or has said."""
     if pod.uid in view.paused:
         return Hold(Hindrance.PAUSED, pod.full_name, view.paused[pod.uid])
-    findings = check_budgets(view.snapshot.budgets or (), [pod], stranded=frozenset())
     if budgets := findings.conflicting(pod):
         return Hold(Hindrance.TWO_BUDGETS, pod.full_name, f"selected by {' and '.join(budgets)}")
     if budget := findings.blocked.get(pod.full_name):
@@ -231,45 +277,48 @@ def _refused(pod: Pod, view: EmptyingView) -> Hold | None:
     return None
 
 
-def _first(candidates: Iterable[_Candidate], holds: Sequence[Hold], view: EmptyingView) -> Decision:
-    unready: list[Evict] = []
-    refused: list[Hold] = []
-    for each in sorted(candidates, key=lambda each: (each.bytes, each.pod.full_name, each.pod.uid)):
-        peers = view.peers.get(each.pod.namespace)
-        if peers is None:
-            return Ask(each.pod.namespace, f"whether the other replicas of {each.pod.full_name} are ready is not known yet")
-        decision = _among(each, peers, view)
-        if isinstance(decision, Hold):
-            refused.append(decision)
-        elif each.pod.ready:
-            return decision
-        else:
-            unready.append(decision)
-    if unready:
-        return unready[0]
-    return next(iter((*refused, *sorted(holds, key=_passes_first))), None) or Finished("no pod here has a volume that may leave")
+def _first(candidates: Iterable[Candidate], holds: Sequence[Hold], view: EmptyingView) -> Decision:
+    waiting: list[Hold] = []
+    passed: set[str] = set()
+    for each in sorted(candidates, key=lambda each: _turn(each, view)):
+        decision = _among(each, view)
+        if not isinstance(decision, Hold):
+            return replace(decision, passed=frozenset(passed))
+        waiting.append(decision)
+        passed.add(each.workload)
+    return next(iter((*waiting, *sorted(holds, key=_passes_first))), None) or Finished("no pod here has a volume that may leave")
 
 
-def _among(each: _Candidate, peers: Iterable[Pod], view: EmptyingView) -> Evict | Hold:
-    """With this pod at most one of its workload is away: all others are there, and ready."""
-    assert each.pod.owner is not None
-    owner, pod = each.pod.owner.uid, each.pod
-    replicas = [peer for peer in peers if peer.owner is not None and peer.owner.uid == owner and not peer.ended]
+def _turn(each: Candidate, view: EmptyingView) -> tuple[Any, ...]:
+    """Whose turn it is. What cannot go, or takes long, comes after all others: nobody can hold up a node that is not theirs alone."""
+    pod = each.pod
+    last = view.failures.get(pod.uid, 0), pod.namespace in view.slow, each.workload in view.passed
+    return *last, not pod.ready, each.bytes, pod.full_name, pod.uid
+
+
+def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController | Hold:
+    """With this pod at most one of its workload is away."""
+    pod, owner, workload = each.pod, each.pod.owner, each.workload
+    assert owner is not None
+    if failed := view.unread.get(pod.namespace) or view.unread.get(workload):
+        return Hold(Hindrance.NOT_KNOWN, pod.full_name, f"its other replicas are not known: {failed}")
+    why = f"whether the other replicas of {pod.full_name} are ready is not known yet"
+    peers = view.peers.get(pod.namespace)
+    if peers is None:
+        return Ask(pod.namespace, pod.full_name, why)
+    replicas = replicas_of(pod, peers)
+    if found := not_ready(pod, replicas):
+        return Hold(found[0], pod.full_name, found[1])
+    if says_how_many(owner) and workload not in view.sizes:
+        return AskController(pod.namespace, owner, pod.full_name, why)
+    if found := too_few(pod, replicas, wanted=view.sizes.get(workload), before=view.expected.get(workload, 0)):
+        return Hold(found[0], pod.full_name, found[1])
     others = [peer for peer in replicas if peer.uid != pod.uid]
-    if len(others) == len(replicas):
-        return Hold(Hindrance.NOT_KNOWN, pod.full_name, "the API server does not have it any more")
-    for peer in sorted(others, key=lambda peer: peer.full_name):
-        if not peer.ready or peer.deleting_since:
-            where = f" on {peer.node}" if peer.node else ", which waits for a node,"
-            return Hold(Hindrance.REPLICA_NOT_READY, pod.full_name, f"{peer.full_name}{where} is not ready")
-    missing = view.expected.get(owner, 0) - len(replicas)
-    if missing > 0:
-        return Hold(Hindrance.REPLICA_NOT_READY, pod.full_name, f"{each.pod.owner.name} has not made its last pod again yet")
     if why := view.rivals.objection(pod, others, view.snapshot.budgets or ()):
         return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)
-    volumes = tuple(item.name for item in each.held)
     here = frozenset(peer.uid for peer in replicas if peer.node == view.snapshot.node_name)
-    return Evict(each.may, owner, len(replicas), here, volumes, f"{', '.join(volumes)} may leave with it")
+    volumes = tuple(item.name for item in each.held)
+    return Evict(each.may, workload, len(replicas), here, volumes, f"{first_few(volumes)} may leave with it")
 
 
 _LASTING: Final = (Hindrance.DATA_STAYS, Hindrance.WOULD_COME_BACK, Hindrance.BARE_POD)

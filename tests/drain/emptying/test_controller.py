@@ -1,6 +1,5 @@
 """Emptying a node, as a process does it: led step by step against a simulated API server."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -10,47 +9,10 @@ from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait, with_pod
+from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods
+from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
 
-ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0")
-EVICTING: Final = (*ARGS, "--evacuation-evict")
 REBOOT: Final = EVACUATE | {"value": "reboot"}
-
-
-class Evictions:
-    """Every attempt of a sidecar, by what was sent; and what `refuse` answers."""
-
-    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
-        self.calls: list[str] = []
-        self._refuse = refuse
-
-    def __call__(self, call: Call) -> ApiError | None:
-        if call.subresource == "eviction":
-            self.calls.append(call.name)
-        assert call.resource != CLAIMS or call.verb != "delete", "a claim is never deleted by emptying a node"
-        assert call.resource != PODS or call.verb != "delete", "a pod is evicted and not deleted"
-        return self._refuse(call)
-
-
-def play(story: Callable[[NotebookWorld], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
-    simulated.play(story, args=args, refuse=seen)
-
-
-async def app(bench: NotebookWorld, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
-    """A pod on n0 with a volume of this policy, of a workload of its own."""
-    await with_pod(bench, name, **spec)
-    await bench.you.patch(CLAIMS, name, _annotated(policy), namespace="default", content_type=MERGE_PATCH)
-    of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner or name, "uid": f"uid-{owner or name}", "controller": True}
-    await bench.you.patch(PODS, name, {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
-
-
-def _annotated(policy: str) -> dict[str, Any]:
-    return {"metadata": {"annotations": {names.DRAIN_POLICY: policy}}}
-
-
-async def pods(bench: NotebookWorld) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await all_of(bench, PODS) if not pod["metadata"].get("deletionTimestamp")}
 
 
 async def told(bench: NotebookWorld) -> list[str]:
@@ -211,9 +173,9 @@ def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> 
     readable = True
 
     def refuse(call: Call) -> ApiError | None:
-        return Unavailable("no answer") if call.resource == NODES and call.verb == "list" and not readable else seen(call)
+        return Unavailable("no answer") if call.resource == NODES and call.verb == "list" and not readable else None
 
-    seen = Evictions()
+    seen = Evictions(refuse)
 
     async def story(bench: NotebookWorld) -> None:
         nonlocal readable
@@ -226,7 +188,7 @@ def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> 
         readable = True
         await wait(bench, 60)
 
-    simulated.play(story, args=EVICTING, refuse=refuse)
+    play(story, seen)
     assert seen.calls == ["app-0"]
 
 
@@ -267,4 +229,29 @@ def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> No
         assert await told(bench) == ["app-0", "app-1"]
 
     play(story, seen)
-    assert seen.calls == ["app-0", "app-0", "app-1"]
+    assert seen.calls == ["app-0", "app-1", "app-0"]
+
+
+def test_each_line_of_the_log_can_be_read_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """On which node, whom, and why; and nobody who reads of a dry run takes it for an eviction."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+
+    with caplog.at_level("DEBUG"):
+        play(story, Evictions())
+    (told,) = (record.__dict__["fields"] for record in caplog.records if record.getMessage() == "A pod was evicted")
+    assert told["pod"] == "default/app-0"
+    assert told["why"].startswith("node n0 is being retired: pvc-") and told["why"].endswith("may leave with it")
+    assert "Evict" in decisions(caplog)
+    caplog.clear()
+    with caplog.at_level("DEBUG"):
+        play(story, Evictions(), args=(*EVICTING, "--dry-run"))
+    assert "Evict" not in decisions(caplog)
+
+
+def decisions(caplog: pytest.LogCaptureFixture) -> set[str]:
+    return {str(record.__dict__.get("fields", {}).get("decision")) for record in caplog.records}

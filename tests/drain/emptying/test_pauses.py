@@ -3,13 +3,14 @@
 import pytest
 
 from sidecar.drain.emptying.pauses import Pauses
-from sidecar.drain.emptying.rules import Evict
+from sidecar.drain.emptying.rules import Ask, Evict, Hold
+from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.answers import EVICTED, Answer, Result
 from sidecar.eviction.rules import May
 from tests.harness.drain import samples
 
 POD = samples.pod("db-0")
-EVICT = Evict(May("apps", "db-0", POD.uid), "uid-db", 3, frozenset({POD.uid}), (), "why")
+EVICT = Evict(May("apps", "db-0", POD.uid), "apps/uid-db", 3, frozenset({POD.uid}), (), "why")
 
 
 def noted(answer: Answer) -> Pauses:
@@ -49,7 +50,7 @@ def test_what_is_said_of_us_holds_up_all(result: Result) -> None:
 
 def test_a_workload_is_expected_to_have_as_many_pods_as_before_for_a_while() -> None:
     for answer in (EVICTED, Answer(Result.FAILED, "no answer", 20.0)):
-        assert noted(answer).expected(699.0) == {"uid-db": 3}
+        assert noted(answer).expected(699.0) == {"apps/uid-db": 3}
         assert noted(answer).expected(701.0) == {}
     assert noted(Answer(Result.BUDGET, "because", 5.0)).expected(101.0) == {}
 
@@ -62,6 +63,55 @@ def test_the_next_look_is_when_the_first_of_it_ends() -> None:
 
 def test_who_was_here_at_the_first_eviction_of_a_workload_is_remembered() -> None:
     pauses = noted(EVICTED)
-    pauses.note(Evict(May("apps", "db-1", "later"), "uid-db", 3, frozenset({"later"}), (), "why"), EVICTED, now=200.0)
-    assert pauses.before == {"uid-db": {POD.uid}}
+    pauses.note(Evict(May("apps", "db-1", "later"), "apps/uid-db", 3, frozenset({"later"}), (), "why"), EVICTED, now=200.0)
+    assert pauses.before == {"apps/uid-db": {POD.uid}}
     assert noted(Answer(Result.BUDGET, "because", 5.0)).before == {}
+
+
+def waiting_for(pod: str) -> Hold:
+    return Hold(Hindrance.POD_LEAVING, pod, "it was asked to end")
+
+
+def test_nobody_waits_for_ever_until_the_pods_of_another_namespace_have_left() -> None:
+    """Be it one that takes a day to end, or one after the other."""
+    pauses = Pauses()
+    for second in range(0, 300, 10):
+        pauses.decided(waiting_for(f"slow/pod-{second}"), now=float(second), patience=300.0)
+    assert pauses.slow == frozenset()
+    pauses.decided(waiting_for("slow/pod"), now=300.0, patience=300.0)
+    assert pauses.slow == {"slow"}
+    pauses.decided(EVICT, now=301.0, patience=300.0)
+    assert pauses.slow == {"slow"}, "for the rest of the evacuation"
+
+
+def test_the_time_is_counted_anew_once_nobody_was_waited_for() -> None:
+    pauses = Pauses()
+    for second, decision in ((0.0, waiting_for("a/x")), (200.0, EVICT), (201.0, waiting_for("a/y")), (400.0, waiting_for("a/y"))):
+        pauses.decided(decision, now=second, patience=300.0)
+    assert pauses.slow == frozenset()
+
+
+@pytest.mark.parametrize("result", [Result.FORBIDDEN, Result.FAILED])
+def test_who_was_refused_for_an_unknown_reason_is_counted_until_it_is_gone(result: Result) -> None:
+    pauses = noted(Answer(result, "because", 20.0))
+    assert pauses.failures == {POD.uid: 1}
+    pauses.note(EVICT, Answer(result, "because", 20.0), now=130.0)
+    assert pauses.failures == {POD.uid: 2}
+    pauses.see([], now=131.0)
+    assert pauses.failures == {}
+
+
+def test_workloads_that_had_to_wait_are_passed_until_all_were_asked_about() -> None:
+    pauses = Pauses()
+    pauses.decided(Ask("b", "b/pod", "why", frozenset({"a/uid-a"})), now=0.0, patience=300.0)
+    pauses.decided(Ask("c", "c/pod", "why", frozenset({"b/uid-b"})), now=1.0, patience=300.0)
+    assert pauses.passed == {"a/uid-a", "b/uid-b"}
+    pauses.decided(Hold(Hindrance.REPLICA_NOT_READY, "c/pod", "why"), now=2.0, patience=300.0)
+    assert pauses.passed == frozenset()
+
+
+def test_replicas_are_looked_for_soon_after_an_eviction_and_then_less_often() -> None:
+    pauses = noted(EVICTED)
+    waits = [pauses.until_replica(100.0 + after) for after in (0.0, 2.0, 20.0, 60.0, 1e6)]
+    assert waits == [1.0, 1.0, 5.0, 15.0, 20.0]
+    assert Pauses().until_replica(0.0) == 20.0

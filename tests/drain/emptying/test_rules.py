@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain.emptying.rivals import Rivals
-from sidecar.drain.emptying.rules import Ask, EmptyingView, Evict, Finished, Hold, decide
+from sidecar.drain.emptying.rules import Ask, AskController, EmptyingView, Evict, Finished, Hold, decide, in_words, workload_of
 from sidecar.drain.facts.snapshot import CLAIM, InFlight, Snapshot, unread_key
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.model import names
@@ -33,7 +33,8 @@ def view(snapshot: Snapshot, *, elsewhere: Iterable[Pod] = (), **changes: Any) -
     """The API server tells the same as the snapshot, and of these pods besides."""
     everybody = (*snapshot.pods, *elsewhere)
     peers = {namespace: tuple(pod for pod in everybody if pod.namespace == namespace) for namespace in {pod.namespace for pod in everybody}}
-    return replace(EmptyingView(snapshot, peers), **changes)
+    nobody_says = {workload_of(pod): None for pod in everybody}
+    return replace(EmptyingView(snapshot, peers, nobody_says), **changes)
 
 
 def next_of(*pods: Pod, elsewhere: Iterable[Pod] = (), **changes: Any) -> Any:
@@ -57,7 +58,7 @@ def test_a_pod_with_nothing_that_lasts_is_evicted_by_its_uid() -> None:
     pod = evictable()
     decision = next_of(pod)
     assert isinstance(decision, Evict)
-    assert (decision.pod.uid, decision.pod.full_name, decision.owner, decision.replicas) == (pod.uid, "apps/db-0", "uid-db", 1)
+    assert (decision.pod.uid, decision.pod.full_name, decision.workload, decision.replicas) == (pod.uid, "apps/db-0", "apps/uid-db", 1)
 
 
 def test_a_pod_without_a_volume_of_ours_is_a_drainers_business() -> None:
@@ -155,9 +156,9 @@ def test_one_taint_that_it_does_not_tolerate_is_enough() -> None:
 
 def test_a_pod_that_came_after_its_workload_lost_one_here_is_not_evicted_again_and_again() -> None:
     snapshot = scene(evictable("db-1"))
-    assert held_by(decide(view(snapshot, before={"uid-db": frozenset({"uid-apps-db-0"})}))) is Hindrance.WOULD_COME_BACK
-    assert isinstance(decide(view(snapshot, before={"uid-db": frozenset({"uid-apps-db-1"})})), Evict)
-    assert isinstance(decide(view(snapshot, before={"uid-web": frozenset()})), Evict)
+    assert held_by(decide(view(snapshot, before={"apps/uid-db": frozenset({"uid-apps-db-0"})}))) is Hindrance.WOULD_COME_BACK
+    assert isinstance(decide(view(snapshot, before={"apps/uid-db": frozenset({"uid-apps-db-1"})})), Evict)
+    assert isinstance(decide(view(snapshot, before={"apps/uid-web": frozenset()})), Evict)
 
 
 # --- one at a time ----------------------------------------------------------------------------------------------------
@@ -188,9 +189,9 @@ def test_replicas_of_other_workloads_and_those_that_have_ended_do_not_count() ->
 def test_a_replica_that_is_not_made_again_yet_counts_as_not_ready() -> None:
     snapshot = scene(evictable("db-1"))
     others = [samples.pod("db-0", node="n2")]
-    assert held_by(decide(view(snapshot, elsewhere=others, expected={"uid-db": 3}))) is Hindrance.REPLICA_NOT_READY
-    assert isinstance(decide(view(snapshot, elsewhere=others, expected={"uid-db": 2})), Evict)
-    assert isinstance(decide(view(snapshot, elsewhere=others, expected={"uid-web": 9})), Evict)
+    assert held_by(decide(view(snapshot, elsewhere=others, expected={"apps/uid-db": 3}))) is Hindrance.REPLICA_NOT_READY
+    assert isinstance(decide(view(snapshot, elsewhere=others, expected={"apps/uid-db": 2})), Evict)
+    assert isinstance(decide(view(snapshot, elsewhere=others, expected={"apps/uid-web": 9})), Evict)
 
 
 def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_with_others() -> None:
@@ -212,7 +213,45 @@ def test_a_pod_that_the_server_does_not_have_any_more_is_not_evicted() -> None:
 
 
 def test_what_is_not_known_of_the_others_is_asked_for_first() -> None:
-    assert decide(EmptyingView(scene(evictable()))) == Ask(NAMESPACE, "whether the other replicas of apps/db-0 are ready is not known yet")
+    assert decide(EmptyingView(scene(evictable()))) == Ask(
+        NAMESPACE, "apps/db-0", "whether the other replicas of apps/db-0 are ready is not known yet"
+    )
+
+
+def test_pods_that_name_the_same_controller_in_two_namespaces_are_two_workloads() -> None:
+    """Whoever makes a pod writes what he likes into its owner reference."""
+    foreign = evictable("forged", namespace="evil")
+    assert isinstance(next_of(evictable(), elsewhere=[replace(foreign, node="n2", ready=False)]), Evict)
+    of_others = {"evil/uid-db": frozenset({foreign.uid})}
+    assert isinstance(decide(view(scene(evictable()), before=of_others, expected={"evil/uid-db": 50})), Evict)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
+def test_its_controller_is_asked_how_many_pods_there_should_be(kind: str) -> None:
+    """What this process remembers of an eviction is lost when it ends, and what was evicted may never be made again."""
+    pod = evictable(owner=samples.owner(kind, "db"))
+    assert decide(view(scene(pod), sizes={})) == AskController(
+        NAMESPACE, samples.owner(kind, "db"), "apps/db-0", "whether the other replicas of apps/db-0 are ready is not known yet"
+    )
+    too_few = decide(view(scene(pod), sizes={"apps/uid-db": 2}))
+    assert held_by(too_few) is Hindrance.REPLICA_NOT_READY
+    assert too_few.why == f"{kind} db has 1 of 2 pods"
+    assert isinstance(decide(view(scene(pod), sizes={"apps/uid-db": 1}, expected={"apps/uid-db": 3})), Evict), "it was made smaller"
+
+
+def test_what_is_no_workload_of_kubernetes_is_not_asked() -> None:
+    pod = evictable(owner=Owner("apps.kruise.io/v1beta1", "StatefulSet", "db", "uid-db", controller=True))
+    assert isinstance(decide(view(scene(pod), sizes={})), Evict)
+
+
+@pytest.mark.parametrize("about", ["apps", "apps/uid-db"])
+def test_what_could_not_be_asked_about_waits_and_nobody_else(about: str) -> None:
+    other = evictable("web-0", namespace="web", owner=samples.owner(name="web"))
+    unread = {about: "no answer"}
+    assert held_by(decide(view(scene(evictable()), sizes={}, unread=unread))) is Hindrance.NOT_KNOWN
+    decision = decide(view(scene(evictable(), other), unread=unread))
+    assert isinstance(decision, Evict)
+    assert (decision.pod.full_name, decision.passed) == ("web/web-0", {"apps/uid-db"})
 
 
 # --- the order --------------------------------------------------------------------------------------------------------
@@ -228,6 +267,35 @@ def test_workloads_that_are_wholly_ready_come_first_then_the_fewest_bytes() -> N
     sick = [*pods[:2], replace(pods[2], ready=False)]
     assert next_of(*sick, **there).pod.name == "p-1"
     assert next_of(*(replace(pod, ready=False) for pod in pods), **there).pod.name == "p-2"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"failures": {"uid-apps-a-0": 1}}, {"slow": frozenset({"apps"})}, {"passed": frozenset({"apps/uid-a"})}]
+)
+def test_who_holds_up_others_comes_last(changes: dict[str, Any]) -> None:
+    pods = [evictable("a-0", owner=samples.owner(name="a")), evictable("b-0", namespace="b", ready=False, owner=samples.owner(name="b"))]
+    assert decide(view(scene(*pods))).pod.name == "a-0"  # type: ignore[union-attr]
+    assert decide(view(scene(*pods), **changes)).pod.name == "b-0"  # type: ignore[union-attr]
+    assert decide(view(scene(pods[0]), **changes)).pod.name == "a-0"  # type: ignore[union-attr]
+
+
+def test_pods_of_a_namespace_that_take_long_to_leave_hold_up_no_other_one() -> None:
+    leaving = [evictable("db-0", deleting_since=stamp()), evictable("db-1"), evictable("c-0", owner=samples.owner(name="c"))]
+    other = evictable("web-0", namespace="web", owner=samples.owner(name="web"))
+    snapshot = scene(*leaving, other)
+    assert held_by(decide(view(snapshot))) is Hindrance.POD_LEAVING
+    assert decide(view(snapshot, slow=frozenset({"apps"}))).pod.name == "web-0"  # type: ignore[union-attr]
+    alone = decide(view(scene(*leaving[:2]), slow=frozenset({"apps"})))
+    assert held_by(alone) is Hindrance.REPLICA_NOT_READY, "two of one workload are never away at once"
+    evicted = decide(view(scene(*leaving[1:]), slow=frozenset({"apps"}), leaving=frozenset({leaving[1].uid})))
+    assert evicted.pod.name == "c-0"  # type: ignore[union-attr]
+
+
+def test_a_pod_with_thousands_of_volumes_is_told_in_few_words() -> None:
+    decision = next_of(evictable(inline=(DRIVER,) * 5000))
+    assert isinstance(decision, Evict)
+    assert len(decision.volumes) == 5000
+    assert len(decision.why) < 200
 
 
 @pytest.mark.parametrize("reverse", [True, False])
@@ -301,3 +369,8 @@ def test_a_hindrance_names_its_pod_and_says_why() -> None:
 def test_what_passes_is_told_before_what_somebody_has_to_change() -> None:
     pods = [samples.pod("a-0", "data-0"), evictable("b-0", owner=samples.owner(name="b"))]
     assert held_by(next_of(*pods, budgets=(samples.budget(allowed=0, labels={"app": "db"}),), **bound("Block"))) is Hindrance.PDB_BLOCKED
+
+
+def test_whoever_asks_from_outside_is_told_whose_turn_it_is() -> None:
+    said = in_words(decide(EmptyingView(scene(evictable()))))
+    assert said.startswith("apps/db-0 is evicted, if all other replicas of its workload are there and ready")

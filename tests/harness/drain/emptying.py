@@ -1,0 +1,50 @@
+"""A node that is emptied by its sidecar on a simulated API server: what runs there, and every attempt to evict it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS
+from sidecar.kube.errors import ApiError
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.harness.drain import simulated
+from tests.harness.drain.simulated import all_of, with_pod
+
+ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0")
+EVICTING: Final = (*ARGS, "--evacuation-evict")
+
+
+class Evictions:
+    """Every attempt of a sidecar, by what was sent; and what `refuse` answers."""
+
+    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
+        self.calls: list[str] = []
+        self._refuse = refuse
+
+    def __call__(self, call: Call) -> ApiError | None:
+        if call.subresource == "eviction":
+            self.calls.append(call.name)
+        assert call.resource != CLAIMS or call.verb != "delete", "a claim is never deleted by emptying a node"
+        assert call.resource != PODS or call.verb != "delete", "a pod is evicted and not deleted"
+        return self._refuse(call)
+
+
+def play(story: Callable[[NotebookWorld], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
+    simulated.play(story, args=args, refuse=seen)
+
+
+async def app(bench: NotebookWorld, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
+    """A pod on n0 with a volume of this policy, of a workload of its own."""
+    await with_pod(bench, name, **spec)
+    await bench.you.patch(CLAIMS, name, _annotated(policy), namespace="default", content_type=MERGE_PATCH)
+    of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner or name, "uid": f"uid-{owner or name}", "controller": True}
+    await bench.you.patch(PODS, name, {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
+
+
+def _annotated(policy: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {names.DRAIN_POLICY: policy}}}
+
+
+async def pods(bench: NotebookWorld) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await all_of(bench, PODS) if not pod["metadata"].get("deletionTimestamp")}
