@@ -1,4 +1,4 @@
-"""Replicas made anew on a real control plane: a StatefulSet of three under a budget, one replica after the other, and undone in each step."""
+"""Replicas made anew on a real control plane: a StatefulSet of three under a budget, one after the other, and undone in each step."""
 
 from __future__ import annotations
 
