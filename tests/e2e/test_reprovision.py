@@ -16,10 +16,9 @@ from tests.e2e.conftest import CLAIMS, NODES, PODS, VOLUMES, Cluster
 from tests.e2e.draining import BUDGETS, EVENTS, LEASES, STATEFUL_SETS, Ground, budget, component, installed, stateful_set
 from tests.e2e.lacking import naming
 from tests.e2e.rights_stories import MAKES_ANEW
-from tests.e2e.test_emptying import EVICTING
 
 ALPHA = "alpha.example.com"
-ANEW = "reprovision/rbac.yaml"
+EVICTING, ANEW = "emptying/rbac.yaml", "reprovision/rbac.yaml"
 FLAGS = ("--evacuation-evict", "--allow-reprovision", "--enable-capacity", "--capacity-ownerref-level=-1", "--capacity-poll-interval=2s")
 THERE = ("n1", "n2", "n3", "n4")
 
