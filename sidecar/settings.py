@@ -97,6 +97,8 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         follows_loss=bool(config.node_delete_policy),
         clears=config.node_delete_policy == CLEANUP,
         gone_after=config.node_gone_after,
+        reprovisions=config.allow_reprovision,
+        ready_timeout=config.reprovision_ready_timeout,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
         tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,

@@ -82,6 +82,7 @@ SOURCES: Final[dict[str, Source]] = {
     "gate": Source("gate", [(".Values.gate.enabled", everything)]),
     "emptying": Source("emptying", [(".Values.emptying.enabled", everything)]),
     "node-loss": Source("node-loss", [(".Values.nodeLoss.enabled", everything)]),
+    "reprovision": Source("reprovision", [(".Values.reprovision.enabled", everything)]),
     "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),
     "scoped-watches": Source(
         "scoped-watches", [("and .Values.scopedWatches.enabled .Values.scopedWatches.policy", everything)], _of_any_version

@@ -60,6 +60,8 @@ class Config:
     eviction_qps: float
     node_delete_policy: str  # "Orphan", "Cleanup" or empty: nobody looks
     node_gone_after: float
+    allow_reprovision: bool
+    reprovision_ready_timeout: float
     max_concurrent_evacuations: int  # 0: no limit
     drain_gate: bool
     drain_gate_image: str

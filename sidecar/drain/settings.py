@@ -53,6 +53,10 @@ class Settings:
     """With `follows_loss`: it is cleared away, as far as somebody has said that the disks do not come back."""
     gone_after: float = 60.0
     """Seconds that a node is missed until anything is cleared away."""
+    reprovisions: bool = False
+    """Replicas whose policy is Reprovision are made anew on other nodes, and their data here is deleted."""
+    ready_timeout: float = 1800.0
+    """Seconds after which a replica that was made anew ought to be Ready."""
     own_pods: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
     dry_run: bool = False

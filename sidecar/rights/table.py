@@ -43,6 +43,7 @@ class Sample(Enum):
     GATE = "components/gate"
     EMPTYING = "components/emptying"
     NODE_LOSS = "components/node-loss"
+    REPROVISION = "components/reprovision"
     REPORT = "components/report-only"
     NONE = ""
     """Whoever needs it grants it: deploy/README.md (Rights)."""
@@ -71,6 +72,7 @@ _DRAINS: Final = "drain decisions"
 _REPORTS: Final = "drain decisions: reports"
 _GATE: Final = "the gate of drain decisions"
 _SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
+_ANEW: Final = "--allow-reprovision: no replica is made anew"
 _LOSS: Final = "--node-delete-policy"
 _CAPACITY: Final = "publishing capacity"
 _COUNTS: Final = "--evacuation-evict: pods of these workloads are not evicted"
@@ -133,10 +135,11 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
     *_rows(DRAIN_REPORTS, "delete", Sample.NODE_LOSS, off=f"{_LOSS}: reports on nodes that are gone stay when nothing is left to tell"),
-    *_rows(CLAIMS, "patch delete", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: claims stay whose data was lost"),
+    *_rows(CLAIMS, "patch delete", Sample.NODE_LOSS, Sample.REPROVISION, off=f"{_LOSS}=Cleanup: claims stay whose data was lost; {_ANEW}"),
     *_rows(STATEFUL_SETS, "list", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: nothing is cleared away"),
-    *_rows(STATEFUL_SETS, "get", Sample.EMPTYING, off=_COUNTS),
+    *_rows(STATEFUL_SETS, "get", Sample.EMPTYING, Sample.REPROVISION, off=_COUNTS),
     *_rows(REPLICA_SETS, "get", Sample.EMPTYING, off=_COUNTS),
+    *_rows(CLAIMS, "reprovision", Sample.REPROVISION, off=_ANEW),
     *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
     *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
     *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),

@@ -105,6 +105,8 @@ def test_flags_of_our_own_are_few():
         "eviction-qps",
         "node-delete-policy",
         "node-gone-after",
+        "allow-reprovision",
+        "reprovision-ready-timeout",
         "max-concurrent-evacuations",
         "drain-gate",
         "drain-gate-image",
@@ -152,6 +154,7 @@ NEEDS = {
     "drain-tenant-policies": ["--drain-report"],
     "evacuation-evict": ["--drain-report"],
     "node-delete-policy": ["--drain-report"],
+    "allow-reprovision": ["--drain-report", "--evacuation-evict"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }

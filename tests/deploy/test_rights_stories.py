@@ -16,6 +16,7 @@ from tests.e2e.rights_stories import (
     EMPTIES_ELSEWHERE,
     ENDS,
     LOOKS_FOR_GONE_NODES,
+    MAKES_ANEW,
     REPORTS_ONLY,
     UNUSED,
     WITHOUT,
@@ -28,6 +29,7 @@ STORIES: dict[Sample, Set[Right]] = {
     Sample.GATE: {*DRAINS},
     Sample.EMPTYING: {*EMPTIES, EMPTIES_ELSEWHERE},
     Sample.NODE_LOSS: LOOKS_FOR_GONE_NODES,
+    Sample.REPROVISION: MAKES_ANEW,
     Sample.REPORT: {*REPORTS_ONLY, *DRAINS},
 }
 
@@ -51,6 +53,7 @@ def test_what_a_story_does_without_is_said_to_switch_nothing_off() -> None:
         ENDS,
         *EMPTIES,
         EMPTIES_ELSEWHERE,
+        *MAKES_ANEW,
         *LOOKS_FOR_GONE_NODES,
         *(right for right, works in WITHOUT.items() if works != ALL_UNTOLD),
     }

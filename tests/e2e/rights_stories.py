@@ -198,3 +198,6 @@ EMPTIES: Mapping[Right, str] = {
 """Without it no pod of that kind of workload is evicted: `test_emptying`."""
 EMPTIES_ELSEWHERE = Right("get", REPLICA_SETS)
 """The same for Deployments; but where stories are told, in the namespace of the account, its Role grants it too."""
+
+MAKES_ANEW = {*(Right(verb, CLAIM) for verb in ("patch", "delete", "reprovision")), Right("get", STATEFUL_SETS)}
+"""Without one of them no replica is made anew: `test_reprovision`."""
