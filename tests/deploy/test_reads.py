@@ -112,7 +112,8 @@ EVENTS = (
     PlannedEvent(800.0, "cordon", "n0"),
     PlannedEvent(850.0, "cordon", "n1"),
 )
-ARGS = ("--node-drain-policy=Evacuate", "--max-concurrent-evacuations=1", "--node-deployment-placement=ranked", *GATED)
+ANEW = ("--evacuation-evict", "--allow-reprovision")
+ARGS = ("--node-drain-policy=Evacuate", "--max-concurrent-evacuations=1", "--node-deployment-placement=ranked", *GATED, *ANEW)
 
 
 @pytest.fixture(scope="module")
