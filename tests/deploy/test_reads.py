@@ -112,12 +112,14 @@ EVENTS = (
     PlannedEvent(800.0, "cordon", "n0"),
     PlannedEvent(850.0, "cordon", "n1"),
 )
+ANEW = ("--evacuation-evict", "--allow-reprovision")
 ARGS = (
     "--node-drain-policy=Evacuate",
     "--max-concurrent-evacuations=1",
     "--node-deployment-placement=ranked",
     "--node-delete-policy=Orphan",
     *GATED,
+    *ANEW,
 )
 
 
