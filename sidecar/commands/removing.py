@@ -20,6 +20,7 @@ async def patched(
     name: str,
     patch: Json | None,
     *,
+    namespace: str = "",
     again: Callable[[Mapping[str, Any]], Json | None],
     content_type: str,
 ) -> bool:
@@ -30,13 +31,13 @@ async def patched(
     tries = 1
     while patch is not None:
         try:
-            await kube.patch(resource, name, patch, content_type=content_type)
+            await kube.patch(resource, name, patch, namespace=namespace, content_type=content_type)
             return True
         except Conflict:
             if tries == _TRIES:
                 raise
         tries += 1
-        patch = again(await kube.get(resource, name))
+        patch = again(await kube.get(resource, name, namespace=namespace))
     return False
 
 

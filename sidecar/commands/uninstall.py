@@ -1,13 +1,17 @@
-"""The command `uninstall --driver NAME`: removes what the sidecars of one driver have written on nodes, or created, for drain decisions.
+"""The command `uninstall --driver NAME`: removes what the sidecars of one driver have written on nodes, volumes and claims, or created, for
+drain decisions.
 
 Run it after the driver's DaemonSet is deleted: a sidecar that still runs would write it again. What people wrote (policies, intents,
-taints) stays. So do claims and volumes, which have owners of their own, and capacity objects, which the garbage collector deletes.
+taints) stays. So do claims and volumes, which have owners of their own, but for our notes on them, and capacity objects, which the garbage
+collector deletes. It goes at the client's own rate, and one that was interrupted finds what is left when it is run again.
 """
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from sidecar.commands import help
 from sidecar.commands.forms import TABLE, Told
@@ -18,18 +22,19 @@ from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
 from sidecar.drain.gate import rules
-from sidecar.drain.node_loss import turn
 from sidecar.drain.publish import on_node
 from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
 from sidecar.kube.api import (
     BUDGETS,
+    CLAIMS,
     DEPLOYMENTS,
     DRAIN_REPORTS,
     LEASES,
     MERGE_PATCH,
     NODES,
     STRATEGIC_MERGE_PATCH,
+    VOLUMES,
     KubeApi,
     Resource,
     every,
@@ -38,8 +43,11 @@ from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.kube.which_cluster import WhichCluster
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.model.objects import Json
+from sidecar.model.objects import Json, claim_provisioner
 from sidecar.observe.logs import setup_for_people
+
+_ON_VOLUMES: Final = (names.LIES_ON, names.LEAVING)
+_ON_CLAIMS: Final = (names.REPROVISIONED_BY, names.LOST_WITH)
 
 
 @frozen
@@ -54,7 +62,7 @@ class Step:
     uid: str = ""
     patch: Json | None = None
     driver: str = ""
-    """For marks on a node: whose they are."""
+    """For marks on objects: whose they are."""
 
 
 @frozen
@@ -113,25 +121,22 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
     if found:
         told.say(f"A sidecar of {driver} that still runs with --drain-report writes this again: stop it, and run this command again.")
     elif not failed:
-        told.say(f"There is nothing of {driver} on nodes, and no gate and no report; check the driver's name if you expected something.")
+        nothing = f"There is nothing of {driver} on nodes and volumes, and no gate and no report"
+        told.say(f"{nothing}; check the driver's name if you expected something.")
     return 1 if failed else 0
 
 
 async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
-    """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain."""
+    """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain. Volumes and claims
+    come last, for they may be thousands."""
     gates, turns = rules.selector(driver), slots.selector(driver)
-    lists = (
-        (BUDGETS, gates),
-        (DEPLOYMENTS, gates),
-        (LEASES, gates),
-        (LEASES, turns),
-        (LEASES, turn.selector(driver)),
-        (NODES, ""),
-        (DRAIN_REPORTS, ""),
-    )
+    of_nodes = ((BUDGETS, gates), (DEPLOYMENTS, gates), (LEASES, gates), (LEASES, turns), (NODES, ""), (DRAIN_REPORTS, ""))
+    lists = (*of_nodes, (LEASES, ""), (VOLUMES, ""), (CLAIMS, ""))
     for resource, selector in lists:
         try:
             async for obj in every(kube, resource, label_selector=selector):
+                if resource == LEASES and not selector and not _is_named_for(driver, obj):
+                    continue
                 for step in _of(resource, obj, driver):
                     yield step
         except ApiError as error:
@@ -145,12 +150,45 @@ async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
 def _of(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
     if resource == NODES:
         return _of_node(obj, driver)
+    if resource in (VOLUMES, CLAIMS):
+        return _of_storage(resource, obj, driver)
     if resource == DRAIN_REPORTS and (obj.get("spec") or {}).get("driver") != driver:
         return []
     meta = obj["metadata"]
     namespace = meta.get("namespace", "")
     what = f"{resource.kind} {'/'.join(filter(None, (namespace, meta['name'])))}"
     return [Step(what, "delete", resource, meta["name"], namespace=namespace, uid=meta["uid"])]
+
+
+def _is_named_for(driver: str, lease: Mapping[str, Any]) -> bool:
+    """Of the leases about workloads and about gone nodes. A driver's name may be the end of another one's."""
+    name, of = str(lease["metadata"]["name"]), re.escape(driver.lower())
+    return name == names.node_loss(driver) or re.fullmatch(rf"reprovision-[^.]+\.{of}", name) is not None
+
+
+def _of_storage(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
+    patch, meta = _without_notes(resource, obj, driver), obj["metadata"]
+    if patch is None:
+        return []
+    what = f"{resource.kind} {'/'.join(filter(None, (meta.get('namespace', ''), meta['name'])))}"
+    keys = ", ".join(sorted(patch["metadata"]["annotations"]))
+    return [Step(f"{keys} of {what}", "patch", resource, meta["name"], namespace=meta.get("namespace", ""), patch=patch, driver=driver)]
+
+
+def _without_notes(resource: Resource, obj: Mapping[str, Any], driver: str) -> Json | None:
+    """As `_without_marks`, of a volume or a claim of this driver."""
+    meta, notes = obj["metadata"], obj["metadata"].get("annotations") or {}
+    csi = (obj.get("spec") or {}).get("csi") or {}
+    whose, ours = (csi.get("driver"), _ON_VOLUMES) if resource == VOLUMES else (claim_provisioner(obj), _ON_CLAIMS)
+    gone = {key: None for key in ours if key in notes}
+    if whose != driver or not gone:
+        return None
+    return {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": gone}}
+
+
+def _again(step: Step, obj: Mapping[str, Any]) -> Json | None:
+    """What is to be removed from the object as it is by now."""
+    return _without_marks(obj, step.driver) if step.resource == NODES else _without_notes(step.resource, obj, step.driver)
 
 
 def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
@@ -178,9 +216,8 @@ async def _take(kube: KubeApi, step: Step) -> bool:
             case "delete":
                 await kube.delete(step.resource, step.name, namespace=step.namespace, uid=step.uid, propagation="Background")
             case "patch":
-                await patched(
-                    kube, NODES, step.name, step.patch, again=lambda obj: _without_marks(obj, step.driver), content_type=MERGE_PATCH
-                )
+                again = partial(_again, step)
+                await patched(kube, step.resource, step.name, step.patch, namespace=step.namespace, again=again, content_type=MERGE_PATCH)
             case _:
                 await kube.patch(step.resource, step.name, step.patch or {}, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
     except NotFound:

@@ -127,6 +127,11 @@ class DrainRoom:
         """Whether this node takes volumes now."""
         return self._standing.current
 
+    @property
+    def signals(self) -> Signals | None:
+        """What the marks of the node say; None: there is no Node, or nobody has heard of it yet."""
+        return self._signals
+
     def node_changed(self) -> None:
         """The watch shows a change of the node. Its standing is renewed at once: an uncordoned node takes volumes without delay."""
         node = self._own_node.known()

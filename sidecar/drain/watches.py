@@ -16,6 +16,7 @@ from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.recent_use import RecentUse
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
+from sidecar.drain.notes.controller import Notes
 from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
 from sidecar.kube import reflector_state as reflectors
@@ -69,6 +70,8 @@ class DrainWatches:
         self.begun_uses = BegunUses(clock=clock)
         self.on_node: Callable[[], None] = _nobody
         self.on_change: Callable[[], None] = _nobody
+        self.on_volume: Callable[[], None] = _nobody
+        """Beside `on_change`: of a volume something has changed, be it a note of our own that changes no judgement."""
         self._here, self._caches, self._judges, self._state = here, caches, judges, state
         self._driver: DriverInfo = here.driver
         self._pod_lists, self._version = 0, version
@@ -156,7 +159,9 @@ class DrainWatches:
             self.never_used.made(change.new)
         else:
             self.never_used.noticed(change.new)
-        self.on_change()
+        self.on_volume()
+        if not is_only_noted(change):
+            self.on_change()
 
     def _is_empty(self, volume: Volume) -> bool:
         """Whether the volume was made empty. One from a snapshot or a clone was not; without its claim that is not known."""
@@ -262,7 +267,7 @@ class DrainPart:
         watches = self._watches = DrainWatches(here, caches, judges=judges, state=state, clock=tools.clock, version=version)
         watched = replace(watches.watched(), begun=lambda: frozenset(under_way()))
         self._node = here.node
-        self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way, clock=tools.clock, on_found=self.wake)
+        self._untracked = Untracked(tools.kube, tools.driver, watched, under_way=under_way, clock=tools.clock, on_found=self._found)
         watched = replace(watched, listed=self._untracked.listed)
         self._absence = Absence(tools.kube, here.node, watched=watched, clock=tools.clock, on_found=self.wake)
         self.room = DrainRoom(
@@ -275,12 +280,14 @@ class DrainPart:
             on_standing=on_standing,
         )
         self._judges = judges
+        self._notes = self._make_notes(tools, settings, here, watched)
         self._neighbours = _neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node)) if settings.gate else None
         self._loss = (
             _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node)) if settings.follows_loss else None
         )
         self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
         watches.on_node, watches.on_change = self.node_changed, self.wake
+        watches.on_volume = self._notes.volumes_changed if self._notes is not None else _nobody
         tools.metrics.watch_drain(self.room.numbers)
 
     @property
@@ -297,18 +304,43 @@ class DrainPart:
             if self._judges:
                 group.create_task(self._untracked.run(), name="untracked volumes")
                 group.create_task(self._absence.run(), name="uses that nobody watched")
+            if self._notes is not None:
+                group.create_task(self._notes.run(), name="notes on volumes")
             if self._neighbours is not None:
                 group.create_task(self._neighbours.run(), name="gates of others")
             if self._loss is not None:
                 group.create_task(self._loss.run(), name="nodes that are gone")
 
+    def _make_notes(self, tools: Tools, settings: Settings, here: Here, watched: Watched) -> Notes | None:
+        """None where nothing is judged or written, and where another program provisions: there the role may only read volumes."""
+        if not settings.judges or not settings.provisions or settings.dry_run:
+            return None
+        return Notes(
+            tools, node=here.node, driver=settings.driver, identity=here.identity, watched=watched, signals=lambda: self.room.signals
+        )
+
+    def _found(self) -> None:
+        """The driver has listed its volumes."""
+        self._watches.on_volume()
+        self.wake()
+
     def node_changed(self) -> None:
         """The standing is renewed at once, the rest in the next look."""
         self.room.node_changed()
+        if self._notes is not None:
+            self._notes.node_changed()
         self.wake()
 
     def wake(self) -> None:
         self.loop.add(self._node, self.room.soonest())
+
+
+def is_only_noted(change: Change[Volume]) -> bool:
+    """Nothing else of the volume has changed than what sidecars note on it."""
+    old, new = change.old, change.new
+    if old is None or new is None or (old.lies_on, old.leaving) == (new.lies_on, new.leaving):
+        return False
+    return replace(new, lies_on=old.lies_on, leaving=old.leaving, resource_version=old.resource_version) == old
 
 
 def _neighbours(tools: Tools, settings: Settings, *, own_node: Callable[[], Node | None]) -> "Neighbours":

@@ -60,6 +60,7 @@ class Node:
     annotations: Mapping[str, str]
     version: int = field(default=0, compare=False)
     """The later of two states of one Node has the larger one; 0 if the server's version is not a number."""
+    created: str = ""
 
     @property
     def cordoned(self) -> bool:
@@ -83,6 +84,7 @@ class Node:
                 {key: str(value) for key, value in (meta.get("annotations") or {}).items() if _concerns_drains(key)}
             ),
             version=int(version) if (version := str(meta.get("resourceVersion", ""))).isdecimal() else 0,
+            created=meta.get("creationTimestamp") or "",
         )
 
 

@@ -105,3 +105,16 @@ def test_the_page_for_operators_shows_what_is_printed() -> None:
     page = README.read_text().splitlines()
     assert set(shown(world()).splitlines()) - set(page) == {f"  {ORPHAN_REMEDY}"}
     assert names.VOLUME_FINALIZER in README.read_text()
+
+
+def test_what_is_noted_of_machines_is_told_as_it_stands() -> None:
+    kube = world()
+    noted = {names.LIES_ON: "n1/uid-n1", names.LEAVING: "n1/uid-n1"}
+    kube.objects["persistentvolumes"][0]["metadata"]["annotations"] = noted
+    said = json.loads(shown(kube, "-o", "json"))["volumes"]
+    assert [(one["name"], one["liesOn"], one["leaving"]) for one in said if "liesOn" in one or "leaving" in one] == [
+        ("pv-1", "n1/uid-n1", "n1/uid-n1")
+    ]
+    wide = shown(kube, "-o", "wide").splitlines()
+    assert "LIES ON" in wide[0] and "LEAVING" in wide[0] and wide[1].count("n1/uid-n1") == 2
+    assert "n1/uid-n1" not in shown(kube)

@@ -13,7 +13,7 @@ from sidecar.commands import uninstall
 from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
 from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, Resource
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
 from sidecar.simulation.clock import run_virtual
@@ -91,7 +91,7 @@ async def uninstalled(bench: NotebookWorld, patch: pytest.MonkeyPatch, refused: 
     return await _uninstall(parsed, DRIVER)
 
 
-KINDS = (BUDGETS, DEPLOYMENTS, LEASES, NODES, DRAIN_REPORTS)
+KINDS = (BUDGETS, DEPLOYMENTS, LEASES, NODES, DRAIN_REPORTS, VOLUMES)
 
 
 @pytest.mark.parametrize("refused", KINDS, ids=str)
@@ -110,9 +110,7 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
         left = {step.resource async for step in steps(bench.you, DRIVER) if isinstance(step, Step)}
         assert left == {refused}
         lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == (
-            3 if refused == LEASES else 1
-        )  # they are listed as signs of life, as slots, and as that of who looks for gone nodes
+        assert len(lines) == (3 if refused == LEASES else 1)  # they are listed as signs of life, as slots, and all by their names
         for line in lines:
             assert f"list {refused}: not yours; run it again with more rights" in line
 
@@ -233,3 +231,96 @@ def test_programs_read_one_document(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         [],
     )
     assert (would["dryRun"], did["dryRun"], [one["error"] for one in did["unread"]]) == (True, False, ["not yours"] * 3)
+
+
+def stored(cluster: Any, resource: Resource, name: str, *, namespace: str = "", spec: Json | None = None, **notes: str) -> None:
+    meta = {"name": name, "annotations": notes}
+    cluster.create(resource, {"metadata": meta, "spec": spec or {}}, namespace=namespace)
+
+
+_SIZE, _MODES = {"storage": "1Gi"}, ["ReadWriteOnce"]
+CLAIMED = {"accessModes": _MODES, "resources": {"requests": _SIZE}}
+LOCAL = {"accessModes": _MODES, "capacity": _SIZE, "local": {"path": "/x"}}
+
+
+def of(driver: str) -> Json:
+    return {"accessModes": _MODES, "capacity": _SIZE, "csi": {"driver": driver, "volumeHandle": "h"}}
+
+
+MACHINE = "n0/uid-n0"
+
+
+def test_notes_on_volumes_and_claims_are_taken_away_and_nothing_else_of_them() -> None:
+    cluster = new_cluster()
+    noted = {names.LIES_ON: MACHINE, names.LEAVING: MACHINE}
+    said = {names.DRAIN_POLICY: "Ignore", names.ALLOW_CLAIM_DELETION: "true", names.REPROVISION_PEERS: "1"}
+    marked = {names.REPROVISIONED_BY: MACHINE, names.LOST_WITH: MACHINE}
+    stored(cluster, VOLUMES, "ours", spec=of(DRIVER), **noted, **said)
+    stored(cluster, VOLUMES, "garbage", spec=of(DRIVER), **{names.LIES_ON: ""})
+    stored(cluster, VOLUMES, "theirs", spec=of("other.example.com"), **noted)
+    stored(cluster, VOLUMES, "no-driver", spec=LOCAL, **noted)
+    stored(cluster, CLAIMS, "ours", namespace="default", spec=CLAIMED, **marked, **said, **{names.STORAGE_PROVISIONER: DRIVER})
+    stored(cluster, CLAIMS, "theirs", namespace="default", spec=CLAIMED, **marked, **{names.STORAGE_PROVISIONER: "other.example.com"})
+    you = InProcessApi(cluster)
+
+    async def main() -> dict[str, Json]:
+        found = [step async for step in steps(you, DRIVER)]
+        assert [isinstance(step, Step) and (step.resource, step.namespace, step.name) for step in found] == [
+            (VOLUMES, "", "garbage"),
+            (VOLUMES, "", "ours"),
+            (CLAIMS, "default", "ours"),
+        ]
+        for step in found:
+            assert isinstance(step, Step) and await _take(you, step)
+        assert [step async for step in steps(you, DRIVER)] == []
+        left = [*(await you.list_page(VOLUMES)).items, *(await you.list_page(CLAIMS)).items]
+        return {
+            f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}": obj["metadata"].get("annotations") or {} for obj in left
+        }
+
+    left = run_virtual(main())
+    assert left["/ours"] == said
+    assert left["/garbage"] == {}
+    assert left["/theirs"] == left["/no-driver"] == noted
+    assert left["default/ours"] == said | {names.STORAGE_PROVISIONER: DRIVER}
+    assert left["default/theirs"] == marked | {names.STORAGE_PROVISIONER: "other.example.com"}
+
+
+def test_a_volume_that_is_made_anew_under_its_name_keeps_its_notes() -> None:
+    cluster = new_cluster()
+    stored(cluster, VOLUMES, "ours", spec=of(DRIVER), **{names.LIES_ON: MACHINE})
+    you = InProcessApi(cluster)
+
+    async def main() -> Json:
+        (step,) = [step async for step in steps(you, DRIVER)]
+        assert isinstance(step, Step)
+        cluster.patch(VOLUMES, "ours", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+        cluster.delete(VOLUMES, "ours")
+        stored(cluster, VOLUMES, "ours", spec=of("other.example.com"), **{names.LIES_ON: MACHINE})
+        assert await _take(you, step)
+        annotations: Json = (await you.get(VOLUMES, "ours"))["metadata"]["annotations"]
+        return annotations
+
+    assert run_virtual(main()) == {names.LIES_ON: MACHINE}
+
+
+def test_leases_about_workloads_and_gone_nodes_are_known_by_their_names() -> None:
+    cluster = new_cluster()
+    ours = (names.reprovision("uid-1", DRIVER), names.node_loss(DRIVER))
+    others = (
+        names.reprovision("uid-1", f"x.{DRIVER}"),
+        names.node_loss(f"x.{DRIVER}"),
+        f"reprovision-a.b.{DRIVER}",
+        DRIVER,
+        "reprovision-x",
+    )
+    for name in (*ours, *others):
+        stored(cluster, LEASES, name, namespace="kube-system")
+    you = InProcessApi(cluster)
+
+    async def main() -> list[str]:
+        for step in [step async for step in steps(you, DRIVER)]:
+            assert isinstance(step, Step) and await _take(you, step)
+        return sorted(lease["metadata"]["name"] for lease in (await you.list_page(LEASES)).items)
+
+    assert run_virtual(main()) == sorted(others)

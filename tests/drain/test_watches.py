@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
-from sidecar.drain.watches import DrainWatches
+from sidecar.drain.watches import DrainWatches, is_only_noted
 from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, Change, Resource
 from sidecar.kube.event_prefix import EventPrefix
@@ -17,6 +19,7 @@ from sidecar.model.nodes import Pod
 from sidecar.model.objects import Attachment
 from tests.harness import samples
 from tests.harness.drain.listed_cluster import meta
+from tests.harness.drain.samples import volume
 
 ATTACHING = samples.info(controller=(PUBLISH_UNPUBLISH_VOLUME,))
 
@@ -104,3 +107,24 @@ def test_a_claim_of_this_node_that_has_its_volume_is_read_where_the_node_is_judg
         obj = samples.claim_json(annotations={names.SELECTED_NODE: node}, volumeName="pvc-1")
         line = json.dumps({"type": "MODIFIED", "object": obj}, separators=(",", ":")).encode()
         assert watch.skip(EventPrefix("data", "u", "7"), line) is skipped
+
+
+@pytest.mark.parametrize(
+    ("changes", "only"),
+    [
+        pytest.param({"lies_on": "n1/u", "resource_version": "2"}, True, id="a note"),
+        pytest.param({"leaving": "n1/u", "lies_on": "n1/u", "resource_version": "2"}, True, id="two notes"),
+        pytest.param({"lies_on": "n1/u", "phase": "Released", "resource_version": "2"}, False, id="a note, and something else"),
+        pytest.param({"phase": "Released", "resource_version": "2"}, False, id="something else"),
+        pytest.param({"resource_version": "2"}, False, id="something that is not kept"),
+    ],
+)
+def test_a_note_of_ones_own_has_nothing_judged_anew(changes: dict[str, str], only: bool) -> None:
+    before = volume()
+    assert is_only_noted(Change("pv-0", before, replace(before, **changes))) is only
+
+
+def test_a_volume_that_comes_or_goes_with_its_notes_has() -> None:
+    noted = replace(volume(), lies_on="n1/u")
+    assert not is_only_noted(Change("pv-0", None, noted))
+    assert not is_only_noted(Change("pv-0", noted, None))

@@ -17,6 +17,7 @@ from hack.lib.programs import Json
 from sidecar.drain import leases
 from sidecar.drain.gate import lease
 from sidecar.drain.leases import identity
+from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.publish import on_node, withdrawn
 from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
 from sidecar.drain.publish.report import ReportContext, body, differs, owner_patch, status_patch
@@ -835,3 +836,31 @@ def test_without_the_role_all_of_it_is_forbidden(drained: Drained, method: str, 
 )
 def test_with_it_what_is_needed_can_be_read(drained: Drained, path: str) -> None:
     assert drained.sidecars["n1"].ask("GET", path)[0] == 200
+
+
+def test_no_sidecar_notes_another_machine_on_a_volume(own: Person, drained: Drained) -> None:
+    """By these notes a peer may clear up after a node that is gone."""
+    volumes, other = "/api/v1/persistentvolumes", drained.sidecars["n2"]
+    me, them = (text(Machine(name, drained.node(name)["metadata"]["uid"])) for name in ("n1", "n2"))
+    source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+    forged = {"metadata": {"name": "pv-noted", "annotations": {names.LIES_ON: them}}, "spec": spec}
+    code, answer = own.ask("POST", volumes, forged)
+    assert code == 422 and "of its own machine alone" in answer["message"]
+    assert own.ask("POST", volumes, {**forged, "metadata": {"name": "pv-noted"}})[0] == 201
+    path = f"{volumes}/pv-noted"
+    try:
+        for wrong in ({names.LIES_ON: them}, {names.LIES_ON: "n1/earlier"}, {names.LEAVING: them}, {names.LEAVING: me}):
+            code, said = own.patch(path, {"metadata": {"annotations": wrong}})
+            assert code == 422 and "of its own machine alone" in said, wrong
+        code, said = drained.nobody.patch(path, {"metadata": {"annotations": {names.LIES_ON: me}}})
+        assert code == 422 and "bound to no pod" in said
+        assert own.patch(path, {"metadata": {"annotations": {names.LIES_ON: me, names.LEAVING: me}}}) == (200, "")
+        for stolen in ({names.LIES_ON: None}, {names.LEAVING: None}):
+            assert other.patch(path, {"metadata": {"annotations": stolen}})[0] == 422, stolen
+        assert own.patch(path, {"metadata": {"annotations": {names.LEAVING: None}}}) == (200, "")
+        assert other.patch(path, {"metadata": {"annotations": {names.LIES_ON: them}}}) == (200, ""), "the driver's word is not for a policy"
+        assert own.patch(path, {"metadata": {"annotations": {names.LIES_ON: None}}})[0] == 422
+        assert other.patch(path, {"metadata": {"annotations": {names.LIES_ON: None}}}) == (200, "")
+    finally:
+        drained.plane.request("DELETE", path)

@@ -13,7 +13,8 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
-from sidecar.kube.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
+from sidecar.drain.machine_mark import Machine, text
+from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.ownership.selected_node_body import closing
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
@@ -74,6 +75,7 @@ def cluster(plane: ControlPlane) -> Iterator[Secured]:
             volume("kept", persistentVolumeReclaimPolicy="Retain"),
             volume("brought", csi={"volumeAttributes": {}}),
             volume("nowhere", "n2", csi={"volumeAttributes": {}}, nodeAffinity=None),
+            volume("reached", **placed("n1", "n2")),
             volume("protected", meta={"finalizers": [names.VOLUME_FINALIZER, "example.com/backup"]}),
         ):
             made.make(VOLUMES, obj)
@@ -209,6 +211,85 @@ CHANGING: dict[str, tuple[str, Json, str]] = {
 @pytest.mark.parametrize(("name", "change", "says"), CHANGING.values(), ids=CHANGING.keys())
 def test_of_a_volume_of_its_own_no_sidecar_changes(cluster: Secured, name: str, change: Json, says: str) -> None:
     Abuse(patch(f"{VOLUMES}/{name}", change), says).check(cluster, cluster.n1)
+
+
+# --- which machine has a volume ---------------------------------------------------------------------------------------
+
+
+def machine(cluster: Secured, node: str) -> str:
+    uid = cluster.plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"]
+    return text(Machine(node, uid))
+
+
+Notes = Callable[[str, str], Json]
+"""From what this machine and the other one are called."""
+NOTING: dict[str, tuple[str, Notes, Notes]] = {
+    "that the other machine has it": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: other}),
+    "that an earlier machine has it": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: "n1/earlier"}),
+    "that this node has it, and no machine": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: "n1/"}),
+    "that the other machine leaves": ("mine", lambda me, other: {names.LIES_ON: me}, lambda me, other: {names.LEAVING: other}),
+    "that it leaves with what it does not have": ("mine", lambda me, other: {names.LIES_ON: other}, lambda me, other: {names.LEAVING: me}),
+    "not what the other machine has noted": ("mine", lambda me, other: {names.LIES_ON: other}, lambda me, other: {names.LIES_ON: None}),
+    "not that the other machine leaves": (
+        "mine",
+        lambda me, other: {names.LIES_ON: other, names.LEAVING: other},
+        lambda me, other: {names.LEAVING: None},
+    ),
+    "that it has what several nodes reach": ("reached", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
+}
+
+
+@pytest.fixture
+def annotated(cluster: Secured) -> Iterator[Callable[[str, Json], None]]:
+    """What stands on volumes before somebody asks; it is gone afterwards."""
+    touched = set[str]()
+
+    def annotate(name: str, notes: Json) -> None:
+        touched.add(name)
+        cluster.plane.request("PATCH", f"{VOLUMES}/{name}", noted(**notes), content_type=MERGE_PATCH)
+
+    yield annotate
+    for name in set(touched):
+        annotate(name, {names.LIES_ON: None, names.LEAVING: None})
+
+
+@pytest.mark.parametrize(("name", "before", "after"), NOTING.values(), ids=NOTING.keys())
+def test_no_sidecar_notes(cluster: Secured, annotated: Callable[[str, Json], None], name: str, before: Notes, after: Notes) -> None:
+    me, other = machine(cluster, "n1"), machine(cluster, "n2")
+    annotated(name, before(me, other))
+    change = patch(f"{VOLUMES}/{name}", noted(**after(me, other)))
+    Abuse(change, "notes its own machine on PersistentVolumes").check(cluster, cluster.n1)
+
+
+NOTED: dict[str, tuple[str, Notes, Notes]] = {
+    "where it lies": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
+    "of one that only says who made it": ("unplaced", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
+    "of one that only says where it is": ("brought", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
+    "both at once": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: me, names.LEAVING: me}),
+    "that it leaves": ("mine", lambda me, other: {names.LIES_ON: me}, lambda me, other: {names.LEAVING: me}),
+    "that it stays": ("mine", lambda me, other: {names.LIES_ON: me, names.LEAVING: me}, lambda me, other: {names.LEAVING: None}),
+    "in place of an earlier machine": (
+        "mine",
+        lambda me, other: {names.LIES_ON: "n1/earlier", names.LEAVING: "n1/earlier"},
+        lambda me, other: {names.LIES_ON: me, names.LEAVING: None},
+    ),
+    "in place of a node that is gone": (
+        "mine",
+        lambda me, other: {names.LIES_ON: "n9/gone", names.LEAVING: "n9/gone"},
+        lambda me, other: {names.LIES_ON: me, names.LEAVING: None},
+    ),
+    "beside garbage": ("mine", lambda me, other: {names.LIES_ON: me, names.LEAVING: "x"}, lambda me, other: {names.LEAVING: None}),
+}
+
+
+@pytest.mark.parametrize(("name", "before", "after"), NOTED.values(), ids=NOTED.keys())
+def test_a_sidecar_notes_its_own_machine(
+    cluster: Secured, annotated: Callable[[str, Json], None], name: str, before: Notes, after: Notes
+) -> None:
+    me, other = machine(cluster, "n1"), machine(cluster, "n2")
+    annotated(name, before(me, other))
+    allowed(patch(f"{VOLUMES}/{name}", noted(**after(me, other))), cluster.n1)
+    assert patch(f"{VOLUMES}/{name}", noted(**after(me, other))).by(cluster.n2)[0] == 422
 
 
 @pytest.mark.parametrize("name", ["kept", "unplaced", "brought"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,19 @@ def _denied(plane: ControlPlane) -> dict[str, float]:
 @pytest.fixture
 def world(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Sidecar]]:
     """Two nodes with driver and sidecar."""
+    with running(secure, cluster, tmp_path) as sidecars:
+        yield sidecars
+
+
+@pytest.fixture
+def judging(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Sidecar]]:
+    """The same, which note on volumes which machine has them. For what they would write on Nodes they have no right here."""
+    with running(secure, cluster, tmp_path, "--drain-report") as sidecars:
+        yield sidecars
+
+
+@contextmanager
+def running(secure: Secured, cluster: Cluster, tmp_path: Path, *more: str) -> Iterator[dict[str, Sidecar]]:
     drivers = {name: OurDriver(tmp_path, node=name, name=DRIVER) for name in ("n1", "n2")}
     plane = secure.plane
     secure.add_nodes()  # each test takes them away
@@ -65,7 +79,7 @@ def world(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[st
             node=name,
             address=driver.socket,
             kubeconfig=secure.kubeconfig(name, ACCOUNT).rename(tmp_path / f"{name}.kubeconfig"),
-            args=(*HURRY, *PUBLISH),
+            args=(*HURRY, *PUBLISH, *more),
             environ={"NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{name}"},
         )
         for name, driver in drivers.items()
@@ -90,6 +104,23 @@ def test_volumes_are_made_bound_and_deleted(cluster: Cluster) -> None:
     for name in ("late", "now"):
         cluster.delete(CLAIMS, name)
     until(lambda: not cluster.items(VOLUMES), "the volumes are gone", seconds=30)
+
+
+@pytest.mark.usefixtures("denials", "judging")
+def test_which_machine_has_a_volume_is_noted(secure: Secured, cluster: Cluster) -> None:
+    cluster.create(CLAIMS, claim("late", "late"))
+    cluster.create(PODS, pod("consumer", "late", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    uid = secure.plane.request("GET", "/api/v1/nodes/n1")["metadata"]["uid"]
+
+    def noted() -> list[tuple[str | None, str | None]]:
+        found = (item["metadata"].get("annotations") or {} for item in cluster.items(VOLUMES))
+        return [(notes.get(names.LIES_ON), notes.get(names.LEAVING)) for notes in found]
+
+    until(lambda: noted() == [(f"n1/{uid}", None)], "it is noted", seconds=60)
+    retired = {"metadata": {"annotations": {names.DRAIN_INTENT: "retire"}}}
+    for change, leaving in ((retired, f"n1/{uid}"), ({"metadata": {"annotations": {names.DRAIN_INTENT: None}}}, None)):
+        secure.plane.request("PATCH", "/api/v1/nodes/n1", change, content_type="application/merge-patch+json")
+        until(lambda leaving=leaving: noted() == [(f"n1/{uid}", leaving)], f"leaving is {leaving}", seconds=20)  # type: ignore[misc]
 
 
 @pytest.mark.usefixtures("denials", "world")

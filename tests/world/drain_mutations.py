@@ -1,5 +1,6 @@
 """The rooms of drain, broken on purpose as they once were: what each mutation does, and which trouble brings it to light."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -10,9 +11,12 @@ from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.gate import guard, rules
 from sidecar.drain.judgement.use import Use, Users
+from sidecar.drain.notes import rules as notes_rules
+from sidecar.drain.notes.controller import Notes
 from sidecar.drain.publish import stored
 from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.simulation.drains.drain_world import NEVER_YES
+from sidecar.simulation.drains.noted import WRONG_NOTE
 from sidecar.simulation.drains.referee import DATA_LOST, LET_GO, NO_GATE, SAID_YES
 from sidecar.simulation.world.doors import NodeLastServed
 from tests.world.mutations import Mutation
@@ -21,6 +25,7 @@ Patch = pytest.MonkeyPatch
 
 LOSING: Final = frozenset({SAID_YES, LET_GO, NO_GATE, DATA_LOST})
 WAITING: Final = frozenset({NEVER_YES})
+NOTING: Final = frozenset({WRONG_NOTE})
 
 
 def _only_pods_here(patch: Patch) -> None:
@@ -114,6 +119,18 @@ def _every_tenant_is_heeded(patch: Patch) -> None:
     patch.setattr(lookups, "namespace_is_heeded", lambda namespace, heeded: True)
 
 
+def _whatever_is_heard_of_lies_here(patch: Patch) -> None:
+    patch.setattr(notes_rules, "_names_alone", lambda volume, node: True)
+
+
+def _a_cordon_says_that_the_node_goes(patch: Patch) -> None:
+    def view(self: Any, *, real: Any = Notes._view) -> Any:
+        found, signals = real(self), self._signals()
+        return found and replace(found, leaving=signals.observed)
+
+    patch.setattr(Notes, "_view", view)
+
+
 DRAIN_MUTATIONS = (
     Mutation("only pods with a node are seen", _only_pods_here, LOSING),
     Mutation("what a pod mounts here is taken to lie elsewhere", _mounts_do_not_count, LOSING),
@@ -129,6 +146,8 @@ DRAIN_MUTATIONS = (
     Mutation("the guard leaves a node that does not answer", _the_guard_leaves_silent_nodes, LOSING),
     Mutation("a claim that a pod owns is taken for an ephemeral volume", _owned_by_a_pod_is_ephemeral, LOSING),
     Mutation("an acknowledgement is never void", _acknowledged_for_ever, LOSING),
+    Mutation("every volume that is heard of is noted as lying here", _whatever_is_heard_of_lies_here, NOTING),
+    Mutation("a cordon is noted as the node's leaving", _a_cordon_says_that_the_node_goes, NOTING),
     Mutation("whatever names this node is a creation under way", _named_is_in_flight, WAITING),
     Mutation("tenants hold up nodes though they may not", _every_tenant_is_heeded, WAITING),
     Mutation("a volume whose label no node has counts on all of them", _orphans_count_everywhere, WAITING),

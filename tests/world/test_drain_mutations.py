@@ -23,6 +23,8 @@ FOUND_BEFORE = {
     "the guard leaves a node that does not answer": 25,
     "a claim that a pod owns is taken for an ephemeral volume": 23,
     "an acknowledgement is never void": 80,
+    "every volume that is heard of is noted as lying here": 0,
+    "a cordon is noted as the node's leaving": 1,
     "whatever names this node is a creation under way": 6,
     "tenants hold up nodes though they may not": 4,
     "a volume whose label no node has counts on all of them": 9,

@@ -27,6 +27,7 @@ from sidecar.errors import Fatal
 from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
+from sidecar.observe.sanitize import clipped
 
 ORPHAN: Final = "no living node reaches it, and none that lives made it"
 ORPHAN_REMEDY: Final = (
@@ -34,7 +35,9 @@ ORPHAN_REMEDY: Final = (
     f"claim and the PersistentVolume, and remove the finalizer {names.VOLUME_FINALIZER}, for no sidecar is left to do it"
 )
 _HEADS: Final = ("VOLUME", "NODE", "CLAIM", "SIZE", "CLASS", "STORAGE CLASS", "POLICY (REBOOT)", "POLICY (RETIRE)", "USED BY")
-_WIDE_HEADS: Final = (*_HEADS, "DRIVER", "HANDLE", "RECLAIM", "NOTE")
+_WIDE_HEADS: Final = (*_HEADS, "DRIVER", "HANDLE", "RECLAIM", "LIES ON", "LEAVING", "NOTE")
+# Characters of what is noted of a machine: a name and a uid have no more, and anybody may have written something else.
+_LONGEST: Final = 317
 
 
 @frozen
@@ -143,7 +146,10 @@ def _cells(row: Row, *, wide: bool) -> tuple[str, ...]:
         *(_policy(item.policy(intent)) for intent in Intent),
         first_few(_users(item)),
     )
-    return (*narrow, volume.driver, volume.handle, volume.reclaim_policy, item.excuse) if wide else narrow
+    if not wide:
+        return narrow
+    noted = clipped(volume.lies_on, _LONGEST), clipped(volume.leaving, _LONGEST)
+    return *narrow, volume.driver, volume.handle, volume.reclaim_policy, *noted, item.excuse
 
 
 def _policy(resolved: Resolved | None) -> str:
@@ -159,7 +165,8 @@ def _users(item: LocalItem) -> tuple[str, ...]:
 def _as_json(row: Row) -> Json:
     volume, item = row.volume, row.item
     policies = {str(intent): _policy_json(resolved) for intent in Intent if (resolved := item.policy(intent))}
-    texts = {"claim": item.claim, "storageClass": item.storage_class, "note": item.excuse}
+    noted = {"liesOn": volume.lies_on, "leaving": volume.leaving}
+    texts = {"claim": item.claim, "storageClass": item.storage_class, **noted, "note": item.excuse}
     return {
         "name": volume.name,
         "driver": volume.driver,

@@ -33,6 +33,9 @@ class Announcement:
     """The strictest; None: nobody says anything."""
     source: Source
     problems: tuple[str, ...]
+    plainly_retire: bool = False
+    """Somebody says that the node goes for good, and nobody anything else. `intent` takes more for that, to keep data: a taint without a
+    word, or a typing error."""
 
 
 def announcement(node: Node, *, annotated: Intent | None, wrong: str, kured: bool) -> Announcement:
@@ -42,9 +45,11 @@ def announcement(node: Node, *, annotated: Intent | None, wrong: str, kured: boo
     """
     by_taint, problems = _of_taints(evacuating(node), bare_says_nothing=annotated is not None)
     said = [*by_taint, *_of_annotation(annotated), *_of_programs(node, kured=kured)]
+    in_words = any(source is not Source.TAINT for source, _, _ in said) or any(taint.value for taint in evacuating(node))
+    plain = in_words and not wrong and not problems and all(intent is Intent.RETIRE for _, intent, _ in said)
     if wrong and said:
         said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {quoted(wrong)}"))
-    return Announcement(*_strictest(said), (*problems, *_contradictions(said)))
+    return Announcement(*_strictest(said), (*problems, *_contradictions(said)), plain)
 
 
 def evacuating(node: Node) -> tuple[Taint, ...]:

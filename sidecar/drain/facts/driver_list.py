@@ -17,6 +17,8 @@ class DriverList:
     """PersistentVolumes of these handles that name other nodes, so that no watch of this node keeps them."""
     not_asked: str = ""
     """Why it has not been asked yet; empty if it has, and if it never will be."""
+    answered: bool = False
+    """It has, so that what it does not list it did not have then."""
 
 
 NOTHING_LISTED = DriverList()

@@ -76,6 +76,8 @@ class Signals:
     marked: bool
     """There is a mark of an evacuation, readable or not."""
     problems: tuple[str, ...]
+    leaving: bool = False
+    """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
 
     @property
     def shut(self) -> bool:
@@ -160,6 +162,8 @@ def read(
         state=noted.state,
         marked=noted.marked,
         problems=tuple(problem for problem in (noted.former, said.problem, *said.together.problems, *of_marks) if problem),
+        # Whoever ignores the taint is told that it has no effect.
+        leaving=said.together.plainly_retire and not (of_taint and said.together.source is Source.TAINT),
     )
 
 

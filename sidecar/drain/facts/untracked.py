@@ -148,7 +148,7 @@ class Untracked:
         if len(seen) > _MANY:
             here = {volume.handle for volume in kept}
             listed = {handle: alone for handle, alone in listed.items() if alone or handle in here or handle not in seen}
-        self._listed = DriverList(MappingProxyType(listed), kept)
+        self._listed = DriverList(MappingProxyType(listed), kept, answered=True)
         return left - seen - believed.keys()
 
     def _still_believed(self, listed: Listed) -> Listed:
@@ -176,7 +176,7 @@ class Untracked:
         except ApiError as error:
             self.unknown = str(error)
             return
-        self._listed = DriverList(before.handles, kept)
+        self._listed = DriverList(before.handles, kept, answered=True)
 
     async def _stored(self, handles: Set[str], listed: Listed) -> tuple[Set[str], tuple[Volume, ...]]:
         """Which of these handles have a PersistentVolume, on whatever node, and those PersistentVolumes that may be here.

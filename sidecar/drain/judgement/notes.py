@@ -8,6 +8,7 @@ from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.acknowledged import is_acknowledged
 from sidecar.drain.judgement.groups import may_go
 from sidecar.drain.judgement.volumes import ACKNOWLEDGED, LocalItem, may_be_lost
+from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.vocabulary import Policy, VolumeClass
 from sidecar.drain.wording import first_few, quoted
 from sidecar.model import names
@@ -39,6 +40,7 @@ def about_the_rest(snapshot: Snapshot, held: Sequence[LocalItem]) -> Iterable[st
     yield from where_is(snapshot)
     if snapshot.foreign:
         yield _about_foreign(snapshot.foreign)
+    yield from _noted_otherwise(snapshot)
     if snapshot.untracked_unknown:
         yield NOT_LISTED + snapshot.untracked_unknown
     if snapshot.surroundings is None and any(may_go(item) for item in held):
@@ -56,6 +58,15 @@ def _where_volumes_are(snapshot: Snapshot) -> Iterable[str]:
         why = "which have no node affinity and do not say who made them"
         remedy = f"give them the affinity of their node, or, if they may be lost, annotate them with {names.DRAIN_POLICY}: {Policy.IGNORE}"
         yield f"it is not known on which node these PersistentVolumes are, {why}: {first_few(missed)}; {remedy}"
+
+
+def _noted_otherwise(snapshot: Snapshot) -> Iterable[str]:
+    """Such a note stays where the driver does not say that the volume is here: then nobody clears up after this machine."""
+    node = snapshot.node
+    mine = text(Machine(node.name, node.uid)) if node is not None else ""
+    found = sorted(volume.name for volume in snapshot.volumes if volume.lies_on and volume.lies_on != mine)
+    if found:
+        yield f"{names.LIES_ON} names another machine; if that is wrong, remove the annotation: {first_few(found)}"
 
 
 def _where_snapshots_are(snapshot: Snapshot) -> tuple[str, ...]:

@@ -307,6 +307,7 @@ class DrainWorld:
                 if condition.get("status") != "True":
                     why = f"{condition.get('reason')}: {condition.get('message')}"
                     self.found(NEVER_YES, f"{name} is {condition.get('status')} for {verdict}, and everything was given up: {why}")
+        self.referee.notes.at_rest()
         for order in self.drains.values():
             if not order.done:
                 self.found(HELD, f"{order.node} is still being drained, and everything was given up: {', '.join(order.left)}")

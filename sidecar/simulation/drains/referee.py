@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from sidecar.kube.api import BUDGETS, NODES, PODS
+from sidecar.kube.api import BUDGETS, NODES, PODS, VOLUMES
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.drains.eyes import LAG, OUTLIVED, STAND, Eyes
+from sidecar.simulation.drains.noted import NotesReferee
 from sidecar.simulation.drains.truth import REBOOT, RETIRE, Scene
 from sidecar.simulation.world.node import DRIVER, NAMESPACE
 
@@ -33,6 +34,7 @@ class DrainReferee:
     def __init__(self, world: "DrainWorld", *, slack: float) -> None:
         self._world = world
         self._lag, self._stand = LAG + slack, STAND + slack
+        self.notes = NotesReferee(world, lag=self._stand)
         self._dangers: dict[tuple[str, str], Danger] = {}
         self._said: dict[tuple[str, str], Json] = {}
         self._guards: dict[str, str] = {}
@@ -53,6 +55,8 @@ class DrainReferee:
         if call.verb in ("get", "list", "watch") or str(call.resource).partition(".")[0] in _QUIET:
             return
         self._look()
+        if call.resource == VOLUMES and call.verb in ("create", "patch"):
+            self.notes.hear(call.name)
         if call.resource == NODES and call.subresource == "status":
             self._hear(call.name)
         if call.resource == PODS and call.subresource == "eviction":
@@ -64,6 +68,7 @@ class DrainReferee:
         """Every two seconds: what somebody should have withdrawn by now."""
         now = self._world.clock()
         self._look()
+        self.notes.sample()
         for name, node in self._world.nodes.items():
             sees = self._world.sees(name)
             self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=sees)

@@ -414,3 +414,41 @@ def test_whatever_is_written_there_is_read_without_a_crash_and_no_anchor_is_ahea
     assert seen.announced is not None
     assert all(at is None or at <= NOW for at in (seen.started_at, seen.closed_at))
     assert all(problem and "\n" not in problem.replace(value, "") for problem in seen.problems)
+
+
+@pytest.mark.parametrize(
+    ("taints", "annotations", "leaving"),
+    [
+        pytest.param([evacuate("retire")], {}, True, id="taint"),
+        pytest.param([], intended("retire"), True, id="annotation"),
+        pytest.param([DELETED], {}, True, id="autoscaler"),
+        pytest.param([evacuate()], intended("retire"), True, id="bare taint beside a word"),
+        pytest.param([evacuate(), DISRUPTED], {}, True, id="bare taint beside an autoscaler"),
+        pytest.param([], {}, False, id="nobody"),
+        pytest.param([evacuate()], {}, False, id="bare taint"),
+        pytest.param([evacuate("retier")], {}, False, id="wrong word in the taint"),
+        pytest.param([evacuate("retier")], intended("retire"), False, id="wrong word beside a right one"),
+        pytest.param([], intended("retier"), False, id="wrong word in the annotation"),
+        pytest.param([DELETED], intended("retier"), False, id="wrong word beside an autoscaler"),
+        pytest.param([evacuate("reboot")], {}, False, id="reboot"),
+        pytest.param([evacuate("retire")], intended("reboot"), False, id="two that contradict each other"),
+        pytest.param([DELETED], intended("reboot"), False, id="an autoscaler and a reboot"),
+        pytest.param([DELETED], KURED, False, id="an autoscaler and kured"),
+        pytest.param([], intended("") | {names.NODE_DRAIN_POLICY: "Evacuate"}, False, id="a policy is no announcement"),
+        pytest.param([evacuate("retire")], {names.NODE_DRAIN_POLICY: "Ignore"}, False, id="a taint that has no effect"),
+        pytest.param([], intended("retire") | {names.NODE_DRAIN_POLICY: "Ignore"}, True, id="a word where drains are ignored"),
+        pytest.param([DELETED], {names.NODE_DRAIN_POLICY: "Ignore"}, True, id="an autoscaler where drains are ignored"),
+    ],
+)
+@pytest.mark.parametrize("unschedulable", [False, True], ids=["open", "cordoned"])
+def test_a_node_leaves_if_somebody_says_so_and_nobody_anything_else(
+    taints: list[Taint], annotations: dict[str, str], leaving: bool, unschedulable: bool
+) -> None:
+    assert look(*taints, annotations=annotations, unschedulable=unschedulable).leaving is leaving
+
+
+def test_a_cordon_that_counts_as_retire_is_no_announcement() -> None:
+    before = read(node(unschedulable=True), DRIVER, now=NOW, default_policy=NodePolicy.EVACUATE)
+    seen = read(node(unschedulable=True), DRIVER, now=NOW + 3600, default_policy=NodePolicy.EVACUATE, before=before)
+    assert seen.intent is Intent.RETIRE
+    assert not seen.leaving

@@ -163,7 +163,7 @@ def test_a_failure_is_told_and_what_was_found_before_holds() -> None:
 def test_until_a_driver_that_can_list_has_been_asked_that_is_said_and_then_the_node_is_judged_again() -> None:
     scene = Scene(())
     assert scene.untracked.listed() == DriverList(not_asked="the driver has not been asked yet")
-    assert scene.listed_after(1) == NOTHING_LISTED
+    assert scene.listed_after(1) == DriverList(answered=True)
     assert scene.woken
 
 
@@ -181,7 +181,7 @@ def test_a_driver_that_always_fails_counts_after_two_minutes_as_one_that_cannot_
     assert scene.untracked.unknown == str(broken)
     assert 10 <= scene.driver.count("list") <= 14
     scene = Scene(broken, ())
-    assert scene.listed_after(11) == NOTHING_LISTED, "it is asked again soon"
+    assert scene.listed_after(11) == DriverList(answered=True), "it is asked again soon"
 
 
 def test_what_a_failure_comes_after_goes_on_to_hold() -> None:

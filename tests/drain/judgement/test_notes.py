@@ -136,3 +136,21 @@ def test_a_policy_that_depends_on_the_intent_is_told_for_each() -> None:
         None,
         (("reboot", Policy.ALLOW_IDLE, "PersistentVolumeClaim"), ("retire", Policy.BLOCK, "default")),
     )
+
+
+@pytest.mark.parametrize(
+    ("lies_on", "is_told"),
+    [
+        pytest.param("", False, id="nothing"),
+        pytest.param("n1/uid-n1", False, id="this machine"),
+        pytest.param("n1/uid-earlier", True, id="an earlier machine of this name"),
+        pytest.param("n2/uid-n2", True, id="another one"),
+        pytest.param("garbage", True, id="no machine"),
+    ],
+)
+def test_a_volume_on_which_another_machine_is_noted_is_told_and_judged_as_ever(lies_on: str, is_told: bool) -> None:
+    before = assess(samples.idle())
+    after = assess(samples.idle(volumes=(samples.volume(lies_on=lies_on),)))
+    assert [note for note in after.notes if names.LIES_ON in note] == ([note for note in after.notes if "pv-0" in note] if is_told else [])
+    assert any(names.LIES_ON in note for note in after.notes) is is_told
+    assert (after.drain, after.retire, after.blockers) == (before.drain, before.retire, before.blockers)
