@@ -48,6 +48,8 @@ def load_rooms(config: Config) -> None:
         from sidecar.provisioning import left_alone_io  # noqa: F401
     if config.drain_gate:
         from sidecar.drain.gate import takeover_io  # noqa: F401
+    if config.node_delete_policy:
+        from sidecar.drain.node_loss import controller  # noqa: F401
 
 
 @asynccontextmanager

@@ -296,7 +296,7 @@ from pathlib import Path
 from sidecar.config.parse import parse
 from sidecar.start import load_rooms
 argv = ["--csi-address=/csi/csi.sock", "--kubeconfig=/k", "--node-deployment"]
-argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none", *sys.argv[1:]]
+argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none", "--node-delete-policy=Orphan", *sys.argv[1:]]
 load_rooms(parse(argv, {"NODE_NAME": "n1", "NAMESPACE": "csi"}).config)
 loaded = set(sys.modules)
 made = "wiring.py" if "--provisioning=true" in argv else "report_only.py"

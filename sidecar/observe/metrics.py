@@ -17,8 +17,7 @@ from sidecar.observe import labels
 from sidecar.observe.exposition import CONTENT_TYPE, Family, page
 from sidecar.observe.labels import OURS
 from sidecar.observe.scrape.counted import Counts, Durations, Gauges
-from sidecar.observe.scrape.drain import Drain, DrainNumbers
-from sidecar.observe.scrape.node_loss import NodeLoss
+from sidecar.observe.scrape.drain import Drain, DrainNumbers, NodeLoss
 from sidecar.observe.scrape.process import Process
 from sidecar.observe.scrape.queues import QueueObserver, Queues
 from sidecar.observe.scrape.readiness import Ready

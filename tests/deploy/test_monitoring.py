@@ -49,7 +49,8 @@ Page = dict[str, list[dict[str, str]]]
 # --- a program that has created, deleted and failed -------------------------------------------------------------------
 
 CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
-NODE = "n1"
+NODE = "n7"
+"""By its name its turn to look for gone nodes comes at once."""
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,9 @@ def page(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The labels of each series on /metrics, once a volume was made and deleted and each had failed before."""
     work = tmp_path_factory.mktemp("page")
     faults = [f"--fault={method}:times=1,fail=INTERNAL" for method in ("CreateVolume", "DeleteVolume")]
-    args = ["--enable-capacity", "--capacity-ownerref-level=-1"]
+    args = ["--enable-capacity", "--capacity-ownerref-level=-1", "--drain-report", "--node-delete-policy=Orphan"]
     with OurDriver(work, node=NODE, name="page.csi-node-sidecar.io", args=faults) as driver:
+        plane.add_node(NODE)
         plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class("page", driver.driver, LATE))
         given = {"node": NODE, "address": driver.socket, "kubeconfig": plane.kubeconfig, "environ": {"NAMESPACE": "default"}}
         with Sidecar(work, args=args, **given) as sidecar:  # type: ignore[arg-type]
@@ -68,9 +70,11 @@ def page(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
             plane.request("DELETE", f"{CLAIMS}/page")
             until(lambda: not plane.request("GET", VOLUMES)["items"], "the volume is gone", seconds=30)
             until(lambda: sidecar.metric("csistoragecapacities_desired_current") == 1, "capacity is published", seconds=30)
+            until(lambda: sidecar.metric("csi_node_sidecar_lost_volumes", evidence="None") == 0, "gone nodes are looked for", seconds=30)
             status, text = sidecar.page("/metrics")
             assert status == 200
     plane.request("DELETE", "/apis/storage.k8s.io/v1/storageclasses/page")
+    plane.request("DELETE", f"/api/v1/nodes/{NODE}")
     found: Page = defaultdict(list)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

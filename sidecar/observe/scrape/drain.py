@@ -1,7 +1,8 @@
-"""What drain decisions come to, in numbers."""
+"""What drain decisions come to, and what gone nodes have left, in numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from sidecar.frozen import frozen
 from sidecar.observe.exposition import Family, gauge
@@ -48,3 +49,21 @@ class Drain:
             age = gauge(f"{OURS}evacuation_seconds", "For how long the node has been evacuated.")
             age.add((), numbers.evacuation_seconds)
             yield age
+
+
+EVIDENCE: Final = ("Announced", "Acknowledged", "None", "Unproven")
+"""That the disks do not come back."""
+
+
+class NodeLoss:
+    def __init__(self, lost: Callable[[], Mapping[str, int] | None]) -> None:
+        self._lost = lost
+
+    def collect(self) -> Iterator[Family]:
+        lost = self._lost()
+        if lost is None:
+            return
+        volumes = gauge(f"{OURS}lost_volumes", "Volumes on nodes that are gone; told by the sidecar that looks after these.", "evidence")
+        for evidence in EVIDENCE:
+            volumes.add((evidence,), lost.get(evidence, 0))
+        yield volumes
