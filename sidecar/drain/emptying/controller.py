@@ -158,7 +158,10 @@ class EmptyingDuty:
 
     async def _size_of(self, namespace: str, owner: Owner) -> int | None:
         found = await find(self._kube, _CONTROLLERS[owner.kind], owner.name, namespace=namespace)
-        return int(found["spec"].get("replicas", 1)) if found and found["metadata"].get("uid") == owner.uid else None
+        if found is None or found["metadata"].get("uid") != owner.uid:
+            return None
+        wanted = (found.get("spec") or {}).get("replicas")
+        return wanted if isinstance(wanted, int) else 1
 
     async def _undone(self, picture: Picture) -> Undone | None:
         found = await self._refusals.attempt(_NODE, undone_io.read(self._kube, self._settings, picture, now=self._wall()))
