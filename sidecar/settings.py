@@ -94,6 +94,8 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         untracked_blocks=config.drain_untracked_blocks,
         evicts=config.evacuation_evict,
         eviction_qps=config.eviction_qps,
+        reprovisions=config.allow_reprovision,
+        ready_timeout=config.reprovision_ready_timeout,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
         tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,

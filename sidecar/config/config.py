@@ -58,6 +58,8 @@ class Config:
     evacuation_expiry: str  # "Report" or "Override"
     evacuation_evict: bool
     eviction_qps: float
+    allow_reprovision: bool
+    reprovision_ready_timeout: float
     max_concurrent_evacuations: int  # 0: no limit
     drain_gate: bool
     drain_gate_image: str

@@ -7,7 +7,18 @@ from sidecar.config.checks import metrics_path_fault, socket_path
 from sidecar.config.config import Config
 from sidecar.config.gates import resolve_gates
 from sidecar.config.kinds import show_duration
-from sidecar.config.table import EVACUATE, FLAGS, IGNORE, NO_SCHEDULE, ONLY_PROVISIONING, OVERRIDE, RETIRE, USUAL_BURST, USUAL_QPS
+from sidecar.config.table import (
+    EVACUATE,
+    FLAGS,
+    IGNORE,
+    NO_SCHEDULE,
+    ONLY_PROVISIONING,
+    OVERRIDE,
+    REPROVISION,
+    RETIRE,
+    USUAL_BURST,
+    USUAL_QPS,
+)
 
 _NO_LIMIT = -1.0
 _SHORTEST_PAUSE = 0.001
@@ -155,6 +166,13 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--drain-untracked-blocks needs --drain-report: without an assessment nothing is blocked; add it"
     if config.evacuation_evict and not config.drain_report:
         yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
+    if config.allow_reprovision and not config.evacuation_evict:
+        yield "--allow-reprovision needs --evacuation-evict: a replica is made anew once its pod is evicted; add it"
+    if config.drain_default_policy == REPROVISION:
+        yield (
+            f"--drain-default-policy={REPROVISION}: a default never deletes data; leave it out, and annotate the classes, namespaces or "
+            "claims that may be made anew"
+        )
     if config.drain_tenant_policies and not config.drain_report:
         yield "--drain-tenant-policies needs --drain-report: without an assessment no policy is asked for; add it"
     if config.drain_gate and not config.drain_gate_image:
@@ -164,6 +182,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
     where = "set it in the pod's env from fieldRef metadata.namespace"
     if config.drain_gate:
         yield f"NAMESPACE is not set: --drain-gate needs it, because the gate's pods live in a namespace; {where}"
+    if config.allow_reprovision:
+        yield f"NAMESPACE is not set: --allow-reprovision needs it, because replicas take turns by leases, which live in one; {where}"
     # NoSchedule needs it too: the taint starts an evacuation under any policy.
     if config.node_drain_policy != IGNORE and config.max_concurrent_evacuations > 0:
         yield (

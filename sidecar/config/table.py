@@ -18,7 +18,9 @@ ALL, LABELLED = "all", "labelled"
 IGNORE, NO_SCHEDULE, EVACUATE = "Ignore", "NoSchedule", "Evacuate"
 REPORT, OVERRIDE = "Report", "Override"
 RETIRE, REBOOT = "retire", "reboot"
-VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", "Reprovision", "Migrate")
+REPROVISION = "Reprovision"
+DEFAULT_POLICIES = ("Ignore", "Block", "AllowIdle", "Migrate")
+VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", REPROVISION, "Migrate")
 
 
 @frozen
@@ -161,7 +163,7 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "drain-publish-zero-capacity", BOOL, False,
              "While the node takes no new volumes, publish a capacity of 0. This also keeps off pods that tolerate the cordon."),
     _setting(DRAIN, "drain-default-policy", VOLUME_POLICY, "",
-             f"Policy of volumes that no annotation names one for: {', '.join(VOLUME_POLICIES)}; "
+             f"Policy of volumes that no annotation names one for: {', '.join(DEFAULT_POLICIES)}; "
              "AllowIdle loosens a reboot only; by default AllowIdle if the node comes back, else Block."),
     _setting(DRAIN, "evacuation-cordon-delay", DURATION, 60.0,
              "With --node-drain-policy=Evacuate: how long a cordon that nobody explains lasts until the node is emptied, to be retired.",
@@ -173,6 +175,11 @@ TABLE: tuple[Row, ...] = (
              "While the node is evacuated to be retired, evict pods whose volumes are ephemeral or may be lost, one at a time."),
     _setting(DRAIN, "eviction-qps", FLOAT, 1.0, "Evictions per second, after a burst of five. With --evacuation-evict.",
              check=more_than_zero("no pod would ever be evicted")),
+    _setting(DRAIN, "allow-reprovision", BOOL, False,
+             "Make replicas anew elsewhere whose policy is Reprovision: DELETES their data on this node. Needs --evacuation-evict."),
+    _setting(DRAIN, "reprovision-ready-timeout", DURATION, 1800.0,
+             "After how long a replica that was made anew and is not ready is told as such.",
+             check=more_than_zero("every replica would be told as late at once")),
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0: no limit."),
     _setting(DRAIN, "drain-gate", BOOL, False, "Make whoever drains this node wait until it may be retired. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the gate's pod, which does nothing. Required by --drain-gate."),

@@ -8,11 +8,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sidecar.drain.duty import Duty, Picture
 from sidecar.drain.emptying.controller import EmptyingDuty
-from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty, Views
+from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty, Views, nothing_is_away
 from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.standing_io import StandingKeeper
 from sidecar.drain.facts.absence_io import Absence
@@ -36,9 +36,13 @@ from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Fate, Intent, Status
 from sidecar.engine.backoff import Attempts
 from sidecar.engine.health import OK, Degraded
+from sidecar.eviction.attempt_io import Evictor
 from sidecar.model.standing import Standing
 from sidecar.observe.scrape.drain import DrainNumbers
 from sidecar.tools import Tools
+
+if TYPE_CHECKING:
+    from sidecar.drain.reprovision.controller import ReprovisionDuty
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +103,9 @@ class DrainRoom:
         self._duties: tuple[Duty, ...] = (StandDownDuty(slot, refusals), self._gate, marks)
         if settings.judges:
             reports, lookups = ReportWriter(kube, settings, clock=clock), Lookups(kube, settings, watched, clock=clock)
-            views = Views(settings, clock=clock, wall=wall)
+            evictor = Evictor(kube, clock=clock, rng=tools.rng, qps=settings.eviction_qps)
+            anew = _reprovisions(settings, tools, refusals, evictor) if settings.reprovisions else None
+            views = Views(settings, clock=clock, wall=wall, away=anew.under_way if anew else nothing_is_away)
             self._duties = (
                 DeadlineDuty(settings, own_node, events, views=views),
                 JudgementDuty(
@@ -117,7 +123,9 @@ class DrainRoom:
                 EvacuationDuty(settings, slot, refusals, views=views),
                 self._gate,
                 marks,
-                *((EmptyingDuty(settings, tools, refusals),) if settings.evicts else ()),
+                # First what takes minutes and is stored: while a replica is on its way nobody else is evicted.
+                *((anew,) if anew else ()),
+                *((EmptyingDuty(settings, tools, refusals, evictor=evictor),) if settings.evicts else ()),
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
             )
 
@@ -225,3 +233,10 @@ class DrainRoom:
         if self._scope.state != Degraded(why):
             log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})
         self._scope.report(Degraded(why))
+
+
+def _reprovisions(settings: Settings, tools: Tools, refusals: Refusals, evictor: Evictor) -> "ReprovisionDuty":
+    """Imports inside, so that a process that makes no replica anew does not have this in memory."""
+    from sidecar.drain.reprovision.controller import ReprovisionDuty
+
+    return ReprovisionDuty(settings, tools, refusals, evictor=evictor)

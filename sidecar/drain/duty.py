@@ -33,6 +33,8 @@ class Picture:
     snapshot: Snapshot | None = None
     """What was judged."""
     evacuation: rules.Decision = _UNDECIDED
+    away: str = ""
+    """Why no pod is sent away besides: a replica of another one is being made anew. Empty: none is."""
     notes: ReportContext = NORMAL_LIFE
     """What the report tells beside the assessment."""
 

@@ -34,6 +34,7 @@ class Lease:
     """By the wall clock of the node that renewed it."""
     duration: float
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Lease":
@@ -49,6 +50,7 @@ class Lease:
             renewed=timestamps.to_seconds(spec.get("renewTime") or "") or 0.0,
             duration=float(spec.get("leaseDurationSeconds") or DURATION),
             labels=meta.get("labels") or {},
+            annotations=meta.get("annotations") or {},
         )
 
     def is_fresh(self, now: float) -> bool:
@@ -68,6 +70,7 @@ class Terms:
     node_uid: str
     holder: str
     """As `identity` makes it."""
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def identity(node_uid: str, driver: str) -> str:
@@ -83,7 +86,8 @@ def body(terms: Terms, *, now: float, resource_version: str = "") -> Json:
         "labels": dict(terms.labels),
         "ownerReferences": [Owner("v1", names.NODE, terms.node, terms.node_uid).as_json()],
     }
-    guard = {"resourceVersion": resource_version} if resource_version else {}
+    guard: Json = {"resourceVersion": resource_version} if resource_version else {}
+    guard |= {"annotations": dict(terms.annotations)} if terms.annotations else {}
     spec = {"holderIdentity": terms.holder, "leaseDurationSeconds": DURATION, "renewTime": timestamps.to_micro_text(now)}
     return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta | guard, "spec": spec}
 

@@ -47,6 +47,10 @@ class Settings:
     evicts: bool = False
     """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
     eviction_qps: float = QPS
+    reprovisions: bool = False
+    """Replicas whose policy is Reprovision are made anew on other nodes, and their data here is deleted."""
+    ready_timeout: float = 1800.0
+    """Seconds after which a replica that was made anew ought to be Ready."""
     own_pods: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
     dry_run: bool = False

@@ -89,6 +89,7 @@ class Reason(StrEnum):
     NO_CAPACITY = "NoCapacity"
     NO_NODE_FITS = "NoNodeFits"
     NOT_AVAILABLE_YET = "NotAvailableYet"
+    REPROVISION_PENDING = "ReprovisionPending"
     NODE_RENAMED = "NodeRenamed"
     SNAPSHOT_ON_NODE = "SnapshotOnNode"
     RELEASE_PENDING = "ReleasePending"
@@ -147,6 +148,10 @@ MEANING: Final = MappingProxyType(
             "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
             "move the data by hand and delete the claim, or choose another policy for retiring, with the annotation "
             f"{names.DRAIN_POLICY_RETIRE} of the claim",
+        ),
+        Reason.REPROVISION_PENDING: Meaning(
+            "the volume is to be made anew on another node, as its policy Reprovision allows, and still is here",
+            "wait while the node is evacuated to be retired; csi-node-sidecar explain node NAME says which lock is shut, and why",
         ),
         Reason.NODE_RENAMED: Meaning(
             "the driver lists the volume on this node, and its PersistentVolume names another node: the node may have had that name",
@@ -234,7 +239,52 @@ class Hindrance(StrEnum):
     PAUSED = "EvictionRefused"
     SOURCE_OFFLINE = "SourceOffline"
     NOT_KNOWN = "NotKnown"
+    # of making a replica anew
+    REPROVISION_OFF = "ReprovisionOff"
+    POLICY_KEEPS = "PolicyKeeps"
+    OWNER_NOT_SUPPORTED = "OwnerNotSupported"
+    NOBODY_MAKES_IT_AGAIN = "NobodyMakesClaimAgain"
+    REPLICA_CONDEMNED = "ReplicaCondemned"
+    SINGLE_REPLICA = "SingleReplica"
+    REPLICA_NOT_APART = "ReplicaNotApart"
+    WORKLOAD_ROLLING = "WorkloadRolling"
+    CLAIM_CHANGED = "ClaimChanged"
+    SEVERAL_PLACES = "SeveralPlaces"
+    NO_CAPACITY = "NoCapacity"
+    NO_NODE_FITS = "NoNodeFits"
+    FOREIGN_FINALIZER = "ForeignFinalizer"
+    SNAPSHOT_ON_NODE = "SnapshotOnNode"
+    NAMESPACE_ENDS = "NamespaceEnds"
+    MARK_NOT_UNDERSTOOD = "MarkNotUnderstood"
+    WORKLOAD_TAKEN = "WorkloadTaken"
+    CLAIM_IN_USE = "ClaimInUse"
+    REPLACEMENT_NOT_READY = "ReplacementNotReady"
 
+
+OF_REPROVISION: Final = frozenset(
+    {
+        Hindrance.REPROVISION_OFF,
+        Hindrance.POLICY_KEEPS,
+        Hindrance.OWNER_NOT_SUPPORTED,
+        Hindrance.NOBODY_MAKES_IT_AGAIN,
+        Hindrance.REPLICA_CONDEMNED,
+        Hindrance.SINGLE_REPLICA,
+        Hindrance.REPLICA_NOT_APART,
+        Hindrance.WORKLOAD_ROLLING,
+        Hindrance.CLAIM_CHANGED,
+        Hindrance.SEVERAL_PLACES,
+        Hindrance.NO_CAPACITY,
+        Hindrance.NO_NODE_FITS,
+        Hindrance.FOREIGN_FINALIZER,
+        Hindrance.SNAPSHOT_ON_NODE,
+        Hindrance.NAMESPACE_ENDS,
+        Hindrance.MARK_NOT_UNDERSTOOD,
+        Hindrance.WORKLOAD_TAKEN,
+        Hindrance.CLAIM_IN_USE,
+        Hindrance.REPLACEMENT_NOT_READY,
+    }
+)
+"""Those of making a replica anew alone."""
 
 HINDRANCES: Final = MappingProxyType(
     {
@@ -274,5 +324,73 @@ HINDRANCES: Final = MappingProxyType(
         ),
         Hindrance.SOURCE_OFFLINE: MEANING[Reason.SOURCE_OFFLINE],
         Hindrance.NOT_KNOWN: MEANING[Reason.NOT_KNOWN],
+        Hindrance.REPROVISION_OFF: Meaning(
+            "this sidecar makes no replica anew",
+            "to have it done, add deploy/components/reprovision (--allow-reprovision)",
+        ),
+        Hindrance.POLICY_KEEPS: Meaning(
+            "nobody has said Reprovision for the claim, or not clearly, or another claim of the pod keeps it here",
+            f"annotate each claim of the driver that the pod uses with {names.DRAIN_POLICY_RETIRE}: {Policy.REPROVISION}, or say it on "
+            "their class or namespace",
+        ),
+        Hindrance.OWNER_NOT_SUPPORTED: Meaning(
+            "the pod's controller is no StatefulSet, so it is not known whether it makes the claim again",
+            "make the replica anew by hand: delete the claim, then the pod",
+        ),
+        Hindrance.NOBODY_MAKES_IT_AGAIN: Meaning(
+            "the StatefulSet has no template for the claim, or is gone, so nobody would make the claim again",
+            f"if somebody else does, annotate the claim with {names.ALLOW_CLAIM_DELETION}: true",
+        ),
+        Hindrance.REPLICA_CONDEMNED: Meaning(
+            "the StatefulSet has fewer replicas by now, so the pod goes and is not made again",
+            "wait, or give the StatefulSet its replicas back",
+        ),
+        Hindrance.SINGLE_REPLICA: Meaning(
+            "the workload has one replica, which has the only copy of the data",
+            "save the data, or give the workload more replicas",
+        ),
+        Hindrance.REPLICA_NOT_APART: Meaning(
+            "another replica is on this node too, or has no claim of its own, so it may not have a copy that stays",
+            f"spread the replicas over nodes; annotate the claim with {names.REPROVISION_PEERS}: NUMBER if fewer others are enough",
+        ),
+        Hindrance.WORKLOAD_ROLLING: Meaning(
+            "the StatefulSet is being rolled out, so its replicas are replaced by its controller too",
+            "wait for the end of the rollout",
+        ),
+        Hindrance.CLAIM_CHANGED: Meaning(
+            "the claim is another one than that which was judged, or is being deleted by somebody",
+            "wait; the node is judged again",
+        ),
+        Hindrance.SEVERAL_PLACES: Meaning(
+            "the PersistentVolume does not say that its data is on this node alone",
+            "correct the node affinity of the PersistentVolume, or delete the claim by hand",
+        ),
+        Hindrance.NO_CAPACITY: MEANING[Reason.NO_CAPACITY],
+        Hindrance.NO_NODE_FITS: MEANING[Reason.NO_NODE_FITS],
+        Hindrance.FOREIGN_FINALIZER: Meaning(
+            "somebody else's finalizer is on the claim, so somebody needs it",
+            "see who set the finalizer that the message names",
+        ),
+        Hindrance.SNAPSHOT_ON_NODE: MEANING[Reason.SNAPSHOT_ON_NODE],
+        Hindrance.NAMESPACE_ENDS: Meaning(
+            "the namespace is being deleted, and the claim with it",
+            "wait",
+        ),
+        Hindrance.MARK_NOT_UNDERSTOOD: Meaning(
+            "a mark on the claim, or the record in the Lease, is not what this sidecar writes",
+            "see who wrote what the message quotes, and correct it or take it away",
+        ),
+        Hindrance.WORKLOAD_TAKEN: Meaning(
+            "another node makes a replica of this workload anew",
+            "wait",
+        ),
+        Hindrance.CLAIM_IN_USE: Meaning(
+            "another pod that has a node uses the claim",
+            "stop that pod",
+        ),
+        Hindrance.REPLACEMENT_NOT_READY: Meaning(
+            "the replica that was made anew is not Ready within --reprovision-ready-timeout, so no other one of its workload is touched",
+            "see the events and the log of the pod that the message names",
+        ),
     }
 )

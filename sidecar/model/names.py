@@ -140,6 +140,10 @@ AUTOSCALER_MARKER: Final = "autoscaler-annotations"
 GUARDED_NODE: Final = f"{GROUP}/guarded-node"
 GUARDED_FOR: Final = f"{GROUP}/guarded-for"
 SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
+REPROVISION_FOR: Final = f"{GROUP}/reprovision-for"
+"""Of the leases by which a workload's replicas are made anew (the driver)."""
+REPROVISION_RECORD: Final = f"{GROUP}/reprovision"
+"""An annotation of such a lease: what is made anew, and how far that is."""
 
 # on volumes, `node/uid` each: the machine that has the volume's bytes, and that this machine has been announced to go for good
 LIES_ON: Final = f"{GROUP}/lies-on"
@@ -150,6 +154,10 @@ LOST_WITH: Final = f"{GROUP}/lost-with"
 # what people say about that on claims
 ALLOW_CLAIM_DELETION: Final = f"{GROUP}/allow-pvc-delete"
 REPROVISION_PEERS: Final = f"{GROUP}/reprovision-peers"
+
+# the finalizer that keeps a claim while a pod uses it, and the label by which a StatefulSet says of which revision a pod is
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+POD_REVISION: Final = "controller-revision-hash"
 
 # types and reasons of events
 NORMAL: Final = "Normal"

@@ -31,6 +31,10 @@ _NOTES: Final = tuple(
             names.ACKNOWLEDGED: 1024,
             names.HANDED_BACK: 32_768,
             names.TRIED_BY: 8192,
+            names.REPROVISIONED_BY: 512,
+            names.LOST_WITH: 512,
+            names.ALLOW_CLAIM_DELETION: 64,
+            names.REPROVISION_PEERS: 64,
         }.items()
     )
 )

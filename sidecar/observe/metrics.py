@@ -29,6 +29,7 @@ UPSTREAM_QUEUES: Final = ("claims", "volumes", "csistoragecapacity")
 
 CSI_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 # The Go client's defaults. The Python client's have other bounds, and upstream's series could not be compared.
+REPROVISION_BUCKETS: Final = (15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 GO_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 CAPACITY_GAUGES: Final = {
     "desired_goal": "CSIStorageCapacity objects there should be.",
@@ -125,6 +126,18 @@ class Metrics:
     def evicted(self, result: str) -> None:
         """How an attempt to evict a pod ended: a value of `eviction/answers.Result`."""
         self._evictions.add((result,))
+
+    def reprovisioned(self, result: str) -> None:
+        """How the making anew of a replica ended: a value of `drain/reprovision/steps.Result`."""
+        self._reprovisions.add((result,))
+
+    def reprovision_took(self, seconds: float) -> None:
+        """From the moment when its Lease was taken until the replacement was Ready."""
+        self._reprovision_seconds.observe((), seconds)
+
+    def replacements_late(self, count: int) -> None:
+        """Replicas made anew that are not Ready in time, as of now."""
+        self._replacements_late.set(count)
 
     def race_bid(self) -> None:
         """This node wrote itself into an Immediate claim as its owner, or tried to."""
@@ -272,6 +285,10 @@ class Metrics:
     def _declare_ours(self) -> None:
         self._decisions = self._counter("decisions_total", "Decisions taken.", "room", "decision")
         self._evictions = self._counter("evictions_total", "Attempts to evict a pod of a node that is being retired.", "result")
+        self._reprovisions = self._counter("reprovisions_total", "Replicas made anew on another node, by how that ended.", "result")
+        of = "From the decision to make a replica anew until it was Ready."
+        self._reprovision_seconds = self._add(Durations(f"{OURS}reprovision_seconds", of, buckets=REPROVISION_BUCKETS))
+        self._replacements_late = self._gauge("replacements_not_ready", "Replicas made anew that are not Ready in time.")
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")

@@ -131,6 +131,23 @@ def test_without_a_limit_evacuations_need_no_namespace():
     assert parsed("--node-drain-policy=Evacuate", "--max-concurrent-evacuations=0").config.node_drain_policy == "Evacuate"
 
 
+def test_a_default_never_deletes():
+    (fault,) = faults("--node-deployment", "--drain-default-policy=Reprovision")
+    assert fault.startswith("--drain-default-policy=Reprovision: a default never deletes data")
+    assert parsed("--drain-default-policy=Migrate").config.drain_default_policy == "Migrate"
+
+
+def test_replicas_are_made_anew_only_where_pods_are_evicted_and_leases_can_be_kept():
+    anew = ("--node-deployment", "--drain-report", "--allow-reprovision")
+    (fault,) = faults(*anew, environ=POD)
+    assert fault.startswith("--allow-reprovision needs --evacuation-evict")
+    (fault,) = faults(*anew, "--evacuation-evict", environ={"NODE_NAME": "n"})
+    assert fault.startswith("NAMESPACE is not set: --allow-reprovision needs it")
+    told = parsed(*anew, "--evacuation-evict", environ=POD).config
+    assert (told.allow_reprovision, told.reprovision_ready_timeout) == (True, 1800.0)
+    assert (parsed().config.allow_reprovision, parsed().config.evacuation_evict) == (False, False)
+
+
 def test_the_policies_are_those_that_drain_decisions_know():
     assert set(VOLUME_POLICIES) == set(Policy)
     assert parsed("--drain-default-policy=").config.drain_default_policy == ""

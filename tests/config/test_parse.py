@@ -97,6 +97,7 @@ def test_any_line_of_known_flags_reads_back(data):
         "drain-autoscaler-annotations",
         "drain-untracked-blocks",
         "evacuation-evict",
+        "allow-reprovision",
     }  # need others
     rows = data.draw(st.lists(st.sampled_from([row for row in FREE if row.name not in untouched]), unique_by=lambda row: row.name))
     argv: list[str] = []

@@ -103,6 +103,8 @@ def test_flags_of_our_own_are_few():
         "evacuation-expiry",
         "evacuation-evict",
         "eviction-qps",
+        "allow-reprovision",
+        "reprovision-ready-timeout",
         "max-concurrent-evacuations",
         "drain-gate",
         "drain-gate-image",
@@ -148,6 +150,7 @@ NEEDS = {
     "drain-untracked-blocks": ["--drain-report"],
     "drain-tenant-policies": ["--drain-report"],
     "evacuation-evict": ["--drain-report"],
+    "allow-reprovision": ["--drain-report", "--evacuation-evict"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }

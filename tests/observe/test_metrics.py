@@ -47,6 +47,9 @@ def everything():
     metrics.capacities_forbidden(1)
     metrics.decision("provisioning", "Create")
     metrics.evicted("evicted")
+    metrics.reprovisioned("ready")
+    metrics.reprovision_took(40.0)
+    metrics.replacements_late(1)
     metrics.race_bid()
     metrics.race_lost()
     metrics.claim_policy_away()
@@ -109,6 +112,9 @@ ALL = {
     f"{OURS}build_info": ("gauge", {"version"}),
     f"{OURS}decisions_total": ("counter", {"room", "decision"}),
     f"{OURS}evictions_total": ("counter", {"result"}),
+    f"{OURS}reprovisions_total": ("counter", {"result"}),
+    f"{OURS}reprovision_seconds": ("histogram", set()),
+    f"{OURS}replacements_not_ready": ("gauge", set()),
     f"{OURS}ownership_bids_total": ("counter", set()),
     f"{OURS}ownership_races_lost_total": ("counter", set()),
     f"{OURS}insufficient_capacity_total": ("counter", set()),

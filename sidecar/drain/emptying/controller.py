@@ -11,18 +11,16 @@ from sidecar.drain.duty import Outcome, Picture
 from sidecar.drain.emptying import rules
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
-from sidecar.drain.evacuation.closing import asked_by_marks
+from sidecar.drain.evacuation import undone_io
 from sidecar.drain.evacuation.rules import retires, state_after
-from sidecar.drain.facts import node_marks
+from sidecar.drain.evacuation.undone_io import Undone
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import State
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.rest import Rest
 from sidecar.drain.settings import Settings
-from sidecar.drain.vocabulary import Intent
 from sidecar.eviction.answers import NEXT_PASS, Result
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
-from sidecar.frozen import frozen
 from sidecar.kube.api import NODES, PODS, records
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -38,17 +36,10 @@ _EVICTION: Final = "the eviction of a pod"
 _NODE: Final = "the Node, before an eviction"
 
 
-@frozen
-class Undone:
-    """The Node as it is now does not ask for its evacuation any more: nobody is evicted."""
-
-    why: str
-
-
 class EmptyingDuty:
     """After `MarksDuty`: what an evacuation lets happen is done when everybody can see the evacuation."""
 
-    def __init__(self, settings: Settings, tools: Tools, refusals: Refusals) -> None:
+    def __init__(self, settings: Settings, tools: Tools, refusals: Refusals, *, evictor: Evictor) -> None:
         self._settings = settings
         self._kube = tools.kube
         self._recorder = tools.recorder
@@ -57,12 +48,14 @@ class EmptyingDuty:
         self._wall = tools.wall
         self._clock = tools.clock
         self._pauses = Pauses()
-        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=settings.eviction_qps)
+        self._evictor = evictor
 
     async def perform(self, picture: Picture) -> Outcome:
         if not is_under_way(picture.signals, picture) or picture.snapshot is None:
             self._pauses = Pauses()
             return Outcome(picture)
+        if picture.away:
+            return self._told(picture, Rest(picture.away))
         try:
             async with asyncio.timeout(LONGEST_PASS):
                 decision = await self._decide(picture)
@@ -119,22 +112,10 @@ class EmptyingDuty:
         return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
 
     async def _undone(self, picture: Picture) -> Undone | None:
-        """Whether the Node itself, and not what a watch has shown, still asks for it."""
-        found = await self._refusals.attempt(_NODE, self._kube.get(NODES, picture.node.name))
+        found = await self._refusals.attempt(_NODE, undone_io.read(self._kube, self._settings, picture, now=self._wall()))
         if found is None:
             return Undone("whether the evacuation goes on could not be read")
-        node = Node.of(found)
-        if node.uid != picture.node.uid:
-            return Undone("there is another Node of this name by now")
-        settings = self._settings
-        signals = node_marks.read(
-            node, settings.driver, now=self._wall(), default_policy=settings.policy, cordon_delay=settings.cordon_delay
-        )
-        # A cordon that nobody explains is known to last only from what was seen before.
-        asked = asked_by_marks(signals, settings.policy) or (signals.cordoned and asked_by_marks(picture.signals, settings.policy))
-        if not asked or signals.announced is Intent.REBOOT or signals.state is not State.IN_PROGRESS:
-            return Undone("the evacuation was undone, or has ended")
-        return None
+        return found if isinstance(found, Undone) else None
 
     async def _evict(self, decision: rules.Evict) -> float:
         """Seconds until something may be done again; a pod that leaves wakes the room sooner."""

@@ -102,10 +102,10 @@ class _Candidate:
 def decide(view: EmptyingView) -> Decision:
     """Of those who may go, pods of workloads that are wholly ready come first, then those with the fewest bytes."""
     snapshot, node = view.snapshot, view.snapshot.node
-    if unsure := _unsure(snapshot):
-        return unsure
+    if doubt := unsure(snapshot):
+        return doubt
     assert node is not None
-    users = _users(snapshot)
+    users = users_of(snapshot)
     for pod, _ in users:
         if _leaves(pod, view):
             return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")
@@ -146,7 +146,7 @@ def in_words(decision: Decision) -> str:
             return why
 
 
-def _unsure(snapshot: Snapshot) -> Hold | None:
+def unsure(snapshot: Snapshot) -> Hold | None:
     """Ignorance is never a yes."""
     if snapshot.node is None:
         return Hold(Hindrance.NOT_KNOWN, "", f"there is no Node {snapshot.node_name}")
@@ -156,7 +156,7 @@ def _unsure(snapshot: Snapshot) -> Hold | None:
     return Hold(Hindrance.NOT_KNOWN, "", first_few(unknown)) if unknown else None
 
 
-def _users(snapshot: Snapshot) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
+def users_of(snapshot: Snapshot) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
     """Pods here that have not ended, with what each has of this driver: volumes, and those that are being made for it."""
     running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
     items = classify(snapshot, running)
@@ -187,7 +187,7 @@ def _stays(pod: Pod, held: Iterable[LocalItem], node: Node, snapshot: Snapshot) 
         return Hold(Hindrance.NOT_KNOWN, pod.full_name, "one of its claims could not be read")
     if is_bare(pod):
         return Hold(Hindrance.BARE_POD, pod.full_name, "no controller owns it")
-    keeping = _keeping_off(node)
+    keeping = keeping_off(node)
     if not keeping:
         return Hold(Hindrance.WOULD_COME_BACK, pod.full_name, "nothing keeps pods off the node")
     if pod.tolerates(keeping):
@@ -211,7 +211,8 @@ def _may_leave(item: LocalItem) -> bool:
     return said is not None and said.policy is Policy.IGNORE and said.certain and not said.problem
 
 
-def _keeping_off(node: Node) -> tuple[Taint, ...]:
+def keeping_off(node: Node) -> tuple[Taint, ...]:
+    """What keeps pods off the node that do not tolerate it."""
     effective = tuple(taint for taint in node.taints if taint.effect in (names.NO_SCHEDULE, names.NO_EXECUTE))
     cordon = (_CORDON,) if node.unschedulable and _CORDON.key not in {taint.key for taint in effective} else ()
     return (*effective, *cordon)

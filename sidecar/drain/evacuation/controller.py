@@ -58,13 +58,27 @@ class EvacuationEvents:
             )
 
 
+def nothing_is_away() -> str:
+    """Where no replica is made anew."""
+    return ""
+
+
 class Views:
     """Makes the view that the rule decides on, with both clocks."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        away: Callable[[], str] = nothing_is_away,
+    ) -> None:
+        """`away`: why a replica of this node is on its way to another one; empty: none is."""
         self._settings = settings
         self._clock = clock
         self._wall = wall
+        self._away = away
         self._steady = SteadyClock()
 
     def view(self, picture: Picture) -> EvacuationView:
@@ -86,7 +100,7 @@ class Views:
     def _leaving(self, picture: Picture) -> str:
         if not self._settings.evicts or picture.snapshot is None or not retires(picture.signals):
             return ""
-        return unfinished(picture.snapshot, ours=self._settings.own_pods)
+        return self._away() or unfinished(picture.snapshot, ours=self._settings.own_pods)
 
     def noted_deadline(self, signals: Signals) -> float | None:
         """As people reckon it, from what is noted: always the same."""

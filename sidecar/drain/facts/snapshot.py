@@ -118,6 +118,8 @@ class Snapshot:
     node_policy: NodePolicy | None = None
     """The policy of the flag, for nodes that have none of their own; None: not known."""
     untracked_blocks: bool = False
+    reprovisions: bool = False
+    """The node's sidecar makes replicas anew whose policy is Reprovision. False also where that is not known."""
     skip_terminating_after: float = 300.0
     """Seconds. Pods of a node that does not answer count as gone when they should have ended so long ago."""
     terminating_too_long: float = 300.0

@@ -28,7 +28,7 @@ def assess(snapshot: Snapshot) -> Assessment:
     running = [pod for pod in there if not counts_as_gone(pod, snapshot)]
     held = classify(snapshot, running)
     found = () if snapshot.surroundings is None else places(held, surroundings=snapshot.surroundings, classes=snapshot.classes)
-    users = _VolumeUsers(running, held, found)
+    users = _VolumeUsers(running, held, found, anew=snapshot.reprovisions)
     findings = check_budgets(snapshot.budgets or (), running, stranded=users.stranded)
     of_volumes = chain.from_iterable(blockers.of_volume(item, snapshot, place=users.places.get(item.name)) for item in held)
     of_pods = chain.from_iterable(blockers.of_pod(pod, users.held(pod), snapshot, findings=findings) for pod in running)
@@ -58,14 +58,14 @@ def assess(snapshot: Snapshot) -> Assessment:
 class _VolumeUsers:
     """The pods of the node, the volumes of this driver that each uses, and its fate."""
 
-    def __init__(self, pods: Sequence[Pod], held: Iterable[LocalItem], found: Iterable[Place]) -> None:
+    def __init__(self, pods: Sequence[Pod], held: Iterable[LocalItem], found: Iterable[Place], *, anew: bool) -> None:
         self.places: Mapping[str, Place] = {name: place for place in found for name in place.volumes}
         self.pods = pods
         self._held: dict[str, list[LocalItem]] = defaultdict(list)
         for item in held:
             for pod in item.pods:
                 self._held[pod.full_name].append(item)
-        self._fates: dict[str, Fates] = {pod.full_name: fates_of(pod, self.held(pod), self._place(pod)) for pod in pods}
+        self._fates: dict[str, Fates] = {pod.full_name: fates_of(pod, self.held(pod), self._place(pod), anew=anew) for pod in pods}
         self.stranded: Set[str] = {name for name, outcome in self._fates.items() if outcome.stranded}
 
     def __contains__(self, pod: Pod) -> bool:

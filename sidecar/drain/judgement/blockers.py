@@ -42,23 +42,28 @@ class Row:
     elsewhere: tuple[Elsewhere, ...] = tuple(Elsewhere)
     claimed: bool | None = None
     """Only one that a claim has, or that none has; None: both."""
+    carried_out: bool = False
+    """Only where the node's sidecar makes replicas anew."""
 
 
 _BOTH, _REBOOT, _RETIRE = tuple(Intent), (Intent.REBOOT,), (Intent.RETIRE,)
 _MOVE, _BLOCK, _STAY = NOT_AVAILABLE_YET, (Policy.BLOCK,), (Policy.ALLOW_IDLE, Policy.BLOCK)
 _ALL_BUT_IGNORE: Final = (*_STAY, *_MOVE)
 _ANY: Final = (None, *Policy)
+_ANEW: Final = (Policy.REPROVISION,)
 _FITS, _NO_SPACE, _NO_NODE = (Elsewhere.FITS,), (Elsewhere.NO_SPACE,), (Elsewhere.NO_NODE,)
 
 # fmt: off
 OF_VOLUMES: Final = (
     # what is on the node       its policy         blocks    reason                          on another node
     Row(VolumeClass.IN_FLIGHT,  _ANY,              _BOTH,    Reason.PROVISIONING_IN_FLIGHT),
+    Row(VolumeClass.IN_USE,     _ANEW,             _RETIRE,  Reason.REPROVISION_PENDING,     _FITS,              carried_out=True),
     Row(VolumeClass.IN_USE,     _MOVE,             _RETIRE,  Reason.NOT_AVAILABLE_YET,       _FITS),
     Row(VolumeClass.IN_USE,     _MOVE,             _RETIRE,  Reason.NO_CAPACITY,             _NO_SPACE),
     Row(VolumeClass.IN_USE,     _MOVE,             _RETIRE,  Reason.NO_NODE_FITS,            _NO_NODE),
     Row(VolumeClass.IN_USE,     _BLOCK,            _REBOOT,  Reason.WOULD_STRAND),
     Row(VolumeClass.IN_USE,     _STAY,             _RETIRE,  Reason.VOLUME_IN_USE),
+    Row(VolumeClass.IDLE,       _ANEW,             _RETIRE,  Reason.LAST_COPY,               _FITS,              carried_out=True),
     Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NOT_AVAILABLE_YET,       _FITS),
     Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NO_CAPACITY,             _NO_SPACE),
     Row(VolumeClass.IDLE,       _MOVE,             _RETIRE,  Reason.NO_NODE_FITS,            _NO_NODE),
@@ -132,7 +137,7 @@ def of_volume(held: LocalItem, snapshot: Snapshot, *, place: Place | None) -> It
     """`place` is where it could move to, if that was checked."""
     intents: dict[Reason, list[Intent]] = defaultdict(list)
     for intent in Intent:
-        reason = why_blocked(held, intent, place=place)
+        reason = why_blocked(held, intent, place=place, anew=snapshot.reprovisions)
         if reason:
             intents[reason].append(intent)
     for reason, blocks in intents.items():
@@ -166,27 +171,30 @@ def in_order(blockers: Iterable[Blocker]) -> tuple[Blocker, ...]:
     return tuple(sorted(blockers, key=lambda item: (Intent.REBOOT not in item.blocks, -item.bytes, item.key, item.volume, item.reason)))
 
 
-def why_blocked(held: LocalItem, intent: Intent, *, place: Place | None) -> Reason | None:
+def why_blocked(held: LocalItem, intent: Intent, *, place: Place | None, anew: bool = False) -> Reason | None:
     """The reason from the table; None: it does not block. `place` is where it could move to, if that was checked.
+
+    `anew`: the node's sidecar makes replicas anew.
 
     A wrong word for a policy counts as the strictest, and is the reason itself if nothing would block without it. If the policy is not
     certain, the volume blocks only if it would under the laxest one: beyond that the verdict is Unknown, not False.
     """
     resolved = held.policy(intent)
-    if resolved and not resolved.certain and _in_table(held, intent, policy=STRICTNESS[0], place=place) is None:
+    if resolved and not resolved.certain and _in_table(held, intent, policy=STRICTNESS[0], place=place, anew=anew) is None:
         return None
-    reason = _in_table(held, intent, policy=resolved.policy if resolved else None, place=place)
-    if reason and resolved and resolved.problem and _in_table(held, intent, policy=resolved.by_order, place=place) is None:
+    reason = _in_table(held, intent, policy=resolved.policy if resolved else None, place=place, anew=anew)
+    if reason and resolved and resolved.problem and _in_table(held, intent, policy=resolved.by_order, place=place, anew=anew) is None:
         return Reason.POLICY_CONFLICT
     return reason
 
 
-def _in_table(held: LocalItem, intent: Intent, *, policy: Policy | None, place: Place | None) -> Reason | None:
+def _in_table(held: LocalItem, intent: Intent, *, policy: Policy | None, place: Place | None, anew: bool) -> Reason | None:
     if held.excuse or (intent is Intent.REBOOT and _evicts_nobody(held.use)):
         return None
     elsewhere = _elsewhere(place)
     rows = (row for row in OF_VOLUMES if row.class_ is held.class_ and policy in row.policies and elsewhere in row.elsewhere)
     claimed = held.object.kind == names.CLAIM
+    rows = (row for row in rows if anew or not row.carried_out)
     return next((row.reason for row in rows if intent in row.blocks and row.claimed in (None, claimed)), None)
 
 
@@ -213,7 +221,7 @@ def _about_place(place: Place | None, reason: Reason) -> str:
             return f"{place.shortfall} bytes are missing on the node that comes closest, for all that fits nowhere"
         case Reason.NO_NODE_FITS if place:
             return "; ".join(f"{node}: {why}" for node, why in place.excluded[:_SHOWN]) or "there is no other node"
-        case Reason.NOT_AVAILABLE_YET:
+        case Reason.NOT_AVAILABLE_YET | Reason.REPROVISION_PENDING:
             return f"it would fit on {place.node}" if place and place.node else "whether it fits on another node was not checked"
         case _:
             return ""

@@ -97,6 +97,7 @@ class JudgementDuty:
             untracked=self._untracked.handles,
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,
+            reprovisions=self._settings.reprovisions,
             never_used=self._never_used.names(),
             void_acknowledgements=void | new,
             pods_seen=self._absence.seen_up_to,

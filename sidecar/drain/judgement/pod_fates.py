@@ -29,8 +29,9 @@ class Fates:
         return self.reboot in _GONE_FOR_LONG or self.retire in _GONE_FOR_LONG
 
 
-def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None) -> Fates:
-    """`held` are the volumes of this driver that it uses; `place` is where they could move to, if that was checked."""
+def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None, *, anew: bool = False) -> Fates:
+    """`held` are the volumes of this driver that it uses; `place` is where they could move to, if that was checked. `anew`: the node's
+    sidecar makes replicas anew."""
     if pod.stays:
         kind = "a static pod" if pod.static else "a DaemonSet's pod"
         return Fates(Fate.STAYS, Fate.STAYS, f"{kind}: no drain evicts it")
@@ -43,7 +44,7 @@ def fates_of(pod: Pod, held: Sequence[LocalItem], place: Place | None) -> Fates:
     if place is None or not place.node:
         return kept
     # For a reboot nobody moves data or gives it up: the disks come back.
-    retire = _moves(in_use, place) or kept
+    retire = _moves(in_use, place, anew=anew) or kept
     return Fates(kept.reboot, retire.retire, "; ".join(dict.fromkeys((kept.why, retire.why))))
 
 
@@ -64,13 +65,14 @@ def is_bare(pod: Pod) -> bool:
     return pod.owner is None and not pod.stays and not pod.deleting_since
 
 
-def _moves(in_use: tuple[LocalItem, ...], place: Place) -> Fates | None:
+def _moves(in_use: tuple[LocalItem, ...], place: Place, *, anew: bool) -> Fates | None:
     policies = {resolved.policy for item in in_use if (resolved := item.policy(Intent.RETIRE))}
     if not policies <= set(NOT_AVAILABLE_YET):
         return None
     if Policy.MIGRATE in policies:
         return Fates(Fate.MIGRATED, Fate.MIGRATED, f"{_names(in_use)} would move with it to {place.node}, which this release cannot do yet")
-    why = f"{_names(in_use)} would be created again, empty, on {place.node}, which this release cannot do yet"
+    undone = "as soon as its locks are open" if anew else "which this release cannot do yet"
+    why = f"{_names(in_use)} would be created again, empty, on {place.node}, {undone}"
     return Fates(Fate.REPROVISIONED, Fate.REPROVISIONED, why)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget, Place, PodFate
 from sidecar.drain.publish.as_json import as_json, bytes_in_the_way, held_bytes, named
-from sidecar.drain.vocabulary import HINDRANCES, MEANING, Intent, Meaning
+from sidecar.drain.vocabulary import HINDRANCES, MEANING, OF_REPROVISION, Intent, Meaning
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
 
@@ -158,9 +158,9 @@ def reasons_table() -> str:
     return _table(MEANING)
 
 
-def hindrances_table() -> str:
-    """Every reason why a pod is not evicted, for the README of deploy/components/emptying."""
-    return _table(HINDRANCES)
+def hindrances_table(*, anew: bool = False) -> str:
+    """Every reason why a pod is not evicted, for the README of deploy/components/emptying; `anew`: why no replica is made anew besides."""
+    return _table({reason: meaning for reason, meaning in HINDRANCES.items() if (reason in OF_REPROVISION) is anew})
 
 
 def _table(meanings: Mapping[Any, Meaning]) -> str:

@@ -1,0 +1,62 @@
+"""What is known of one replica that is to be made anew, as the API server has just told it. `facts_io` reads it, `locks` judges it."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any
+
+from sidecar.drain.reprovision.marks import Words, read
+from sidecar.drain.reprovision.workload import Workload
+from sidecar.frozen import frozen
+from sidecar.model import names
+from sidecar.model.nodes import Budget, Pod
+from sidecar.model.objects import Claim, Class, Notes, Volume, notes_of
+
+
+@frozen
+class FoundClaim:
+    """A claim that the pod uses, with its volume."""
+
+    claim: Claim
+    finalizers: tuple[str, ...] = ()
+    of_pod: bool = False
+    """A pod owns it: it goes with that pod."""
+    volume: Volume | None = None
+    """None: it has none, or it is gone."""
+
+    @property
+    def words(self) -> Words:
+        return read(self.claim.notes)
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any], volume: Volume | None) -> "FoundClaim":
+        meta = obj["metadata"]
+        owners = meta.get("ownerReferences") or ()
+        return cls(Claim.of(obj), tuple(meta.get("finalizers") or ()), any(ref.get("kind") == names.POD for ref in owners), volume)
+
+
+@frozen
+class Facts:
+    """All of one moment, as nearly as several requests can be."""
+
+    pods: tuple[Pod, ...] = ()
+    """All of the namespace."""
+    leaving: tuple[str, ...] = ()
+    """Full names of pods of this node that are ending and have a volume of this driver."""
+    workload: Workload | None = None
+    """The StatefulSet of this name; None: there is none."""
+    claims: Mapping[str, FoundClaim] = field(default_factory=lambda: MappingProxyType({}))
+    """By name: those that are made anew, and all others of the pod."""
+    classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
+    namespace: Notes = ()
+    namespace_ends: bool = False
+    budgets: tuple[Budget, ...] = ()
+
+    def pod(self, name: str) -> Pod | None:
+        return next((pod for pod in self.pods if pod.name == name), None)
+
+
+def namespace_of(obj: Mapping[str, Any]) -> tuple[Notes, bool]:
+    """Its words, and whether it ends."""
+    phase = (obj.get("status") or {}).get("phase")
+    return notes_of(obj["metadata"].get("annotations")), "deletionTimestamp" in obj["metadata"] or phase == "Terminating"

@@ -1,0 +1,76 @@
+"""Reads what the locks look at, from the API server itself and from no cache, for one replica."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Set
+from types import MappingProxyType
+
+from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
+from sidecar.drain.reprovision.record import Target
+from sidecar.drain.reprovision.workload import Workload
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NAMESPACES, PODS, STATEFUL_SETS, VOLUMES, KubeApi, Resource, find, records
+from sidecar.model.nodes import Budget, Pod
+from sidecar.model.objects import Class, Json, Volume
+
+
+class Reading:
+    """For one node. Whatever cannot be read is raised as ApiError: then nothing is decided."""
+
+    def __init__(self, kube: KubeApi, node: str) -> None:
+        self._kube = kube
+        self._node = node
+
+    async def facts(self, target: Target, *, users: Set[str]) -> Facts:
+        """`users` are the uids of pods of this node with a volume of this driver."""
+        namespace = target.namespace
+        pods = tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+        pod = next((pod for pod in pods if pod.name == target.pod), None)
+        wanted = {claim.name for claim in target.claims} | (set(pod.claims) - set(pod.ephemeral) if pod else set())
+        found = await self._claims(namespace, sorted(wanted))
+        workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
+        of_namespace = await self._find(NAMESPACES, namespace)
+        notes, ends = namespace_of(of_namespace) if of_namespace else ((), True)
+        return Facts(
+            pods=pods,
+            leaving=await self._leaving(users),
+            workload=Workload.of(workload) if workload else None,
+            claims=found,
+            classes=await self._classes({each.volume.class_name for each in found.values() if each.volume}),
+            namespace=notes,
+            namespace_ends=ends,
+            budgets=tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)]),
+        )
+
+    async def replacement(self, target: Target) -> Facts:
+        """As little as shows whether it is Ready: it is asked for again and again."""
+        pod, workload = await asyncio.gather(
+            self._find(PODS, target.pod, namespace=target.namespace),
+            self._find(STATEFUL_SETS, target.workload, namespace=target.namespace),
+        )
+        return Facts(pods=(Pod.of(pod),) if pod else (), workload=Workload.of(workload) if workload else None)
+
+    async def claim(self, namespace: str, name: str) -> FoundClaim | None:
+        """Without its volume."""
+        stored = await self._find(CLAIMS, name, namespace=namespace)
+        return FoundClaim.of(stored, None) if stored else None
+
+    async def _claims(self, namespace: str, names: Iterable[str]) -> Mapping[str, FoundClaim]:
+        found: dict[str, FoundClaim] = {}
+        for name in names:
+            stored = await self._find(CLAIMS, name, namespace=namespace)
+            if stored is not None:
+                volume = str((stored.get("spec") or {}).get("volumeName") or "")
+                of_volume = await self._find(VOLUMES, volume) if volume else None
+                found[name] = FoundClaim.of(stored, Volume.of(of_volume) if of_volume else None)
+        return MappingProxyType(found)
+
+    async def _classes(self, names: Iterable[str]) -> Mapping[str, Class]:
+        found = {name: await self._find(CLASSES, name) for name in sorted(names) if name}
+        return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored})
+
+    async def _leaving(self, users: Set[str]) -> tuple[str, ...]:
+        """A pod that was evicted a moment ago may not show in the watch yet."""
+        here = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={self._node}")
+        return tuple([pod.full_name async for pod in here if pod.deleting_since and pod.uid in users])
+
+    async def _find(self, resource: Resource, name: str, *, namespace: str = "") -> Json | None:
+        return await find(self._kube, resource, name, namespace=namespace)

@@ -1,0 +1,253 @@
+"""Decides the next step of one replica that is made anew: one look, one decision, from what is stored and what was just read.
+
+Up to the deletion of its first claim it can be undone: the marks go, the Lease goes, and the pod returns to its data. After that it is
+waited for. A time that has run out deletes nothing and gives nothing up: it is told.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from sidecar.drain.reprovision.facts import Facts, FoundClaim
+from sidecar.drain.reprovision.locks import Lock, Refusal, shut
+from sidecar.drain.reprovision.record import ClaimName, Record, Stage, Target
+from sidecar.drain.vocabulary import HINDRANCES, Hindrance
+from sidecar.eviction.rules import May, MayNot, may_evict
+from sidecar.frozen import frozen
+from sidecar.model.nodes import Pod
+
+READY_TIMEOUT: Final = 1800.0
+
+
+class Result(StrEnum):
+    """How it ended: the label of the metric, so that a value that is changed breaks alerts."""
+
+    READY = "ready"
+    UNDONE = "undone"
+    """Before any claim was deleted."""
+    NOT_READY = "replacement_not_ready"
+    """Not in time: it may be ready later, and is then counted again."""
+    GIVEN_UP = "not_awaited"
+    """A claim was deleted, and nobody makes the replica any more."""
+
+
+@frozen
+class StepView:
+    """All that the rule looks at."""
+
+    record: Record
+    """As it is stored in the Lease, which this process holds."""
+    facts: Facts
+    locks: tuple[Lock, ...]
+    node: str
+    undone: str
+    """Why nobody asks any more that the node is emptied to be retired; empty: somebody does."""
+    now: float
+    """Wall clock of this node."""
+    ready_for: float = 0.0
+    """For how many seconds the replacement has been seen Ready."""
+    timeout: float = READY_TIMEOUT
+    ours: frozenset[str] = frozenset()
+    """Full names of this program's own pods."""
+
+
+@frozen
+class Mark:
+    """Note on these claims by which machine they are made anew, then look again."""
+
+    claims: tuple[FoundClaim, ...]
+    why: str
+
+
+@frozen
+class Evict:
+    """Record it, look at the Node once more, and evict this pod."""
+
+    pod: May
+    why: str
+
+
+@frozen
+class DeleteClaims:
+    """Record it, look at the Node once more, and delete these claims as they were read."""
+
+    claims: tuple[FoundClaim, ...]
+    why: str
+
+
+@frozen
+class TakeBack:
+    """Take the mark off these claims, and give the Lease back: nothing was deleted."""
+
+    claims: tuple[FoundClaim, ...]
+    why: str
+
+
+@frozen
+class Unmark:
+    """Take the mark off these claims, which are not deleted any more; others are gone, and their replica is waited for."""
+
+    claims: tuple[FoundClaim, ...]
+    why: str
+
+
+@frozen
+class Await:
+    """Wait for the pod to be gone, or for the replacement to be Ready."""
+
+    why: str
+    replacement: bool
+    """It is the replacement that is waited for: there is no way back."""
+
+
+@frozen
+class Finish:
+    """The Lease is given back: it is over."""
+
+    result: Result
+    why: str
+    pod: Pod | None = None
+    """The replacement, where it is Ready."""
+
+
+@frozen
+class Hold:
+    """Take no step now: this is why, and it may pass. The Lease is kept."""
+
+    hindrance: Hindrance
+    pod: str
+    why: str
+
+    @property
+    def is_stuck(self) -> bool:
+        """This workload is left alone; others go on."""
+        return self.hindrance is Hindrance.REPLACEMENT_NOT_READY
+
+
+Decision = Mark | Evict | DeleteClaims | TakeBack | Unmark | Await | Finish | Hold
+
+
+def decide(view: StepView) -> Decision:
+    record, facts = view.record, view.facts
+    left = tuple(_unchanged(record.target, facts))
+    gone = len(record.target.claims) - len(left)
+    if record.stage is Stage.DELETING and gone:
+        return _after_a_deletion(view, left)
+    if view.undone:
+        return TakeBack(_marked(left), view.undone)
+    if gone:
+        # It was not us: before the record says Deleting nothing is deleted.
+        return TakeBack(
+            _marked(left), f"{Hindrance.CLAIM_CHANGED}: a claim of {record.target.full_name} is not the one that was judged any more"
+        )
+    pod = _with_a_node(view)
+    return _before_the_end(view, pod, left) if pod is not None else _without_its_pod(view, left)
+
+
+def in_words(decision: Decision) -> str:
+    """For people who ask what comes next."""
+    match decision:
+        case Hold(hindrance, pod, why):
+            return f"nothing is made anew now: {hindrance} ({pod}): {why}. What to do: {HINDRANCES[hindrance].remedy}"
+        case _:
+            return f"{type(decision).__name__}: {decision.why}"
+
+
+def _unchanged(target: Target, facts: Facts) -> Iterable[FoundClaim]:
+    for wanted in target.claims:
+        found = facts.claims.get(wanted.name)
+        if found is not None and _is(found, wanted) and not found.claim.deleting:
+            yield found
+
+
+def _is(found: FoundClaim, wanted: ClaimName) -> bool:
+    return found.claim.uid == wanted.uid
+
+
+def _marked(claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...]:
+    return tuple(found for found in claims if found.words.marked_by is not None)
+
+
+def _unmarked(claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...]:
+    return tuple(found for found in claims if found.words.marked_by is None)
+
+
+def _with_a_node(view: StepView) -> Pod | None:
+    """The pod that was judged, as long as it is on a node. One that waits for a node uses nothing yet."""
+    target = view.record.target
+    return next((pod for pod in view.facts.pods if pod.uid == target.pod_uid and pod.node), None)
+
+
+def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> Decision:
+    """The pod is still there."""
+    if pod.deleting_since:
+        return Await(f"{pod.full_name} was asked to end, and is still there", replacement=False)
+    refusal = shut(view.locks)
+    if refusal is not None:
+        return TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
+    if unmarked := _unmarked(left):
+        return Mark(unmarked, f"all locks of {pod.full_name} are open")
+    may = may_evict(pod, node=view.node, ours=view.ours)
+    if isinstance(may, MayNot):
+        return TakeBack(_marked(left), may.why)
+    return Evict(may, "every other replica is ready, and its claims may be made anew")
+
+
+def _without_its_pod(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
+    """Its pod is gone, or has not got a node yet. The data is still there."""
+    target = view.record.target
+    back = view.facts.pod(target.pod)
+    if back is not None and back.node == view.node:
+        return TakeBack(_marked(left), f"{back.full_name} has returned to its data")
+    refusal = shut(view.locks)
+    if refusal is not None:
+        return _held(target, refusal) if _was_evicted(view) else TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
+    if unmarked := _unmarked(left):
+        return Mark(unmarked, f"all locks of {target.full_name} are open")
+    return DeleteClaims(left, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim")
+
+
+def _was_evicted(view: StepView) -> bool:
+    return view.record.stage in (Stage.EVICTING, Stage.DELETING)
+
+
+def _held(target: Target, refusal: Refusal) -> Hold:
+    return Hold(refusal.hindrance, target.full_name, refusal.why)
+
+
+def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
+    """There is no way back for what is gone. The other claims of the pod are no use without it, unless it is undone."""
+    if left and view.undone:
+        if marked := _marked(left):
+            return Unmark(marked, view.undone)
+    elif left:
+        refusal = shut(view.locks)
+        if refusal is not None:
+            return _late(view, f"{refusal.hindrance}: {refusal.why}") or _held(view.record.target, refusal)
+        return DeleteClaims(left, "another claim of the pod was deleted already")
+    return _awaiting(view)
+
+
+def _awaiting(view: StepView) -> Decision:
+    target, workload = view.record.target, view.facts.workload
+    if workload is None or workload.uid != target.workload_uid or workload.deleting:
+        return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} is gone, so nobody makes {target.full_name} again")
+    if workload.ordinal(target.pod) not in workload.ordinals:
+        return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} has {workload.replicas} replicas by now, not {target.full_name}")
+    pod = view.facts.pod(target.pod)
+    if pod is not None and _is_ready(pod, workload.uid):
+        if view.ready_for >= workload.ready_for:
+            where = "" if pod.node != view.node else ", which is this node again"
+            return Finish(Result.READY, f"{pod.full_name} is ready on {pod.node}{where}", pod)
+        return Await(f"{pod.full_name} is ready on {pod.node}, and has to be for {workload.ready_for:g} s", replacement=True)
+    return _late(view, "it was made anew") or Await(f"{target.full_name} is made anew", replacement=True)
+
+
+def _late(view: StepView, why: str) -> Hold | None:
+    if view.now - view.record.at < view.timeout:
+        return None
+    return Hold(Hindrance.REPLACEMENT_NOT_READY, view.record.target.full_name, f"{why}, and it is not ready after {view.timeout:g} s")
+
+
+def _is_ready(pod: Pod, workload: str) -> bool:
+    return pod.ready and bool(pod.node) and not pod.deleting_since and not pod.ended and pod.owner is not None and pod.owner.uid == workload

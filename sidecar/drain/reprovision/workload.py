@@ -1,0 +1,74 @@
+"""A StatefulSet, as far as it matters for making a replica anew: which pods and claims it makes, and whether it is being rolled out."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sidecar.frozen import frozen
+from sidecar.model import names
+from sidecar.model.nodes import Pod
+
+_ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_LEAST_READY: Final = 10.0
+"""Seconds: a pod that has been Ready for less may fall at once."""
+
+
+@frozen
+class Workload:
+    uid: str
+    name: str
+    deleting: bool
+    replicas: int
+    start: int
+    templates: tuple[str, ...]
+    """Names of its claim templates."""
+    ready_for: float
+    """Seconds that a pod has to be Ready until it counts."""
+    revision: str
+    """Of its pods once it is rolled out; empty: its controller has not said it."""
+    observed: bool
+    """Its controller has seen the last change."""
+    template: Pod
+    """What its pods ask for."""
+
+    @property
+    def ordinals(self) -> range:
+        return range(self.start, self.start + self.replicas)
+
+    def pod(self, ordinal: int) -> str:
+        return f"{self.name}-{ordinal}"
+
+    def ordinal(self, pod: str) -> int | None:
+        """None: it has no pod of this name."""
+        text = pod.removeprefix(f"{self.name}-")
+        return int(text) if text != pod and _ORDINAL.fullmatch(text) else None
+
+    def claims_of(self, pod: str) -> frozenset[str]:
+        """That it makes for this pod."""
+        return frozenset(f"{template}-{pod}" for template in self.templates)
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Workload":
+        meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        replicas = spec.get("replicas")
+        return cls(
+            uid=meta.get("uid", ""),
+            name=meta["name"],
+            deleting="deletionTimestamp" in meta,
+            replicas=1 if replicas is None else _whole(replicas),
+            start=_whole((spec.get("ordinals") or {}).get("start")),
+            templates=tuple(str((item.get("metadata") or {}).get("name") or "") for item in spec.get("volumeClaimTemplates") or ()),
+            ready_for=max(float(_whole(spec.get("minReadySeconds"))), _LEAST_READY),
+            revision=str(status.get("updateRevision") or ""),
+            observed=_whole(status.get("observedGeneration")) >= _whole(meta.get("generation")),
+            template=Pod.of({"metadata": {"name": meta["name"]}, "spec": (spec.get("template") or {}).get("spec") or {}}),
+        )
+
+
+def is_supported(pod: Pod) -> bool:
+    owner = pod.owner
+    return owner is not None and owner.kind == names.STATEFUL_SET and owner.api_version.startswith(f"{names.APPS_GROUP}/")
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

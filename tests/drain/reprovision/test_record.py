@@ -1,0 +1,86 @@
+"""What is stored of a replica that is made anew, and what of it is believed."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.drain import leases
+from sidecar.drain.leases import Lease
+from sidecar.drain.reprovision import record
+from sidecar.drain.reprovision.marks import Words, read
+from sidecar.drain.reprovision.record import Record, Stage
+from sidecar.model import names
+from tests.drain.reprovision.scenes import ME, target
+from tests.harness.drain.samples import DRIVER
+
+RECORD = Record(target(), Stage.EVICTING, 1000.0, 1001.5)
+
+
+def lease(text: Any = None, **changes: Any) -> Lease:
+    terms = record.terms(RECORD.target, RECORD, driver=DRIVER, namespace="kube-system", node=ME.node, node_uid=ME.uid)
+    stored = Lease.of(leases.body(terms, now=5.0))
+    annotations = stored.annotations if text is None else {names.REPROVISION_RECORD: text}
+    return replace(stored, annotations=annotations, **changes)
+
+
+def test_what_is_written_is_read_again() -> None:
+    stored = lease()
+    assert record.of(stored, driver=DRIVER) == RECORD
+    assert (stored.holder, stored.labels) == (f"uid-n1/{DRIVER}", {names.REPROVISION_FOR: DRIVER})
+    assert stored.name == names.reprovision("uid-db", DRIVER)
+
+
+def said(**changes: Any) -> str:
+    whole = json.loads(record.annotations(RECORD)[names.REPROVISION_RECORD])
+    return json.dumps({key: value for key, value in (whole | changes).items() if value is not ...})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "null", "[]", "7", '"x"', "{}", "[" * 100_000, "9" * 20_000,
+        said(stage="Deleted"), said(stage=None), said(stage=...), said(pod=""), said(pod=7), said(pod=...), said(workload=None),
+        said(claims=[]), said(claims={}), said(claims=["data"]), said(claims=[{"name": "data"}]),
+        said(claims=[{"name": "data", "uid": ""}]),
+        said(claims=[{"name": "data", "uid": "u"}] * 33), said(at="now"), said(at=True), said(at=float("nan")), said(begunAt=float("inf")),
+        said(begunAt=None), said(workloadUID="uid-of-another"),
+    ],
+)  # fmt: skip
+def test_garbage_is_no_record(text: str) -> None:
+    assert record.of(lease(text), driver=DRIVER) is None
+
+
+def test_a_record_under_another_name_or_for_another_driver_is_none() -> None:
+    assert record.of(lease(name="reprovision-other"), driver=DRIVER) is None
+    assert record.of(lease(), driver="other.example.com") is None
+    assert record.of(replace(lease(), annotations={}), driver=DRIVER) is None
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ({}, Words()),
+        ({names.ALLOW_CLAIM_DELETION: "true"}, Words(may_be_deleted=True)),
+        ({names.ALLOW_CLAIM_DELETION: "false"}, Words()),
+        ({names.REPROVISION_PEERS: "2"}, Words(peers=2)),
+        ({names.REPROVISIONED_BY: "n1/uid-n1"}, Words(marked_by=ME)),
+    ],
+)
+def test_words_on_claims(notes: dict[str, str], words: Words) -> None:
+    assert read(tuple(notes.items())) == words
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(names.ALLOW_CLAIM_DELETION, text) for text in ("", "True", "1", "yes", "true ")]
+    + [(names.REPROVISION_PEERS, text) for text in ("", "0", "-1", "+1", " 1", "1.0", "٣", "10000", "many")]
+    + [(names.REPROVISIONED_BY, text) for text in ("", "n1", "/", "n1/", "/uid", "n1/uid/more", "n 1/uid", "x" * 9000)]
+    + [(names.LOST_WITH, text) for text in ("", "n1/uid-n1")],
+)
+def test_words_that_nobody_should_have_written_are_a_problem_and_nothing_else(key: str, text: str) -> None:
+    words = read(((key, text),))
+    assert words.problem.startswith(f"the claim's annotation {key} is ")
+    assert len(words.problem) < 200
+    assert replace(words, problem="") == Words()

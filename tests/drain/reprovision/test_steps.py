@@ -1,0 +1,243 @@
+"""The next step of a replica that is made anew, from what is stored and what was just read: each of them, the undo, and what goes wrong."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.drain.reprovision.facts import Facts
+from sidecar.drain.reprovision.locks import Lock, Name, Refusal
+from sidecar.drain.reprovision.record import ClaimName, Record, Stage
+from sidecar.drain.reprovision.steps import (
+    Await,
+    DeleteClaims,
+    Evict,
+    Finish,
+    Hold,
+    Mark,
+    Result,
+    StepView,
+    TakeBack,
+    Unmark,
+    decide,
+    in_words,
+)
+from sidecar.drain.vocabulary import HINDRANCES, Hindrance
+from tests.drain.reprovision.scenes import WORKLOAD, claim, facts, found, noted, replica, target, volume
+from tests.harness.drain import samples
+from tests.harness.drain.samples import NOW, stamp
+
+OPEN = (Lock(Name.POLICY, None),)
+SHUT = (Lock(Name.POLICY, None), Lock(Name.REPLICAS, Refusal(Hindrance.REPLICA_NOT_READY, "db-2 is not ready")))
+MARKED = {"data-db-0": noted(mark="n1/uid-n1")}
+ANEW = {"data-db-0": found(claim=claim(uid="uid-new"), volume=None)}
+WAITS = replica(0, uid="uid-made-again", ready=False, phase="Pending")
+PENDING = replace(WAITS, node="")
+UNDONE = "it was undone"
+TAKEN, EVICTING, DELETING = Stage.TAKEN, Stage.EVICTING, Stage.DELETING
+
+
+def step(stage: Stage, of: Facts, *, shut: bool = False, **changes: Any) -> Any:
+    record = changes.pop("record", Record(target(), stage, NOW - 10, NOW - 5))
+    view = StepView(record, of, SHUT if shut else OPEN, node="n1", undone="", now=NOW)
+    return decide(replace(view, **changes))
+
+
+def there(claims: Any = None, *, pod: Any = None) -> Facts:
+    """All three replicas, db-0 on n1."""
+    return facts(pod or replica(0), replica(1), replica(2), claims=found_or(claims))
+
+
+def away(claims: Any = None, *pods: Any) -> Facts:
+    """db-0 is gone."""
+    return facts(*pods, replica(1), replica(2), claims=found_or(claims))
+
+
+def found_or(claims: Any) -> Any:
+    return {"data-db-0": found()} if claims is None else claims
+
+
+# --- F1: one step after the other ----------------------------------------------------------------------------------------
+
+
+def test_drain_F1_it_is_marked_first() -> None:
+    decision = step(TAKEN, there())
+    assert isinstance(decision, Mark)
+    assert [each.claim.name for each in decision.claims] == ["data-db-0"]
+
+
+@pytest.mark.parametrize("stage", [TAKEN, EVICTING])
+def test_drain_F1_then_evicted_by_its_uid(stage: Stage) -> None:
+    decision = step(stage, there(MARKED))
+    assert isinstance(decision, Evict)
+    assert decision.pod.uid == replica(0).uid
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_drain_F3_nothing_is_deleted_under_a_pod_that_is_there(stage: Stage) -> None:
+    assert isinstance(step(stage, there(MARKED)), Evict)
+    ending = step(stage, there(MARKED, pod=replica(0, deleting_since=stamp())))
+    assert isinstance(ending, Await)
+    assert not ending.replacement
+
+
+@pytest.mark.parametrize("stage", [EVICTING, DELETING])
+@pytest.mark.parametrize("pods", [(), (PENDING,)], ids=["gone", "made again and waiting"])
+def test_drain_F1_the_claims_are_deleted_when_the_pod_is_gone(stage: Stage, pods: Any) -> None:
+    decision = step(stage, away(MARKED, *pods))
+    assert isinstance(decision, DeleteClaims)
+    assert [each.claim.uid for each in decision.claims] == ["uid-apps-data-db-0"]
+
+
+def test_a_pod_that_waits_for_a_node_from_the_start_needs_no_eviction() -> None:
+    """A drainer has evicted it."""
+    waiting = Record(replace(target(), pod_uid=PENDING.uid), TAKEN, NOW, NOW)
+    assert isinstance(step(TAKEN, away(None, PENDING), record=waiting), Mark)
+    assert isinstance(step(TAKEN, away(MARKED, PENDING), record=waiting), DeleteClaims)
+
+
+@pytest.mark.parametrize("claims", [{}, ANEW, {"data-db-0": found(claim=claim(deleting=True))}], ids=["gone", "made again", "ending"])
+def test_after_the_deletion_the_replacement_is_waited_for(claims: Any) -> None:
+    decision = step(DELETING, away(claims, PENDING))
+    assert isinstance(decision, Await)
+    assert decision.replacement
+
+
+def test_the_replacement_has_to_be_ready_for_a_while() -> None:
+    ready = away(ANEW, replica(0, node="n4", uid="uid-made-again"))
+    assert isinstance(step(DELETING, ready, ready_for=9.9), Await)
+    decision = step(DELETING, ready, ready_for=10.0)
+    assert isinstance(decision, Finish)
+    assert (decision.result, decision.pod) == (Result.READY, ready.pods[0])
+    slower = replace(ready, workload=replace(WORKLOAD, ready_for=60.0))
+    assert isinstance(step(DELETING, slower, ready_for=59.0), Await)
+
+
+@pytest.mark.parametrize("changes", [{"ready": False}, {"node": ""}, {"deleting_since": stamp()}, {"owner": samples.owner(name="x")}])
+def test_what_is_no_replacement_that_is_ready(changes: Any) -> None:
+    assert isinstance(step(DELETING, away(ANEW, replica(0, **{"node": "n4"} | changes)), ready_for=1e6), Await)
+
+
+# --- shut locks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", [TAKEN, EVICTING])
+def test_with_a_shut_lock_nobody_is_evicted_and_the_lease_is_given_back(stage: Stage) -> None:
+    decision = step(stage, there(MARKED), shut=True)
+    assert isinstance(decision, TakeBack)
+    assert [each.claim.name for each in decision.claims] == ["data-db-0"]
+    assert Hindrance.REPLICA_NOT_READY in decision.why
+    assert step(stage, there(), shut=True).claims == ()
+
+
+@pytest.mark.parametrize("stage", [EVICTING, DELETING])
+def test_with_a_shut_lock_nothing_is_deleted_and_the_lease_is_kept(stage: Stage) -> None:
+    """A replica is away by our doing, so no other node may send one away."""
+    decision = step(stage, away(MARKED), shut=True)
+    assert isinstance(decision, Hold)
+    assert (decision.hindrance, decision.is_stuck) == (Hindrance.REPLICA_NOT_READY, False)
+
+
+# --- the undo -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+@pytest.mark.parametrize("scene", [there(MARKED), away(MARKED), away(MARKED, PENDING)], ids=["there", "gone", "waiting"])
+def test_undone_before_the_deletion_the_mark_and_the_lease_go(stage: Stage, scene: Facts) -> None:
+    decision = step(stage, scene, undone=UNDONE)
+    assert isinstance(decision, TakeBack)
+    assert (len(decision.claims), decision.why) == (1, UNDONE)
+
+
+def test_undone_while_the_pod_ends_nothing_is_waited_for() -> None:
+    assert isinstance(step(EVICTING, there(MARKED, pod=replica(0, deleting_since=stamp())), undone=UNDONE), TakeBack)
+
+
+def test_undone_after_the_deletion_it_is_waited_for_wherever_it_is_ready() -> None:
+    assert isinstance(step(DELETING, away(ANEW, PENDING), undone=UNDONE), Await)
+    back = step(DELETING, there(ANEW), undone=UNDONE, ready_for=10.0)
+    assert isinstance(back, Finish)
+    assert back.result is Result.READY
+
+
+def test_a_pod_that_has_returned_to_its_data_is_left_alone() -> None:
+    """Somebody let it in while nobody looked."""
+    decision = step(EVICTING, away(MARKED, WAITS))
+    assert isinstance(decision, TakeBack)
+    assert len(decision.claims) == 1
+
+
+# --- several claims -------------------------------------------------------------------------------------------------------
+
+BOTH = Record(replace(target(), claims=(*target().claims, ClaimName("logs-db-0", "uid-apps-logs-db-0"))), DELETING, NOW, NOW)
+LOGS = replace(noted(mark="n1/uid-n1"), claim=replace(noted(mark="n1/uid-n1").claim, name="logs-db-0", uid="uid-apps-logs-db-0"))
+
+
+def test_all_claims_of_a_pod_are_deleted_after_a_crash_too() -> None:
+    whole = step(DELETING, away({**MARKED, "logs-db-0": LOGS}), record=BOTH)
+    assert len(whole.claims) == 2
+    half = away({"data-db-0": ANEW["data-db-0"], "logs-db-0": LOGS}, PENDING)
+    decision = step(DELETING, half, record=BOTH)
+    assert isinstance(decision, DeleteClaims)
+    assert [each.claim.name for each in decision.claims] == ["logs-db-0"]
+    assert isinstance(step(DELETING, half, record=BOTH, shut=True), Hold)
+    late = step(DELETING, half, record=BOTH, shut=True, now=NOW + 1800)
+    assert late.is_stuck
+
+
+def test_undone_in_between_the_claims_nothing_more_is_deleted() -> None:
+    half = away({"data-db-0": ANEW["data-db-0"], "logs-db-0": LOGS}, PENDING)
+    decision = step(DELETING, half, record=BOTH, undone=UNDONE)
+    assert isinstance(decision, Unmark)
+    assert [each.claim.name for each in decision.claims] == ["logs-db-0"]
+    unmarked = replace(LOGS, claim=replace(LOGS.claim, notes=()))
+    rest = replace(half, claims={**half.claims, "logs-db-0": unmarked})
+    assert isinstance(step(DELETING, rest, record=BOTH, undone=UNDONE), Await)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", [TAKEN, EVICTING])
+@pytest.mark.parametrize("claims", [{}, ANEW], ids=["gone", "another one of its name"])
+def test_a_claim_that_somebody_else_deleted_or_made_again_is_not_touched(stage: Stage, claims: Any) -> None:
+    decision = step(stage, there(claims))
+    assert isinstance(decision, TakeBack)
+    assert (decision.claims, Hindrance.CLAIM_CHANGED in decision.why) == ((), True)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [None, replace(WORKLOAD, uid="other"), replace(WORKLOAD, deleting=True), replace(WORKLOAD, replicas=0), replace(WORKLOAD, start=1)],
+    ids=["gone", "another one", "being deleted", "scaled down", "other ordinals"],
+)
+def test_nobody_waits_for_a_replica_that_nobody_makes(workload: Any) -> None:
+    decision = step(DELETING, replace(away(ANEW, PENDING), workload=workload))
+    assert isinstance(decision, Finish)
+    assert decision.result is Result.GIVEN_UP
+
+
+def test_drain_G8_a_replacement_is_late_after_the_timeout_by_this_nodes_clock_and_nothing_is_given_up() -> None:
+    assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 5 + 1799), Await)
+    decision = step(DELETING, away(ANEW, PENDING), now=NOW - 5 + 1800)
+    assert isinstance(decision, Hold)
+    assert (decision.hindrance, decision.is_stuck) == (Hindrance.REPLACEMENT_NOT_READY, True)
+    assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 400), Await)
+    assert isinstance(step(DELETING, away(ANEW, replica(0, node="n4")), now=NOW + 1e6, ready_for=10.0), Finish)
+
+
+@pytest.mark.parametrize("changes", [{"static": True}, {"owner": samples.owner("DaemonSet", "agent")}])
+def test_a_pod_that_may_not_be_evicted_is_left_where_it_is(changes: Any) -> None:
+    assert isinstance(step(TAKEN, there(MARKED, pod=replica(0, **changes))), TakeBack)
+    assert isinstance(step(TAKEN, there(MARKED), ours=frozenset({"apps/db-0"})), TakeBack)
+
+
+def test_drain_G1_a_pod_of_another_uid_is_another_pod() -> None:
+    assert isinstance(step(TAKEN, there(MARKED, pod=replica(0, uid="uid-other"))), TakeBack)
+
+
+def test_each_decision_has_words() -> None:
+    held = step(EVICTING, away(MARKED), shut=True)
+    assert HINDRANCES[Hindrance.REPLICA_NOT_READY].remedy in in_words(held)
+    assert in_words(step(TAKEN, there())).startswith("Mark: ")
+    assert volume().name == "pv-0"
