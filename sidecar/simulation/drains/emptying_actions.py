@@ -9,7 +9,7 @@ from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
 from sidecar.simulation.drains import actions, plan
-from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE
+from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE, WORDS
 from sidecar.simulation.drains.workloads import workload_of
 from sidecar.simulation.world.node import NAMESPACE
 from sidecar.simulation.world.plan import PlannedEvent
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sidecar.simulation.drains.emptying_world import EmptyingWorld
 
 REPLICAS: Final = 3
-_LOST: Final = "Ignore"
 _DATA: Final = "data"
 
 
@@ -54,13 +53,14 @@ async def _set(world: "EmptyingWorld", item: PlannedEvent) -> None:
 
 
 def _word(kind: str) -> Json:
-    return {names.DRAIN_POLICY: _LOST} if kind == GIVEN_UP else {}
+    return {names.DRAIN_POLICY: WORDS[kind]} if kind in WORDS else {}
 
 
 async def _needed(world: "EmptyingWorld", item: PlannedEvent) -> None:
     """Of those that had been given up only."""
-    if world.kinds.get(item.whom) == GIVEN_UP:
-        word = "Block" if item.what == "needed" else _LOST
+    kind = world.kinds.get(item.whom)
+    if kind in WORDS:
+        word = "Block" if item.what == "needed" else WORDS[kind]
         for ordinal in range(REPLICAS):
             try:
                 notes = {"metadata": {"annotations": {names.DRAIN_POLICY: word}}}
@@ -123,7 +123,7 @@ async def operate(world: "EmptyingWorld") -> None:
         except NotFound:
             continue
         node = world.place_of(claim["spec"].get("volumeName", ""))
-        if world.evacuated.get(node) and (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) == _LOST:
+        if world.evacuated.get(node) and (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) == WORDS[GIVEN_UP]:
             world.transcript.tell("operator", f"deletes {claim['metadata']['name']}, whose data is on {node}")
             try:
                 await world.api.delete(CLAIMS, claim["metadata"]["name"], namespace=NAMESPACE, uid=claim["metadata"]["uid"])

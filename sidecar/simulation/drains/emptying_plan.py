@@ -4,7 +4,7 @@ As in `plan`, each kind of trouble has its own dice, and kills, outages, late wa
 """
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from sidecar.simulation.drains.plan import GATED, stretched
@@ -24,7 +24,10 @@ GIVEN_UP: Final = "given-up"
 """Their owner says that they may be lost, and deletes the claims of pods that wait for a node that is emptied."""
 KEPT: Final = "kept"
 """Nobody has said anything."""
+WORDS: Final = {GIVEN_UP: "Ignore"}
+"""By kind: the policy that the owner gives to the claims."""
 BUDGETS: Final = (
+    "none",
     "none",
     "maxUnavailable=1",
     "maxUnavailable=1",
@@ -39,15 +42,22 @@ UNDONE: Final = "evacuation undone"
 SET: Final = "replicated set"
 
 
-def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
-    """The plan of a seed. `claims` is the number of sets."""
+def plan_of(
+    seed: int,
+    *,
+    claims: int = 0,
+    without: Collection[str] = (),
+    kinds: Sequence[str] = (EPHEMERAL, GIVEN_UP, GIVEN_UP, KEPT),
+    args: Sequence[str] = (),
+) -> Plan:
+    """The plan of a seed. `claims` is the number of sets, `kinds` what becomes of their volumes, `args` are further flags of sidecars."""
     dice = random.Random(f"emptying {seed}")
     draft = Draft(tuple(f"n{number}" for number in range(dice.randint(3, 4))), claims or dice.randint(2, 4))
-    draft.args += [*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict"]
+    draft.args += [*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", *args]
     draft.args.append(f"--max-concurrent-evacuations={dice.choice((0, 0, 2, 1))}")
     drawn = [kind for kind in TROUBLES if dice.random() < 0.25]
     troubles = tuple(kind for kind in drawn if kind not in without)
-    _sets(random.Random(f"emptying sets {seed}"), draft)
+    _sets(random.Random(f"emptying sets {seed}"), draft, kinds)
     _evacuations(random.Random(f"evacuations {seed}"), draft)
     for kind in troubles:
         TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
@@ -67,10 +77,10 @@ def sets(draft: Draft) -> list[str]:
     return [item.whom for item in draft.events if item.what == SET]
 
 
-def _sets(dice: random.Random, draft: Draft) -> None:
+def _sets(dice: random.Random, draft: Draft, kinds: Sequence[str]) -> None:
     """The number is for how many seconds a pod runs before it is ready."""
     for number in range(draft.claims):
-        kind, start = dice.choice((EPHEMERAL, GIVEN_UP, GIVEN_UP, KEPT)), dice.choice((0.0, 3.0, 25.0))
+        kind, start = dice.choice(kinds), dice.choice((0.0, 3.0, 25.0))
         detail = f"{dice.choice(MANAGED)} {kind} {dice.choice(BUDGETS)}"
         draft.add(dice.uniform(2.0, 30.0), SET, f"set-{number}", start, detail=detail)
 

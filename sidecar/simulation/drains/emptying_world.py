@@ -6,7 +6,7 @@ report = play(plan_of(seed=7))
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from sidecar.kube.api import NODES, PODS
@@ -16,7 +16,8 @@ from sidecar.model.objects import Json
 from sidecar.simulation.clock import run_virtual
 from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
-from sidecar.simulation.drains.claim_referee import LEFT_BEHIND, ClaimReferee
+from sidecar.simulation.drains.claim_deletions import REPROVISION
+from sidecar.simulation.drains.claim_referee import ALLOW, LEFT_BEHIND, ClaimReferee
 from sidecar.simulation.drains.drain_world import DrainWorld
 from sidecar.simulation.drains.emptying_actions import REPLICAS, carry_out, operate, set_ready
 from sidecar.simulation.drains.emptying_plan import KEPT, UNDONE, plan_of
@@ -74,7 +75,8 @@ class EmptyingWorld(DrainWorld):
         self.dies_at_eviction: dict[str, str] = {}
         """By node: `before` or `after` its next eviction is carried out, its sidecar dies."""
         self.replicas = ReplicaReferee(self, slack=_ASTRAY if plan.weather.straying else 0.0)
-        self.evictions = EmptyingReferee(self, slack=slack_of(plan))
+        losable = ("Ignore", REPROVISION) if ALLOW in plan.args else ("Ignore",)
+        self.evictions = EmptyingReferee(self, slack=slack_of(plan), losable=losable)
         self.claims = ClaimReferee(self, self.replicas, asked=self.evictions.asked, late=self.evictions.late)
 
     def place_of(self, volume: str) -> str:
@@ -188,8 +190,8 @@ class EmptyingWorld(DrainWorld):
 class EmptyingReferee(EvictionReferee):
     """Besides what holds of each eviction: the other replicas, and deaths in the middle of one."""
 
-    def __init__(self, world: EmptyingWorld, *, slack: float) -> None:
-        super().__init__(world, slack=slack)
+    def __init__(self, world: EmptyingWorld, *, slack: float, losable: Container[str]) -> None:
+        super().__init__(world, slack=slack, losable=losable)
         self._of = world
         self._evicted: set[str] = set()
         """Uids of pods."""

@@ -1,6 +1,6 @@
 """Holds each eviction by a sidecar against the truth at the moment it arrives: whom it hits, and whether anybody still asks for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.kube.api import CLAIMS, NODES, PODS, Resource
@@ -21,10 +21,11 @@ _HEEDED: Final = 15.0
 class EvictionReferee:
     """Stands before the API server."""
 
-    def __init__(self, world: "DrainWorld", *, slack: float = 0.0) -> None:
-        """`slack`: seconds by which all that a sidecar hears may be late."""
+    def __init__(self, world: "DrainWorld", *, slack: float = 0.0, losable: Container[str] = ("Ignore",)) -> None:
+        """`slack`: seconds by which all that a sidecar hears may be late. `losable`: policies with which a pod's data may be lost."""
         self._world = world
         self._heeded = _HEEDED + slack
+        self._losable = losable
         self._post = world.cluster.post
         self._allowed: dict[str, float] = {}
         """By claim: when its policy let it go last."""
@@ -35,7 +36,7 @@ class EvictionReferee:
         """Who may leave now."""
         for claim in self._world.cluster.store.all_of(CLAIMS):
             notes = claim["metadata"].get("annotations") or {}
-            if (notes.get(names.DRAIN_POLICY_RETIRE) or notes.get(names.DRAIN_POLICY)) == "Ignore":
+            if (notes.get(names.DRAIN_POLICY_RETIRE) or notes.get(names.DRAIN_POLICY) or "") in self._losable:
                 self._allowed[claim["metadata"]["uid"]] = self._world.clock()
 
     def _judge(self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Json:
