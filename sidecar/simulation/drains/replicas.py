@@ -70,12 +70,12 @@ class ReplicaReferee:
         since = self._away_since.get((uid, ordinal))
         return (0.0, False) if since is None else (self._world.clock() - since, (uid, ordinal) in self._ours)
 
-    def not_whole(self) -> Iterable[str]:
-        """Replicas that are away now."""
+    def not_whole(self, *, by_us: bool = False) -> Iterable[str]:
+        """Replicas that are away now; or only those that a sidecar has evicted."""
         self.look()
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             for ordinal in objects.ordinals(workload):
-                if (workload["metadata"]["uid"], ordinal) in self._away_since:
+                if (workload["metadata"]["uid"], ordinal) in (self._ours if by_us else self._away_since):
                     yield f"{workload['metadata']['name']}-{ordinal}"
 
     def _workload_of(self, pod: Json) -> Json | None:
