@@ -50,6 +50,8 @@ class ClaimDeletion:
     """What volume, claim, class and namespace say for retiring; a default is no word of theirs."""
     allowed: bool
     """`--allow-reprovision`."""
+    rolling: float = 0.0
+    """For how many seconds the set has been rolling; 0: it is not."""
     preconditions: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     users: tuple[str, ...] = ()
     """The nodes of the pods that use it."""
@@ -106,7 +108,7 @@ def _not_made_again(seen: ClaimDeletion) -> list[str]:
 
 
 def _not_enough_others(seen: ClaimDeletion) -> list[str]:
-    wrong = [] if seen.workload is None or not is_rolling(seen.workload) else ["the set is rolling"]
+    wrong = [f"the set has been rolling for {seen.rolling:.1f} s"] if seen.rolling > seen.late else []
     own, good = seen.claim["metadata"]["name"], 0
     for other in seen.others:
         why = _wanting(other, own, seen)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.model import names
-from sidecar.simulation.drains.claim_deletions import ClaimDeletion, Replica, faults
+from sidecar.simulation.drains.claim_deletions import ClaimDeletion, Replica, faults, is_rolling
 
 MARK = {names.REPROVISIONED_BY: "n1/uid-n1"}
 OTHERS = (Replica("db-0", "n2", claims=frozenset({"data-db-0"})), Replica("db-2", "n3", claims=frozenset({"data-db-2"})))
@@ -76,8 +76,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a claim of no template": ({"claim": claim(name="other-db-1")}, "do not make it"),
     "an ordinal that is scaled away": ({"workload": database(replicas=1)}, "no replica has the ordinal 1"),
     "an ordinal before the first": ({"workload": database(start=5)}, "no replica has the ordinal 1"),
-    "a set that is rolling": ({"workload": database(updateRevision="db-b")}, "rolling"),
-    "a set of which a change was not seen": ({"workload": database(generation=3)}, "rolling"),
+    "a set that is rolling": ({"rolling": 3.0, "late": 1.0}, "rolling for 3.0 s"),
     "one away": ({"others": (OTHERS[0], AWAY)}, "db-2 has not been ready for 60.0 s"),
     "one that we evicted": ({"others": (OTHERS[0], replace(AWAY, away=0.0, by_us=True)), "late": 60.0}, "was evicted by a sidecar"),
     "one on the same node": ({"others": (OTHERS[0], replace(OTHERS[1], node="n1"))}, "db-2 is on the same node"),
@@ -108,6 +107,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "another one that has not been ready for a moment": {"others": (OTHERS[0], replace(AWAY, away=0.3)), "late": 1.0},
     "as many others as the claim says": {"others": (OTHERS[0], AWAY), "claim": ONE_IS_ENOUGH},
     "a claim of no template that its owner makes again": {"claim": {"metadata": MINE["metadata"] | {"name": "other-db-1"}}},
+    "a set that began to roll when the request was on its way": {"rolling": 0.3, "late": 1.0},
     "a set that begins elsewhere": {"workload": database(start=1)},
 }
 
@@ -121,3 +121,12 @@ def test_what_is_right_all_the_same(name: str) -> None:
 def test_what_is_no_number_lowers_nothing(said: str) -> None:
     seen = replace(GOOD, claim=noted(names.REPROVISION_PEERS, said), others=(OTHERS[0], AWAY))
     assert faults(seen) == ["db-2 has not been ready for 60.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "rolling"),
+    [(database(), False), (database(updateRevision="db-b"), True), (database(generation=3), True), (database(observedGeneration=0), True)],
+    ids=("all are of one revision", "of two", "a change was not seen yet", "nothing was seen yet"),
+)
+def test_when_a_set_is_rolling(workload: dict[str, Any], rolling: bool) -> None:
+    assert is_rolling(workload) is rolling
