@@ -5,7 +5,7 @@ will be made again, every other replica is ready elsewhere, the set is not rolli
 to be retired. This is a second reading of the promise, and shares no rule with the product.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
@@ -138,12 +138,12 @@ def _peers(seen: ClaimDeletion) -> int | None:
     return int(said) if said.isascii() and said.isdigit() and int(said) > 0 else None
 
 
-def is_rolling(workload: Json) -> bool:
-    """Or nobody knows yet what was changed."""
+def is_rolling(workload: Json, pods: Iterable[Json]) -> bool:
+    """Pods of it are still to be replaced, or nobody knows yet what was changed. One that is only not ready yet is none of them."""
     status = workload.get("status") or {}
     if status.get("observedGeneration") != workload["metadata"].get("generation"):
         return True
-    return bool(status.get("currentRevision") != status.get("updateRevision"))
+    return any((pod["metadata"].get("labels") or {}).get(objects.REVISION) != status.get("updateRevision") for pod in pods)
 
 
 def _notes(obj: Json) -> Json:

@@ -36,7 +36,7 @@ class ReplicaReferee:
     def look(self) -> None:
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             uid, there = workload["metadata"]["uid"], self._there(workload)
-            if is_rolling(workload):
+            if is_rolling(workload, there.values()):
                 self._rolling_since.setdefault(uid, self._world.clock())
             else:
                 self._rolling_since.pop(uid, None)

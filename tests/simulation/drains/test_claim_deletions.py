@@ -123,10 +123,20 @@ def test_what_is_no_number_lowers_nothing(said: str) -> None:
     assert faults(seen) == ["db-2 has not been ready for 60.0 s"]
 
 
+def of_revision(revision: str) -> dict[str, Any]:
+    return {"metadata": {"name": "db-0", "labels": {"controller-revision-hash": revision}}}
+
+
 @pytest.mark.parametrize(
-    ("workload", "rolling"),
-    [(database(), False), (database(updateRevision="db-b"), True), (database(generation=3), True), (database(observedGeneration=0), True)],
-    ids=("all are of one revision", "of two", "a change was not seen yet", "nothing was seen yet"),
+    ("workload", "revisions", "rolling"),
+    [
+        (database(), ("db-a", "db-a"), False),
+        (database(updateRevision="db-b"), ("db-a", "db-b"), True),
+        (database(updateRevision="db-b"), ("db-b", "db-b"), False),
+        (database(generation=3), ("db-a",), True),
+        (database(observedGeneration=0), (), True),
+    ],
+    ids=("all are of one revision", "of two", "of the new one, but not all ready", "a change was not seen yet", "nothing was seen yet"),
 )
-def test_when_a_set_is_rolling(workload: dict[str, Any], rolling: bool) -> None:
-    assert is_rolling(workload) is rolling
+def test_when_a_set_is_rolling(workload: dict[str, Any], revisions: tuple[str, ...], rolling: bool) -> None:
+    assert is_rolling(workload, map(of_revision, revisions)) is rolling
