@@ -81,6 +81,7 @@ SOURCES: Final[dict[str, Source]] = {
     "drain": Source("drain", [(".Values.drain.enabled", everything)]),
     "gate": Source("gate", [(".Values.gate.enabled", everything)]),
     "emptying": Source("emptying", [(".Values.emptying.enabled", everything)]),
+    "reprovision": Source("reprovision", [(".Values.reprovision.enabled", everything)]),
     "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),
     "scoped-watches": Source(
         "scoped-watches", [("and .Values.scopedWatches.enabled .Values.scopedWatches.policy", everything)], _of_any_version

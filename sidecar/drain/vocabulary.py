@@ -37,7 +37,7 @@ class Policy(StrEnum):
 
 
 NOT_AVAILABLE_YET: Final = (Policy.REPROVISION, Policy.MIGRATE)
-"""Recognised and judged; this release does not carry them out."""
+"""Recognised and judged. The second is not carried out by this release, the first where it is allowed."""
 
 
 class VolumeClass(StrEnum):
@@ -145,7 +145,8 @@ MEANING: Final = MappingProxyType(
             "check cordons, taints, node selectors and allowedTopologies; the report gives the reasons node by node",
         ),
         Reason.NOT_AVAILABLE_YET: Meaning(
-            "the volume's policy asks for Reprovision or Migrate, which this release cannot carry out yet",
+            "the volume's policy asks for Migrate, which this release cannot carry out yet, or for Reprovision, which this sidecar is not "
+            "allowed to (--allow-reprovision)",
             "move the data by hand and delete the claim, or choose another policy for retiring, with the annotation "
             f"{names.DRAIN_POLICY_RETIRE} of the claim",
         ),

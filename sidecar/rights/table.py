@@ -28,6 +28,7 @@ from sidecar.kube.api import (
     SECRETS,
     SNAPSHOT_CONTENTS,
     SNAPSHOTS,
+    STATEFUL_SETS,
     VOLUMES,
     Resource,
 )
@@ -41,6 +42,7 @@ class Sample(Enum):
     DRAIN = "components/drain"
     GATE = "components/gate"
     EMPTYING = "components/emptying"
+    REPROVISION = "components/reprovision"
     REPORT = "components/report-only"
     NONE = ""
     """Whoever needs it grants it: deploy/README.md (Rights)."""
@@ -128,6 +130,9 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
+    *_rows(CLAIMS, "patch", Sample.REPROVISION, off="--allow-reprovision: no replica is made anew"),
+    *_rows(CLAIMS, "delete", Sample.REPROVISION, off="--allow-reprovision: no replica is made anew"),
+    *_rows(STATEFUL_SETS, "get", Sample.REPROVISION, off="--allow-reprovision: no replica is made anew"),
     *_rows(SECRETS, "get", Sample.NONE, off="classes with secrets"),
     *_rows(REFERENCE_GRANTS, "list", Sample.NONE, off="sources across namespaces"),
     *_rows(ATTRIBUTES_CLASSES, "get", Sample.NONE, off="claims that name a VolumeAttributesClass"),

@@ -146,7 +146,15 @@ def notes_of(values: Values, folder: Path, *more: str) -> str:
     return str(yaml.safe_load(done.stdout)["text"])
 
 
-COMPONENTS = {"drain": "drain", "emptying": "emptying", "gate": "gate", "scopedWatches": "scoped-watches", "monitoring": "scraped"}
+COMPONENTS = {
+    "drain": "drain",
+    "emptying": "emptying",
+    "reprovision": "reprovision",
+    "gate": "gate",
+    "scopedWatches": "scoped-watches",
+    "monitoring": "scraped",
+}
+NEEDS = {"gate": ["drain"], "emptying": ["drain"], "reprovision": ["drain", "emptying"]}
 NO_FLAGS = {"node-name", "port-name"}
 
 
@@ -157,7 +165,7 @@ def flags_of(component: str) -> list[str]:
 
 @pytest.mark.parametrize("value", [*COMPONENTS, "all", "none"])
 def test_the_notes_name_the_flags_that_the_components_give(value: str, tmp_path: Path) -> None:
-    on = [*COMPONENTS] if value == "all" else [] if value == "none" else ["drain", value] if value in ("gate", "emptying") else [value]
+    on = [*COMPONENTS] if value == "all" else [] if value == "none" else [*NEEDS.get(value, ()), value]
     values: Values = {"driver": DRIVER} | {name: GATE if name == "gate" else ON for name in on}
     wanted = sorted(flag for name in on for flag in flags_of(COMPONENTS[name]))
     notes = notes_of(values, tmp_path)
@@ -167,7 +175,8 @@ def test_the_notes_name_the_flags_that_the_components_give(value: str, tmp_path:
 
 
 def test_the_daemon_set_has_the_flags_that_the_components_give() -> None:
-    made = templated(WITH_DAEMON_SET | {"drain": ON, "emptying": ON, "gate": GATE, "scopedWatches": ON, "monitoring": ON})
+    on = {name: GATE if name == "gate" else ON for name in COMPONENTS}
+    made = templated(WITH_DAEMON_SET | on)
     args = the("DaemonSet", made)["spec"]["template"]["spec"]["containers"][-1]["args"]
     assert {flag for component in COMPONENTS.values() for flag in flags_of(component)} <= set(args)
 

@@ -150,6 +150,10 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "drain": (JUDGES, is_about_the_driver("ClusterRole", "ClusterRoleBinding", POLICY, f"{POLICY}Binding")),
     "gate": (gives(*GATE), is_about_the_driver("Role", "RoleBinding", POLICY, f"{POLICY}Binding")),
     "emptying": (gives("--evacuation-evict=true"), is_about_the_driver("ClusterRole", "ClusterRoleBinding", POLICY, f"{POLICY}Binding")),
+    "reprovision": (
+        gives("--allow-reprovision=true"),
+        is_about_the_driver("ClusterRole", "ClusterRoleBinding", POLICY, f"{POLICY}Binding"),
+    ),
     "report-only": (reports_beside, is_granted_to_the_account),
     "own-node": (is_about_the_driver(POLICY, f"{POLICY}Binding"), lambda objects: places([o for o in objects if o["kind"] == POLICY])),
     "scoped-watches": (gives("--watch-scope=labelled"),),
@@ -157,11 +161,12 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "scraped": (gives("--http-endpoint=:8080"), is_found),
     "monitoring": (gives("--http-endpoint=:8080"), is_found, links_to_the_runbook),
 }
-WITH_FLAGS = ["drain", "gate", "emptying", "scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
+WITH_FLAGS = ["drain", "gate", "emptying", "reprovision", "scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
 WITH_SETTINGS = {
     "drain": ["driver", "driver-in-names", "namespace", "account", "user"],
     "gate": ["driver", "driver-in-names", "namespace", "account", "user", "guard-image"],
     "emptying": ["driver-in-names", "namespace", "account", "user"],
+    "reprovision": ["driver-in-names", "namespace", "account", "user"],
     "report-only": ["driver-in-names", "namespace", "account", "socket-folder", "socket"],
     "own-node": ["driver", "driver-in-names", "namespace", "user", "placement", "secret-namespaces"],
     "monitoring": ["runbook"],

@@ -14,6 +14,7 @@ from sidecar.kube.api import DEPLOYMENTS as DEPLOYMENT
 from sidecar.kube.api import LEASES as LEASE
 from sidecar.kube.api import NODES as NODE
 from sidecar.kube.api import PODS as POD
+from sidecar.kube.api import STATEFUL_SETS as STATEFUL_SET
 from sidecar.kube.api import VOLUMES as VOLUME
 from sidecar.rights.rights import Right
 
@@ -179,3 +180,6 @@ REPORTS_ONLY: Mapping[Right, Lack] = {
 }
 EVICTS = Right("create", POD, "eviction")
 """Without it nobody is evicted: `test_emptying`."""
+
+MAKES_ANEW = {Right("patch", CLAIM), Right("delete", CLAIM), Right("get", STATEFUL_SET)}
+"""Without one of them no replica is made anew: `test_reprovision`."""

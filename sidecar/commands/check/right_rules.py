@@ -84,6 +84,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
             return config is not None and config.drain_gate
         case _ if Sample.EMPTYING in row.samples:
             return config is not None and config.evacuation_evict
+        case _ if Sample.REPROVISION in row.samples:
+            return config is not None and config.allow_reprovision
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
         case _ if right.resource == CAPACITIES:
@@ -121,5 +123,5 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
-    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING}) or row.right in _OF_GATES
+    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING, Sample.REPROVISION}) or row.right in _OF_GATES
     return asked_for or of_more or of_drains

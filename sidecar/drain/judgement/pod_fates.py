@@ -71,7 +71,7 @@ def _moves(in_use: tuple[LocalItem, ...], place: Place, *, anew: bool) -> Fates 
         return None
     if Policy.MIGRATE in policies:
         return Fates(Fate.MIGRATED, Fate.MIGRATED, f"{_names(in_use)} would move with it to {place.node}, which this release cannot do yet")
-    undone = "as soon as its locks are open" if anew else "which this release cannot do yet"
+    undone = "as soon as its locks are open" if anew else "which this sidecar does not do"
     why = f"{_names(in_use)} would be created again, empty, on {place.node}, {undone}"
     return Fates(Fate.REPROVISIONED, Fate.REPROVISIONED, why)
 

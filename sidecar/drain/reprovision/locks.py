@@ -73,7 +73,7 @@ class Name(StrEnum):
     ALLOWED = "allowed here"
     SURE = "all is known"
     SAME = "the judged claims"
-    POLICY = "policy"
+    POLICY = "drain policy"
     MARKS = "marks"
     MADE_AGAIN = "made again"
     REPLICAS = "other replicas"

@@ -146,3 +146,8 @@ def test_the_README_has_that_table() -> None:
 def test_the_readme_of_emptying_has_the_table_of_hindrances() -> None:
     page = (README.parents[2] / "emptying" / "README.md").read_text()
     assert page.partition("<!-- hindrances -->\n")[2].startswith(hindrances_table() + "\n")
+
+
+def test_the_readme_of_reprovision_has_the_table_of_its_own() -> None:
+    page = (README.parents[2] / "reprovision" / "README.md").read_text()
+    assert page.partition("<!-- hindrances -->\n")[2].startswith(hindrances_table(anew=True) + "\n")

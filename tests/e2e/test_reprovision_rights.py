@@ -1,0 +1,109 @@
+"""deploy/components/reprovision on a real API server: a claim is deleted by the node that has marked it, as it was judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.lib.control_plane import ControlPlane
+from hack.lib.programs import Json
+from sidecar.kube.api import MERGE_PATCH
+from sidecar.model import names
+from tests.deploy.manifests import DEPLOY
+from tests.e2e.draining import still
+from tests.e2e.persons import Person
+from tests.e2e.rights import Abuse, Request, Secured, allowed, in_force, secured
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+
+
+def machine(cluster: Secured, node: str) -> str:
+    return f"{node}/{cluster.plane.request('GET', f'/api/v1/nodes/{node}')['metadata']['uid']}"
+
+
+def claim(name: str, mark: str = "") -> Json:
+    wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
+    notes = {names.REPROVISIONED_BY: mark} if mark else {}
+    return {"metadata": {"name": name, "annotations": notes}, "spec": wish}
+
+
+@pytest.fixture(scope="module")
+def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("reprovision")
+    to = os.path.relpath(DEPLOY, folder)
+    components = [f"{to}/components/{name}" for name in ("drain", "emptying", "reprovision")]
+    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": components}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+    with secured(plane, folder) as made:
+        made.make(CLAIMS, claim("first"))
+        in_force(deletion(made, "first"), made.nobody, "bound to no pod")
+        yield made
+
+
+def deletion(cluster: Secured, name: str, **preconditions: Any) -> Request:
+    """With the uid and version as they are, unless others are named; None leaves one out."""
+
+    def stored() -> Json:
+        return dict(cluster.plane.request("GET", f"{CLAIMS}/{name}")["metadata"])
+
+    still(lambda: stored()["resourceVersion"], seconds=0.5, within=10.0)
+    meta = stored()
+    wanted = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]} | preconditions
+    # A body outdoes what stands in the address.
+    options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]}
+    options["preconditions"] = {key: value for key, value in wanted.items() if value}
+    return Request("DELETE", f"{CLAIMS}/{name}", options)
+
+
+def note(name: str, mark: str | None) -> Request:
+    return Request("PATCH", f"{CLAIMS}/{name}", {"metadata": {"annotations": {names.REPROVISIONED_BY: mark}}}, MERGE_PATCH)
+
+
+def test_what_the_program_sends_is_let_through(cluster: Secured) -> None:
+    mine = machine(cluster, "n1")
+    cluster.make(CLAIMS, claim("marked", mine))
+    cluster.make(CLAIMS, claim("bare"))
+    allowed(note("bare", mine), cluster.n1)
+    allowed(note("marked", None), cluster.n1)
+    allowed(deletion(cluster, "marked"), cluster.n1)
+
+
+def test_a_claim_that_the_own_node_has_not_marked(cluster: Secured) -> None:
+    marks = {"unmarked": "", "others": machine(cluster, "n2"), "former": "n1/11111111-2222-3333-4444-555555555555", "garbage": "n1"}
+    for name, mark in marks.items():
+        cluster.make(CLAIMS, claim(name, mark))
+        Abuse(deletion(cluster, name), "deletes no claim but those that its own node has marked").check(cluster, cluster.n1)
+    allowed(deletion(cluster, "others"), cluster.n2)
+
+
+def test_a_claim_whatever_it_is_by_now(cluster: Secured) -> None:
+    cluster.make(CLAIMS, claim("changed", machine(cluster, "n1")))
+    for without in ("uid", "resourceVersion"):
+        Abuse(deletion(cluster, "changed", **{without: None}), "as it has judged it").check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "n2"), ("n2", ""), ("n2", "n1"), ("n1", "n2")])
+def test_a_mark_of_another_node(cluster: Secured, before: str, after: str) -> None:
+    name = f"mark-{before or 'none'}-{after or 'none'}"
+    cluster.make(CLAIMS, claim(name, machine(cluster, before) if before else ""))
+    asked = note(name, machine(cluster, after) if after else None)
+    Abuse(asked, "marks claims by its own node").check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize("word", [names.ALLOW_CLAIM_DELETION, names.REPROVISION_PEERS])
+def test_the_words_of_people_are_not_the_sidecars_to_say(cluster: Secured, word: str) -> None:
+    name = f"words-{word.rpartition('/')[2]}"
+    cluster.make(CLAIMS, claim(name))
+    asked = Request("PATCH", f"{CLAIMS}/{name}", {"metadata": {"annotations": {word: "true"}}}, MERGE_PATCH)
+    Abuse(asked, "is for people to say").check(cluster, cluster.n1)
+
+
+def test_a_token_of_no_node(cluster: Secured) -> None:
+    cluster.make(CLAIMS, claim("nobodys"))
+    who: Person = cluster.nobody
+    code, said, broken = deletion(cluster, "nobodys").by(who)
+    assert code == 422 and "bound to no pod" in said and broken, (code, said, broken)
