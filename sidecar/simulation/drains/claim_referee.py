@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.kube.api import CLAIMS, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CLAIMS, LEASES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CLAIM_DELETED: Final = "claim deleted"
 LEFT_BEHIND: Final = "left behind"
+_LEASE: Final = "reprovision-"
 ALLOW: Final = "--allow-reprovision"
 
 
@@ -33,12 +34,17 @@ class ClaimReferee:
         world.cluster.delete = self._judge  # type: ignore[method-assign]
 
     def left_behind(self) -> list[str]:
-        """To be asked at rest: marks on claims whose machine is not being retired."""
+        """To be asked at rest: marks on claims, and Leases of workloads, whose machine is not being retired."""
         found = []
         for claim in self._world.cluster.store.all_of(CLAIMS):
             mark = (claim["metadata"].get("annotations") or {}).get(names.REPROVISIONED_BY)
             if mark is not None and self._asked(mark.partition("/")[0]) > 0.0:
                 found.append(f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired")
+        for lease in self._world.cluster.store.all_of(LEASES):
+            meta = lease["metadata"]
+            nodes = [owner["name"] for owner in meta.get("ownerReferences") or () if owner["kind"] == names.NODE]
+            if meta["name"].startswith(_LEASE) and all(self._asked(node) > 0.0 for node in nodes):
+                found.append(f"the Lease {meta['name']} of {', '.join(nodes) or 'nobody'} is there, and nothing is made anew for it")
         return found
 
     def _judge(self, resource: Resource, name: str, *, namespace: str = "", options: Options | None = None) -> Any:
