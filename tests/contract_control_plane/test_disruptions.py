@@ -67,15 +67,25 @@ async def test_a_pod_that_is_missing_counts_by_the_scale_of_its_owner_and_not_by
     await land.begin("n1")
     await land.stateful_set("db", replicas=3, **PARALLEL)
     await running(land, 3)
-    for name, spec in (("db", {"maxUnavailable": 1}), ("by-pods", {"minAvailable": 1})):
-        await land.budget(name, "db", **spec)
+    await land.budget("db", "db", maxUnavailable=1)
     await allows(land, 3, 3, 2, 1)
     await land.patch_node(land.own("n1"), {"spec": {"unschedulable": True}})
     await land.api.delete(PODS, "db-2", namespace=land.namespace)
     await allows(land, 3, 2, 2, 0)
     await land.patch_set("db", {"replicas": 2})
     await allows(land, 2, 2, 1, 1)
-    await allows(land, 2, 2, 1, 1, budget="by-pods")
+
+
+async def test_a_number_that_must_be_there_is_held_against_the_pods_that_are_there(land: Land) -> None:
+    """An ordered set of three makes no more than its first pod as long as that one waits for a node."""
+    await land.begin("n1")
+    await land.patch_node(land.own("n1"), {"spec": {"unschedulable": True}})
+    await land.stateful_set("db", replicas=3)
+    await land.until(lambda: land.exists(PODS, "db-0"), "the first is made")
+    for spec, expected, desired in (({"minAvailable": 1}, 1, 1), ({"maxUnavailable": 1}, 3, 2), ({"minAvailable": "100%"}, 3, 3)):
+        await land.budget("db", "db", **spec)
+        await allows(land, expected, 0, desired, 0)
+        await land.api.delete(BUDGETS, "db", namespace=land.namespace)
 
 
 async def test_after_an_eviction_the_next_one_waits_until_the_pod_is_ready_again(land: Land) -> None:

@@ -1,7 +1,8 @@
 """The disruption controller: counts the ready pods of each budget against what is wanted of them.
 
 Wanted is a number, or a share of what the owners of the pods are scaled to, rounded up. A pod whose eviction was allowed does not count
-for two minutes, though nothing else shows yet that it leaves. Not here: conditions, budgets without a selector.
+for two minutes, though nothing else shows yet that it leaves. Not here: conditions, budgets without a selector, and that a pod of several
+budgets wakes only one of them.
 """
 
 from collections.abc import Iterable
