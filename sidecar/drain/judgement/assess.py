@@ -16,7 +16,7 @@ from sidecar.drain.judgement.notes import NOT_LISTED, about_the_rest, about_volu
 from sidecar.drain.judgement.placement import places
 from sidecar.drain.judgement.pod_fates import Fates, counts_as_gone, fates_of
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.vocabulary import Intent, Reason, Status
+from sidecar.drain.vocabulary import Intent, Policy, Reason, Status
 from sidecar.drain.wording import first_few
 from sidecar.model import nodes
 from sidecar.model.nodes import Pod
@@ -47,7 +47,7 @@ def assess(snapshot: Snapshot) -> Assessment:
         pods=tuple(users.fate(pod, findings) for pod in running if users.held(pod)),
         places=found,
         budgets=findings.exhausted,
-        notes=tuple(_notes(snapshot, held, users=users, findings=findings, gone=[pod for pod in there if pod not in users])),
+        notes=tuple(_notes(snapshot, held, found=found, users=users, findings=findings, gone=[pod for pod in there if pod not in users])),
         complete=not _unknown(snapshot),
         acknowledged=tuple(item.acknowledged for item in held if item.acknowledged),
         pods_seen=snapshot.pods_seen,
@@ -140,13 +140,20 @@ def _outdated_budgets(users: _VolumeUsers, findings: BudgetFindings) -> tuple[st
 
 
 def _notes(
-    snapshot: Snapshot, held: Sequence[LocalItem], *, users: _VolumeUsers, findings: BudgetFindings, gone: Sequence[Pod]
+    snapshot: Snapshot,
+    held: Sequence[LocalItem],
+    *,
+    found: Iterable[Place],
+    users: _VolumeUsers,
+    findings: BudgetFindings,
+    gone: Sequence[Pod],
 ) -> Iterable[str]:
     if snapshot.node:
         signals = read(snapshot.node, snapshot.driver, now=snapshot.now, default_policy=snapshot.node_policy)
         yield from signals.notes
         if signals.state is State.IN_PROGRESS and retires(signals):
             yield f"next, where the sidecar evicts (--evacuation-evict): {in_words(decide(EmptyingView(snapshot)))}"
+            yield from _about_replicas(snapshot, held, found)
     if snapshot.node and snapshot.node.ready == nodes.FALSE:
         yield "the kubelet reports that the node is not ready"
     yield from about_volumes(held)
@@ -158,6 +165,16 @@ def _notes(
         yield "disruption budgets were not checked"
     yield from _outdated_budgets(users, findings)
     yield from about_the_rest(snapshot, held)
+
+
+def _about_replicas(snapshot: Snapshot, held: Iterable[LocalItem], found: Iterable[Place]) -> Iterable[str]:
+    """A sidecar that makes replicas anew says itself what it has read. Imports inside, so that few processes have it in memory."""
+    if snapshot.reprovisions or not any(item.retire is not None and item.retire.policy is Policy.REPROVISION for item in held):
+        return
+    from sidecar.drain.reprovision.outlook import from_outside
+
+    for said in from_outside(snapshot, found):
+        yield f"where the sidecar makes replicas anew (--allow-reprovision): {said}"
 
 
 def _about_other_pods(driver: str, users: _VolumeUsers) -> Iterable[str]:

@@ -176,7 +176,8 @@ def lines_without(*rights: Right, found: Findings = WELL) -> list[Line]:
 def test_a_right_is_missed_only_where_it_is_used_and_then_with_what_is_off(row: object) -> None:
     everywhere = replace(
         with_flags(
-            "--drain-report", "--evacuation-evict", "--drain-gate", "--drain-gate-image=pause", "--node-drain-policy=Evacuate",
+            "--drain-report", "--evacuation-evict", "--allow-reprovision", "--drain-gate", "--drain-gate-image=pause",
+            "--node-drain-policy=Evacuate",
             "--node-deployment-placement=ranked",
             "--feature-gates=CrossNamespaceVolumeDataSource=true,VolumeAttributesClass=true", "--capacity-ownerref-level=2",
         ),

@@ -259,3 +259,16 @@ def test_what_may_always_go_is_in_no_row() -> None:
     assert {row.class_ for row in OF_VOLUMES}.isdisjoint({VolumeClass.EPHEMERAL, VolumeClass.FOREIGN})
     lenient = [row.class_ for row in OF_VOLUMES if Policy.IGNORE in row.policies]
     assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]
+
+
+@pytest.mark.parametrize(("policy", "reason"), [("Reprovision", Reason.REPROVISION_PENDING), ("Migrate", Reason.NOT_AVAILABLE_YET)])
+def test_where_replicas_are_made_anew_their_volumes_block_until_they_are_gone(policy: str, reason: Reason) -> None:
+    used = replace(samples.used(), claims={"apps/data-0": samples.claim(policy=policy)}, reprovisions=True)
+    blocker = only(about_volumes(used, Place(("pv-0",), "n2", 0, ())))
+    assert (blocker.reason, blocker.blocks) == (reason, (RETIRE,))
+    assert "it would fit on n2" in blocker.message
+
+
+def test_an_idle_volume_is_made_anew_by_nobody() -> None:
+    idle = replace(samples.idle(), claims={"apps/data-0": samples.claim(policy="Reprovision")}, reprovisions=True)
+    assert only(about_volumes(idle)).reason is Reason.LAST_COPY

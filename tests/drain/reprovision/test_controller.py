@@ -482,3 +482,61 @@ def test_a_class_that_is_gone_is_no_reason_to_delete() -> None:
         assert "delete data-db-0" not in seen.did
 
     play(story, seen)
+
+
+@pytest.mark.parametrize("step", ["evict db-0", "delete data-db-0"])
+def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either(step: str) -> None:
+    """No watch can have shown it: it happens between the record of the step and the step."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        def undo() -> None:
+            bench.cluster.patch(
+                NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
+            )
+
+        last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
+        seen.at(last, lambda: seen.at("update lease", undo, after=True), after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert step not in seen.did
+        assert (await places(bench))["db-0"] == "n0"
+        assert await at_rest(bench)
+
+    play(story, seen)
+
+
+def test_while_a_replica_is_on_its_way_nobody_else_is_evicted() -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
+        await bench.you.patch(CLAIMS, "app-0", notes, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 20)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert seen.did.index("evict app-0") > seen.did.index("delete lease")
+        assert "delete data-db-0" in seen.did
+
+    play(story, seen)
+
+
+def test_while_another_pod_leaves_no_replica_is_begun() -> None:
+    """Whoever asked it to leave."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        await wait(bench, 20)
+        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+        await bench.you.patch(PODS, "app-0", keep, namespace="default", content_type=MERGE_PATCH)
+        await bench.you.delete(PODS, "app-0", namespace="default")
+        await evacuate(bench)
+        await wait(bench, 100)
+        assert seen.did == []
+        await bench.you.patch(PODS, "app-0", {"metadata": {"finalizers": None}}, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 100)
+        assert "delete data-db-0" in seen.did
+
+    play(story, seen)
