@@ -12,6 +12,7 @@
 and worlds whose nodes are emptied, several at once, with sets of several replicas:
 
     emptying_world, emptying_plan, emptying_actions   the same for these
+    reprovision_world                                 the same with replicas that are made anew elsewhere
     replicas      holds evictions against the other replicas: never two are away by our doing
     claim_referee records each claim that a sidecar deletes, and `claim_deletions` says what was wrong with it; `sender`: who sent it
 

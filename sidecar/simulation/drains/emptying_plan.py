@@ -22,9 +22,11 @@ EPHEMERAL: Final = "ephemeral"
 """They go with their pods."""
 GIVEN_UP: Final = "given-up"
 """Their owner says that they may be lost, and deletes the claims of pods that wait for a node that is emptied."""
+REPROVISIONED: Final = "reprovisioned"
+"""Their owner lets them be made anew elsewhere, one replica at a time."""
 KEPT: Final = "kept"
 """Nobody has said anything."""
-WORDS: Final = {GIVEN_UP: "Ignore"}
+WORDS: Final = {GIVEN_UP: "Ignore", REPROVISIONED: "Reprovision"}
 """By kind: the policy that the owner gives to the claims."""
 BUDGETS: Final = (
     "none",

@@ -20,7 +20,7 @@ from sidecar.simulation.drains.claim_deletions import REPROVISION
 from sidecar.simulation.drains.claim_referee import ALLOW, LEFT_BEHIND, ClaimReferee
 from sidecar.simulation.drains.drain_world import DrainWorld
 from sidecar.simulation.drains.emptying_actions import REPLICAS, carry_out, operate, set_ready
-from sidecar.simulation.drains.emptying_plan import KEPT, UNDONE, plan_of
+from sidecar.simulation.drains.emptying_plan import KEPT, REPROVISIONED, UNDONE, plan_of
 from sidecar.simulation.drains.evictions import WRONG_EVICTION, EvictionReferee
 from sidecar.simulation.drains.eyes import LAG
 from sidecar.simulation.drains.plan import slack_of
@@ -164,8 +164,10 @@ class EmptyingWorld(DrainWorld):
     async def _judge(self) -> None:
         for what in self.claims.left_behind():
             self.found(LEFT_BEHIND, what)
-        away = [name for name in self.replicas.not_whole() if self.kinds[name.rpartition("-")[0]] != KEPT]
-        for name in away:
+        ours, away = set(self.replicas.not_whole(by_us=True)), list(self.replicas.not_whole())
+        # What somebody else has sent away from its data is not made anew: nobody knows why he did.
+        excused = {KEPT: set(away), REPROVISIONED: set(away) - ours}
+        for name in (each for each in away if each not in excused.get(self.kinds[each.rpartition("-")[0]], ())):
             self.found(NOT_WHOLE, f"{name} is still away, and everything has been well for {self.plan.settle:.0f} s")
         for node in self.cluster.store.all_of(NODES):
             state = (node["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
@@ -182,9 +184,18 @@ class EmptyingWorld(DrainWorld):
         return found
 
     def _is_held(self, name: str, pod: Json) -> bool:
-        """Its budget lets nobody go, ever, or it came back when nobody saw why."""
+        """Its budget lets nobody go, ever, or it came back when nobody saw why; or it is made anew only where all replicas are apart."""
+        if self.kinds[name] == REPROVISIONED and not self._are_apart(name):
+            return True
         made = next(item.detail for item in self.plan.events if item.whom == name)
         return made.endswith("maxUnavailable=0") or pod["metadata"]["uid"] in self._came_back.get(pod["spec"]["nodeName"], ())
+
+    def _are_apart(self, name: str) -> bool:
+        """All of its replicas are there, each on another node."""
+        if any(each.rpartition("-")[0] == name for each in self.replicas.not_whole()):
+            return False
+        pods = [pod for pod in self.cluster.store.all_of(PODS) if (pod["metadata"].get("labels") or {}).get("app") == name]
+        return len({pod["spec"].get("nodeName") for pod in pods}) == len(pods)
 
 
 class EmptyingReferee(EvictionReferee):
