@@ -139,9 +139,8 @@ def test_the_same_seed_is_the_same_world() -> None:
 
 
 def _others_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    def among(each: Any, peers: Any, view: Any) -> rules.Evict:
-        assert each.pod.owner is not None
-        return rules.Evict(each.may, each.pod.owner.uid, 0, frozenset(), (), "whatever the others are")
+    def among(each: Any, view: Any) -> rules.Evict:
+        return rules.Evict(each.may, each.workload, 0, frozenset(), (), "whatever the others are")
 
     patch.setattr(rules, "_among", among)
 
