@@ -15,7 +15,7 @@ FOUND_BEFORE = {
     "labels outrank the driver's own list": 34,
     "a snapshot without a place counts nowhere": 34,
     "what an earlier process said stays at the start": 5,
-    "what an earlier process said stays while the driver is dead": 10,
+    "what an earlier process said stays while the driver is dead": 115,
     "no gate stands in peace": 1,
     "an announced reboot needs no cordon": 25,
     "an announced reboot does not end with the uncordon": 96,

@@ -105,8 +105,8 @@ def test_every_field_is_one_of_the_type_in_deploy(context: ReportContext) -> Non
 
 
 def test_every_field_of_the_type_is_told() -> None:
-    """What nobody looked for is left out."""
-    assert made(context=FULL)["status"].keys() == schema()["status"]["properties"].keys() - {"untracked"}
+    """What nobody looked for is left out, and what another node writes once this one is gone."""
+    assert made(context=FULL)["status"].keys() == schema()["status"]["properties"].keys() - {"untracked", "gone"}
 
 
 def test_its_conditions_are_the_verdicts() -> None:
