@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 
 from sidecar.drain.facts.node_marks import OF_MARKS
 from sidecar.drain.judgement.assessment import Hidden
+from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss import report as peers
+from sidecar.drain.node_loss.evidence import Evidence, Gone
+from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.publish import report, stored
 from sidecar.drain.publish.events import MOST as MOST_ANNOUNCED
 from sidecar.drain.publish.events import MOST_AT_ONCE
@@ -105,8 +109,16 @@ def test_every_field_is_one_of_the_type_in_deploy(context: ReportContext) -> Non
 
 
 def test_every_field_of_the_type_is_told() -> None:
-    """What nobody looked for is left out, and what another node writes once this one is gone."""
+    """What nobody looked for is left out, and what only the peer of a gone node says."""
     assert made(context=FULL)["status"].keys() == schema()["status"]["properties"].keys() - {"untracked", "gone"}
+
+
+def test_every_field_about_a_node_that_is_gone_is_told() -> None:
+    loss = Gone(Machine("n1", "uid"), Evidence.NONE, 0.0, "why")
+    told = peers.status(Suspect("n1", "uid"), loss, peers.Left((), ()), agent="v0", now=0.0)
+    fields = schema()["status"]["properties"]
+    assert told.keys() <= fields.keys()
+    assert told["gone"].keys() == fields["gone"]["properties"].keys()
 
 
 def test_its_conditions_are_the_verdicts() -> None:
