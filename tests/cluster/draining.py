@@ -37,13 +37,13 @@ RUNS = "scenario.example.com/runs"
 class Drained:
     """The overlay with the gate, on all nodes."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, *, flags: Sequence[str] = FLAGS) -> None:
         self.installation = installation
         self.kubectl = installation.kubectl
         self.objects: list[Json] = list(yaml.safe_load_all(self.kubectl("kustomize", str(OVERLAY))))
         for found in self.objects:
             if found["kind"] == "DaemonSet":
-                _with_flags(container(found, SIDECAR)["args"])
+                _with_flags(container(found, SIDECAR)["args"], flags)
                 found["spec"]["template"]["spec"]["nodeSelector"][RUNS] = "here"
 
     @property
@@ -332,10 +332,10 @@ def seconds_until(condition: Any, what: str, *, seconds: float) -> float:
     return time.monotonic() - began
 
 
-def _with_flags(args: list[str]) -> None:
+def _with_flags(args: list[str], flags: Sequence[str]) -> None:
     """As a patch of the overlay would put them: a flag that is there is replaced."""
-    given = {flag.partition("=")[0] for flag in FLAGS}
-    args[:] = [arg for arg in args if arg.partition("=")[0] not in given] + list(FLAGS)
+    given = {flag.partition("=")[0] for flag in flags}
+    args[:] = [arg for arg in args if arg.partition("=")[0] not in given] + list(flags)
 
 
 def _is_ready(pod: Json) -> bool:
