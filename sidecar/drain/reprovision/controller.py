@@ -200,17 +200,21 @@ class ReprovisionDuty:
         if name in self._deleted:
             return await self._reading.replacement(found.target), ()
         facts = await self._facts(picture, found.target)
-        return facts, locks.look(self._locks(picture, found.target, facts))
+        left = steps.left_of(found, facts)
+        deleted = frozenset(claim.name for claim in found.target.claims) - {claim.name for claim in left.claims}
+        return facts, locks.look(self._locks(picture, left, facts, deleted=deleted))
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
         assert picture.snapshot is not None
         return await self._reading.facts(target, users=frozenset(pod.uid for pod, _ in users_of(picture.snapshot)))
 
-    def _locks(self, picture: Picture, target: Target, facts: Facts, *, alone: bool = False) -> LocksView:
+    def _locks(
+        self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), alone: bool = False
+    ) -> LocksView:
         assert picture.snapshot is not None
         found = picture.assessment.places if picture.assessment else ()
         places = MappingProxyType({volume: place for place in found for volume in place.volumes})
-        return LocksView(self._settings.reprovisions, self._machine(picture), picture.snapshot, places, target, facts, alone)
+        return LocksView(self._settings.reprovisions, self._machine(picture), picture.snapshot, places, target, facts, deleted, alone)
 
     def _machine(self, picture: Picture) -> Machine:
         return Machine(picture.node.name, picture.node.uid)

@@ -36,6 +36,8 @@ class LocksView:
     """By volume: where it would go; a volume that is missing has not been looked at."""
     target: Target
     facts: Facts
+    deleted: frozenset[str] = frozenset()
+    """Names of claims of the pod that were deleted already. They are made again, and no part of `target` any more."""
     alone: bool = False
     """The lease of the workload was another node's, which has not been heard of: fewer ready replicas than all others are not enough."""
 
@@ -150,7 +152,7 @@ def _policy(view: LocksView) -> Refusal | None:
             return Refusal(Hindrance.POLICY_KEEPS, f"claim {name}: {said.problem or 'what is said of it could not be read'}")
         if said.policy is not Policy.REPROVISION or not said.word_of:
             return Refusal(Hindrance.POLICY_KEEPS, f"claim {name} has the policy {said.policy} ({said.source})")
-    left = sorted(set(_claims_of(view)) - {claim.name for claim in view.target.claims})
+    left = sorted(set(_claims_of(view)) - {claim.name for claim in view.target.claims} - view.deleted)
     return next(filter(None, (_keeps(name, view) for name in left)), None)
 
 

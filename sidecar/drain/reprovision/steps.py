@@ -5,6 +5,7 @@ waited for. A time that has run out deletes nothing and gives nothing up: it is 
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -142,6 +143,14 @@ def decide(view: StepView) -> Decision:
         )
     pod = _with_a_node(view)
     return _before_the_end(view, pod, left) if pod is not None else _without_its_pod(view, left)
+
+
+def left_of(record: Record, facts: Facts) -> Target:
+    """What is still to be made anew, and so to be judged: once deletions have begun, without the claims that are gone."""
+    left = {found.claim.name for found in _unchanged(record.target, facts)}
+    if record.stage is not Stage.DELETING or not left:
+        return record.target
+    return replace(record.target, claims=tuple(claim for claim in record.target.claims if claim.name in left))
 
 
 def in_words(decision: Decision) -> str:

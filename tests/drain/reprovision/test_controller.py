@@ -68,15 +68,15 @@ def _said(call: Call) -> str:
 class Workload:
     """A StatefulSet of so many replicas, played by hand: db-0 on n0 and so on. What is missing is made again."""
 
-    def __init__(self, bench: NotebookWorld, replicas: int = 3) -> None:
-        self._bench, self._replicas = bench, replicas
+    def __init__(self, bench: NotebookWorld, replicas: int = 3, *, templates: tuple[str, ...] = ("data",)) -> None:
+        self._bench, self._replicas, self._templates = bench, replicas, templates
         self.uid = ""
 
     async def begin(self) -> None:
         template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-        claim = {"metadata": {"name": "data"}, "spec": _wish()}
+        claims = [{"metadata": {"name": name}, "spec": _wish()} for name in self._templates]
         spec = {"replicas": self._replicas, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template}
-        body = {"metadata": {"name": "db"}, "spec": spec | {"volumeClaimTemplates": [claim]}}
+        body = {"metadata": {"name": "db"}, "spec": spec | {"volumeClaimTemplates": claims}}
         made = await self._bench.you.create(STATEFUL_SETS, body, namespace="default")
         self.uid = made["metadata"]["uid"]
         status = {"observedGeneration": made["metadata"].get("generation", 1), "replicas": self._replicas, "updateRevision": REVISION}
@@ -100,17 +100,17 @@ class Workload:
     async def _sync(self) -> None:
         for number in range(self._replicas):
             name = f"db-{number}"
-            with contextlib.suppress(AlreadyExists):
-                notes = {names.DRAIN_POLICY_RETIRE: "Reprovision"}
-                meta = {"name": f"data-{name}", "annotations": notes}
-                await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace="default")
+            for template in self._templates:
+                meta = {"name": f"{template}-{name}", "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
+                with contextlib.suppress(AlreadyExists):
+                    await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace="default")
             with contextlib.suppress(AlreadyExists):
                 await self._make(name)
 
     async def _make(self, name: str) -> None:
         of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": self.uid, "controller": True}
         meta = {"name": name, "labels": {"app": "db", names.POD_REVISION: REVISION}, "ownerReferences": [of]}
-        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{name}"}}]
+        volumes = [{"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}} for each in self._templates]
         # The stand-in for the scheduler knows no taints, so here a label of nodes says where a pod may be.
         where = {f"for-{name}": "yes"}
         spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": where}
@@ -124,9 +124,11 @@ def _wish() -> dict[str, Any]:
 Story = Callable[[NotebookWorld, Workload], Awaitable[None]]
 
 
-def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: int = 3) -> None:
+def play(
+    story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: int = 3, templates: tuple[str, ...] = ("data",)
+) -> None:
     async def whole(bench: NotebookWorld) -> None:
-        workload = Workload(bench, replicas)
+        workload = Workload(bench, replicas, templates=templates)
         await workload.begin()
         await wait(bench, 70)
         assert set((await places(bench)).values()) == {f"n{number}" for number in range(replicas)}
@@ -212,6 +214,29 @@ def test_after_a_crash_at_a_step_it_goes_on_rightly(step: str, after: bool) -> N
         assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0")] == [1, 1]
 
     play(story, seen)
+
+
+TWO: Final = ("data", "log")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
+@pytest.mark.parametrize("step", ["delete data-db-0", "delete log-db-0"])
+def test_after_a_crash_between_the_deletions_of_two_claims_the_second_one_goes_too(step: str, after: bool) -> None:
+    """Its StatefulSet may have made the first one again by then. Without it the replica could be nowhere."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        before = await uids(bench)
+        seen.at(step, bench.nodes["n0"].kill, after=after)
+        await evacuate(bench)
+        await wait(bench, 300)
+        assert (await places(bench)) == {"db-0": "n3", "db-1": "n1", "db-2": "n2"}
+        now = await uids(bench)
+        assert {name for name in before if before[name] != now[name]} == {"data-db-0", "log-db-0"}
+        assert await at_rest(bench)
+        assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0", "delete log-db-0")] == [1, 1, 1]
+
+    play(story, seen, templates=TWO)
 
 
 @pytest.mark.parametrize("step", STEPS[1:4])
