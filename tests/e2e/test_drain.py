@@ -343,9 +343,6 @@ def running(cluster: Cluster) -> dict[str, str]:
 
 def test_D2_D3_explain_tells_of_volumes_and_budgets_before_anybody_cordons(ground: Ground, applied: OurDriver) -> None:
     """Snapshots do not exist in this cluster, and that is no ignorance."""
-    until(
-        lambda: all(names.LIES_ON in item["metadata"]["annotations"] for item in ground.cluster.items(VOLUMES)), "all is noted", seconds=60
-    )
     before = still(ground.versions, seconds=1.0, within=20.0)
     (said,) = judged(explain(ground.plane.kubeconfig, "n1", "-o", "json"))
     assert (said["node"], said["driver"]) == ("n1", ALPHA)
