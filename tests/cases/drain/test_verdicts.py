@@ -125,6 +125,7 @@ BY_REASON: dict[Reason, Callable[[], Snapshot]] = {
     Reason.VOLUME_IN_USE: samples.used,
     Reason.WOULD_STRAND: lambda: samples.used(claims=(samples.claim(policy="Block"),)),
     Reason.NOT_AVAILABLE_YET: lambda: samples.used(claims=(samples.claim(policy="Migrate"),)),
+    Reason.REPROVISION_PENDING: lambda: samples.used(claims=(samples.claim(policy="Reprovision"),), surroundings=FREE, reprovisions=True),
     Reason.NO_CAPACITY: lambda: samples.used(gib=500, claims=(samples.claim(policy="Migrate"),), surroundings=FREE),
     Reason.NO_NODE_FITS: lambda: samples.used(claims=(samples.claim(policy="Migrate"),), surroundings=Surroundings()),
     Reason.NODE_RENAMED: lambda: samples.idle(renamed=frozenset({"pv-0"})),

@@ -124,9 +124,7 @@ def _wish() -> dict[str, Any]:
 Story = Callable[[NotebookWorld, Workload], Awaitable[None]]
 
 
-def play(
-    story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: int = 3, templates: tuple[str, ...] = ("data",)
-) -> None:
+def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: int = 3, templates: tuple[str, ...] = ("data",)) -> None:
     async def whole(bench: NotebookWorld) -> None:
         workload = Workload(bench, replicas, templates=templates)
         await workload.begin()
