@@ -147,6 +147,7 @@ def http(server: Server) -> Iterator[HttpClient]:
 def runner() -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
         yield runner
+        runner.run(_until_all_are_closed())
 
 
 async def _until_all_are_closed() -> None:
@@ -172,7 +173,6 @@ def connect(server: Server, runner: asyncio.Runner) -> Iterator[Connect]:
     yield connect
     for client in opened:
         runner.run(client.aclose())
-    runner.run(_until_all_are_closed())
 
 
 @pytest.fixture
