@@ -14,6 +14,7 @@ import pytest
 
 from sidecar.drain.emptying import controller, rules
 from sidecar.drain.emptying.controller import EmptyingDuty
+from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.eviction import attempt_io
 from sidecar.eviction.attempt_io import Evictor
@@ -33,6 +34,8 @@ from tests.harness.seeds import ALL_SEEDS
 
 SEEDS = range(100 if ALL_SEEDS else 4)
 CROWDED = range(3)
+ARRIVES_LATE = 175
+"""An eviction that was not answered is carried out half a minute later."""
 AT_THE_SAME_MOMENT = 13
 """Of the first seeds the one in which two nodes look at the replicas of one set within the same second."""
 ARGS = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", "--max-concurrent-evacuations=0")
@@ -80,7 +83,7 @@ def played(plan: Plan, *, hangs: bool = False) -> tuple[Report, int]:
     return report, worlds[0].evictions.count
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, ARRIVES_LATE])
 def test_worlds_with_all_kinds_of_trouble(seed: int) -> None:
     report = play(plan_of(seed))
     assert report.ok, str(report)
@@ -197,3 +200,9 @@ def test_a_guard_that_is_missing_is_noticed(name: str, monkeypatch: pytest.Monke
         breaks(patch)
         seeds = (AT_THE_SAME_MOMENT,) if breaks is _nodes_do_not_wait else CROWDED
         assert any(kinds & played(crowded(seed), hangs=hangs)[0].kinds for seed in seeds)
+
+
+def test_it_is_noticed_when_nobody_reckons_with_an_eviction_that_arrives_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Pauses, "unanswered", {})
+        assert TWO_AWAY in play(plan_of(ARRIVES_LATE)).kinds

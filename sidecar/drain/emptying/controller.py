@@ -128,6 +128,7 @@ class EmptyingDuty:
                 before=self._pauses.before,
                 rivals=answers.rivals or Rivals(),
                 leaving=self._pauses.leaving,
+                unanswered=self._pauses.unanswered,
                 failures=self._pauses.failures,
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,

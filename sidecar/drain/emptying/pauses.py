@@ -10,6 +10,8 @@ from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
+# For so long a request that got no answer may still be carried out.
+_MAY_ARRIVE_WITHIN: Final = 90.0
 _OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
 """Results that say nothing about an eviction of another pod."""
 # As a drainer that polls: soon after an eviction, and less and less often.
@@ -31,6 +33,8 @@ class Pauses:
         """As `EmptyingView.failures`."""
         self.passed: frozenset[str] = frozenset()
         """As `EmptyingView.passed`."""
+        self._unanswered: dict[str, tuple[str, float]] = {}
+        """By workload: the uid of its pod whose eviction was not answered, and until when it may still be carried out."""
         self.slow: frozenset[str] = frozenset()
         """As `EmptyingView.slow`."""
         self._waited_since: dict[str, float] = {}
@@ -50,6 +54,7 @@ class Pauses:
         self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there and now < until}
         self._paused = {uid: each for uid, each in self._paused.items() if uid in there}
         self.failures = {uid: count for uid, count in self.failures.items() if uid in there}
+        self._unanswered = {key: each for key, each in self._unanswered.items() if each[0] in there and now < each[1]}
 
     def decided(self, decision: Decision, *, now: float, patience: float) -> None:
         """Nobody waits longer than `patience` seconds on end for pods of another namespace to leave."""
@@ -76,6 +81,7 @@ class Pauses:
             case Result.FAILED:
                 # It may have been evicted all the same.
                 self.failures[uid] = self.failures.get(uid, 0) + 1
+                self._unanswered[evicted.workload] = uid, now + _MAY_ARRIVE_WITHIN
                 self._leaving[uid] = self._all_until = now + answer.again
                 self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.GONE | Result.REPLACED:
@@ -87,6 +93,11 @@ class Pauses:
                 if result is Result.FORBIDDEN:
                     # By the role, and then all others are refused too; or somebody keeps this one pod.
                     self.failures[uid] = self.failures.get(uid, 0) + 1
+
+    @property
+    def unanswered(self) -> Mapping[str, str]:
+        """As `EmptyingView.unanswered`."""
+        return {workload: uid for workload, (uid, _) in self._unanswered.items()}
 
     def paused(self, now: float) -> Mapping[str, str]:
         return {uid: why for uid, (until, why) in self._paused.items() if now < until}
@@ -104,6 +115,11 @@ class Pauses:
 
     def next_end(self, now: float) -> float | None:
         """Seconds until something of this ends; None: nothing will."""
-        ends = (*(until for until, _ in self._paused.values()), *self._leaving.values(), *(until for until, _ in self._expected.values()))
+        ends = (
+            *(until for until, _ in self._paused.values()),
+            *(until for _, until in self._unanswered.values()),
+            *self._leaving.values(),
+            *(until for until, _ in self._expected.values()),
+        )
         left = [until - now for until in (*ends, self._all_until) if now < until < float("inf")]
         return min(left, default=None)

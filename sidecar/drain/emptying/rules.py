@@ -49,6 +49,8 @@ class EmptyingView:
     """Other nodes that are emptied at the same time."""
     leaving: Set[str] = frozenset()
     """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
+    unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By workload: the uid of its pod whose eviction was not answered and may still be carried out."""
     failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod: how often its eviction has failed otherwise than by a budget."""
     slow: Set[str] = frozenset()
@@ -303,6 +305,10 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
     assert owner is not None
     if failed := view.unread.get(pod.namespace) or view.unread.get(workload):
         return Hold(Hindrance.NOT_KNOWN, pod.full_name, f"its other replicas are not known: {failed}")
+    if view.unanswered.get(workload, pod.uid) != pod.uid:
+        return Hold(
+            Hindrance.POD_LEAVING, pod.full_name, "another pod of its workload may be evicted yet: that was asked for and not answered"
+        )
     why = f"whether the other replicas of {pod.full_name} are ready is not known yet"
     peers = view.peers.get(pod.namespace)
     if peers is None:

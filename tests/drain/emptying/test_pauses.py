@@ -36,6 +36,18 @@ def test_who_may_have_been_evicted_is_leaving_for_a_while_and_nobody_else_is_tri
     assert (pauses.leaving, pauses.for_all(120.0)) == (frozenset(), 0.0)
 
 
+def test_an_eviction_that_was_not_answered_may_be_carried_out_for_as_long_as_its_pod_is_there() -> None:
+    pauses = noted(Answer(Result.FAILED, "no answer", 20.0))
+    pauses.see([POD], now=189.0)
+    assert pauses.unanswered == {"apps/uid-db": POD.uid}
+    assert pauses.next_end(189.0) == 1.0
+    pauses.see([POD], now=190.0)
+    assert pauses.unanswered == {}
+    pauses = noted(Answer(Result.FAILED, "no answer", 20.0))
+    pauses.see([], now=101.0)
+    assert pauses.unanswered == {}
+
+
 @pytest.mark.parametrize("result", [Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS])
 def test_what_is_said_of_one_pod_holds_up_no_other(result: Result) -> None:
     pauses = noted(Answer(result, "because", 5.0))

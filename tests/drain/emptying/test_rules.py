@@ -194,6 +194,18 @@ def test_a_replica_that_is_not_made_again_yet_counts_as_not_ready() -> None:
     assert isinstance(decide(view(snapshot, elsewhere=others, expected={"apps/uid-web": 9})), Evict)
 
 
+def test_while_an_eviction_may_still_be_carried_out_no_other_pod_of_its_workload_is_evicted() -> None:
+    """The one that was asked to go is asked again; a copy of the first request that arrives late does no harm then."""
+    pods = evictable("db-0"), evictable("db-1")
+    unanswered = {"apps/uid-db": pods[1].uid}
+    decision = decide(view(scene(*pods), unanswered=unanswered))
+    assert isinstance(decision, Evict) and decision.pod.uid == pods[1].uid
+    assert held_by(decide(view(scene(pods[0]), elsewhere=[pods[1]], unanswered=unanswered))) is Hindrance.POD_LEAVING
+    web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
+    decision = decide(view(scene(pods[0], web), elsewhere=[pods[1]], unanswered=unanswered))
+    assert isinstance(decision, Evict) and decision.pod.name == "web-0"
+
+
 def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_with_others() -> None:
     rivals = Rivals(("n2", samples.NODE), settled=True)
     elsewhere = samples.pod("db-1", node="n2")
