@@ -267,15 +267,28 @@ class Connections:
         if first.scheme == "https":
             context = ssl.create_default_context() if route.proxy else route.tls
             name = first.hostname if route.proxy else _name_in_certificate(route)
+        host = first.hostname or ""
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection,
-            first.hostname or "",
+            host,
             first.port or _PORTS[first.scheme],
             ssl=context,
             server_hostname=name,
-            happy_eyeballs_delay=_NEXT_ADDRESS_AFTER,
+            # One address needs no race, and asyncio leaves a socket open where a race is cancelled in the moment in which it ends.
+            happy_eyeballs_delay=None if _is_address(host) else _NEXT_ADDRESS_AFTER,
         )
         return connection
+
+
+def _is_address(host: str) -> bool:
+    """Whether it is one, and no name that may have several."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
 
 
 def _name_in_certificate(route: Route) -> str | None:

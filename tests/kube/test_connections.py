@@ -1083,3 +1083,25 @@ def test_a_length_of_many_digits_is_trouble_that_has_a_name() -> None:
                 await ask(connections, route_to(server))
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "races"),
+    [("127.0.0.1", False), ("10.96.0.1", False), ("::1", False), ("fd00::1", False), ("localhost", True), ("api.example.com", True)],
+)
+def test_only_a_name_may_have_several_addresses_that_race(host: str, races: bool) -> None:
+    """A race that is cancelled in the moment in which it ends leaves a socket open (`asyncio.staggered`)."""
+    said: list[Any] = []
+
+    async def main() -> None:
+        async def create(*_: Any, happy_eyeballs_delay: float | None, **__: Any) -> Any:
+            said.append(happy_eyeballs_delay)
+            raise OSError("nobody is there")
+
+        asyncio.get_running_loop().create_connection = create  # type: ignore[method-assign,assignment]
+        with pytest.raises(OSError, match="nobody is there"):
+            route = Route(f"http://[{host}]:1" if ":" in host else f"http://{host}:1", ssl.create_default_context(), None, None)
+            await Connections(1, connect_seconds=1.0, clock=lambda: 0.0)._open(route)
+
+    asyncio.run(main())
+    assert [delay is not None for delay in said] == [races]
