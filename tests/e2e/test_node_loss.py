@@ -10,7 +10,6 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, OurDriver, all_of
-from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from tests.e2e.conftest import CLAIMS, NODES, PODS, VOLUMES, Cluster
 from tests.e2e.draining import EVENTS, REPORTS, STATEFUL_SETS, Ground, installed, stateful_set
@@ -39,6 +38,13 @@ def gone(cluster: Cluster) -> Json:
     return dict(cluster.get(REPORTS, name).get("status", {}).get("gone") or {}) if cluster.exists(REPORTS, name) else {}
 
 
+def notes_of(cluster: Cluster) -> list[str | None]:
+    """Of the only volume: where it lies, and whether that machine leaves."""
+    (volume,) = cluster.items(VOLUMES)
+    notes = volume["metadata"].get("annotations") or {}
+    return [notes.get(names.LIES_ON), notes.get(names.LEAVING)]
+
+
 def lose(ground: Ground, driver: OurDriver, *, announced: bool) -> None:
     """n1 has the only replica; its sidecar ends, and it is deleted with what garbage collection would take."""
     cluster = ground.cluster
@@ -47,11 +53,11 @@ def lose(ground: Ground, driver: OurDriver, *, announced: bool) -> None:
         sidecar.until_ready()
         cluster.create(STATEFUL_SETS, stateful_set("db", driver, 1))
         until(lambda: cluster.phase(PODS, "db-0") == "Running", "db-0 runs", seconds=60)
-        (volume,) = cluster.items(VOLUMES)
         machine = f"n1/{ground.get('n1')['metadata']['uid']}"
-        notes = {names.LIES_ON: machine} | ({names.LEAVING: machine} if announced else {})
-        change = {"metadata": {"annotations": notes}}
-        cluster.plane.request("PATCH", f"{VOLUMES}/{volume['metadata']['name']}", change, content_type=MERGE_PATCH)
+        if announced:
+            ground.taint("n1")
+        noted = [machine, machine if announced else None]
+        until(lambda: notes_of(cluster) == noted, "the volume says where it lies, and whether that leaves", seconds=60)
     cluster.plane.request("DELETE", f"{NODES}/n1")
     cluster.plane.request("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
     cluster.plane.request("DELETE", f"{PODS}/db-0?gracePeriodSeconds=0")
