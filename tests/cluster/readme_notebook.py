@@ -61,7 +61,7 @@ SAMENESS = (
     (r"\b\d+(m\d+)?s\b", "AGE"),
     (r" {2,}", "  "),
 )
-PASSING = re.compile(r"^Waiting for |condition met$|^$")
+PASSING = re.compile(r"^Waiting for |condition met$|^$|^removes csi-node-sidecar\.io/lies-on of PersistentVolume ")
 """How often it is said depends on how long it took. For the same reason lines that say the same stand there once."""
 
 
