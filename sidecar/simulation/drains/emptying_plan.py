@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from sidecar.simulation.drains.plan import GATED, stretched
+from sidecar.simulation.drains.plan import GATED, SHARED, stretched
 from sidecar.simulation.world.network import Weather
 from sidecar.simulation.world.plan import Draft, Plan
 
@@ -163,22 +163,8 @@ def _hung_kubelets(dice: random.Random, draft: Draft) -> None:
     draft.add(at + dice.uniform(10.0, 200.0), "kubelet works", node)
 
 
-_SHARED: Final = (
-    "kills",
-    "dooms",
-    "stops",
-    "outages",
-    "partitions",
-    "410 storms",
-    "cuts",
-    "losses",
-    "strays",
-    "overload",
-    "slow watches",
-    "lags",
-)
 TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
-    **{kind: stretched(kind) for kind in _SHARED},
+    **{kind: stretched(kind) for kind in SHARED},
     "replicas not ready": _unready,
     "deleted pods": _deleted_pods,
     "new revisions": _rolling,

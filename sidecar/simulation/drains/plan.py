@@ -272,7 +272,7 @@ def _dead_drivers(dice: random.Random, draft: Draft) -> None:
         _second_thoughts(dice, draft, at)
 
 
-_SHARED: Final = (
+SHARED: Final = (
     "kills",
     "dooms",
     "stops",
@@ -287,7 +287,7 @@ _SHARED: Final = (
     "lags",
 )
 TROUBLES: Final[dict[str, Callable[[random.Random, Draft], None]]] = {
-    **{kind: stretched(kind) for kind in _SHARED},
+    **{kind: stretched(kind) for kind in SHARED},
     "scaling": _scaling,
     "acks": _acks,
     "new words": _new_words,
