@@ -5,13 +5,11 @@ from typing import Final
 
 from sidecar.drain.emptying.rules import Ask, AskController, Decision, Evict, Hold
 from sidecar.drain.vocabulary import Hindrance
-from sidecar.eviction.answers import NEXT_PASS, Answer, Result
+from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Answer, Result
 from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
-# For so long a request that got no answer may still be carried out.
-_MAY_ARRIVE_WITHIN: Final = 90.0
 _OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
 """Results that say nothing about an eviction of another pod."""
 # As a drainer that polls: soon after an eviction, and less and less often.
@@ -81,7 +79,7 @@ class Pauses:
             case Result.FAILED:
                 # It may have been evicted all the same.
                 self.failures[uid] = self.failures.get(uid, 0) + 1
-                self._unanswered[evicted.workload] = uid, now + _MAY_ARRIVE_WITHIN
+                self._unanswered[evicted.workload] = uid, now + MAY_ARRIVE_WITHIN
                 self._leaving[uid] = self._all_until = now + answer.again
                 self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.GONE | Result.REPLACED:

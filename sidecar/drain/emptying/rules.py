@@ -320,6 +320,8 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
         return AskController(pod.namespace, owner, pod.full_name, why)
     if found := too_few(pod, replicas, wanted=view.sizes.get(workload), before=view.expected.get(workload, 0)):
         return Hold(found[0], pod.full_name, found[1])
+    if node := view.rivals.taken_by(pod, view.snapshot.driver):
+        return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, f"node {node} makes another replica of its workload anew")
     others = [peer for peer in replicas if peer.uid != pod.uid]
     if why := view.rivals.objection(pod, others, view.snapshot.budgets or ()):
         return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)

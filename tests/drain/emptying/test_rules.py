@@ -216,6 +216,16 @@ def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_w
     assert isinstance(decision, Evict) and decision.pod.name == "web-0"
 
 
+def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_go_on() -> None:
+    taken = Rivals((samples.NODE,), taken={names.reprovision("uid-db", samples.DRIVER): "n2"})
+    decision = decide(view(scene(evictable()), rivals=taken))
+    assert held_by(decision) is Hindrance.ANOTHER_NODE_FIRST
+    assert isinstance(decision, Hold) and "n2" in decision.why
+    web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
+    decision = decide(view(scene(evictable(), web), rivals=taken))
+    assert isinstance(decision, Evict) and decision.pod.name == "web-0"
+
+
 def test_a_pod_that_is_itself_the_one_that_is_not_ready_may_go() -> None:
     assert isinstance(next_of(evictable(ready=False), elsewhere=[samples.pod("db-1", node="n2")]), Evict)
 
