@@ -70,14 +70,15 @@ class EmptyingDuty:
         self._refusals = refusals
         self._wall = tools.wall
         self._clock = tools.clock
-        self._pauses = Pauses()
+        self._pauses = Pauses(restarted=True)
         self._evictor = evictor
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._seen = SeenLeases()
 
     async def perform(self, picture: Picture) -> Outcome:
         if not is_under_way(picture.signals, picture) or picture.snapshot is None:
-            self._pauses = Pauses()
+            if picture.signals.state is not State.IN_PROGRESS:
+                self._pauses = self._pauses.for_another()
             return Outcome(picture)
         if picture.away:
             return self._told(picture, Rest(picture.away))
@@ -134,6 +135,7 @@ class EmptyingDuty:
                 rivals=answers.rivals or Rivals(),
                 leaving=self._pauses.leaving,
                 unanswered=self._pauses.unanswered,
+                in_doubt=self._pauses.in_doubt(self._clock()),
                 failures=self._pauses.failures,
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,

@@ -20,7 +20,9 @@ _SHARE: Final = 0.25
 class Pauses:
     """For one evacuation. All times are of the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, restarted: bool = False) -> None:
+        """`restarted`: an earlier process may have evicted pods of this evacuation."""
+        self._restarted = restarted
         self._leaving: dict[str, float] = {}
         """By uid: until when it counts as leaving although nothing shows that."""
         self._paused: dict[str, tuple[float, str]] = {}
@@ -63,6 +65,16 @@ class Pauses:
         namespace = decision.pod.partition("/")[0]
         if now - self._waited_since.setdefault(namespace, now) >= patience:
             self.slow |= {namespace}
+
+    def for_another(self) -> "Pauses":
+        """For the next evacuation. What was asked for and not answered may be carried out even then."""
+        another = Pauses()
+        another._unanswered = self._unanswered
+        return another
+
+    def in_doubt(self, now: float) -> bool:
+        """As `EmptyingView.in_doubt`."""
+        return self._restarted and self.seconds(now) < MAY_ARRIVE_WITHIN
 
     def seconds(self, now: float) -> float:
         """Since the first look."""
@@ -118,6 +130,7 @@ class Pauses:
             *(until for _, until in self._unanswered.values()),
             *self._leaving.values(),
             *(until for until, _ in self._expected.values()),
+            *((self._begun + MAY_ARRIVE_WITHIN,) if self._restarted and self._begun is not None else ()),
         )
         left = [until - now for until in (*ends, self._all_until) if now < until < float("inf")]
         return min(left, default=None)
