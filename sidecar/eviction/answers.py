@@ -13,6 +13,8 @@ BURST: Final = 5
 BUDGET_PAUSE: Final = 5.0
 # After what does not pass by itself within seconds. Jittered by whoever waits: nodes are emptied at the same moment.
 NEXT_PASS: Final = 20.0
+# For so long an eviction that got no answer may still be carried out.
+MAY_ARRIVE_WITHIN: Final = 90.0
 # The reasons of causes, as the API server names them.
 _BUDGET: Final = "DisruptionBudget"
 _ENDING: Final = "NamespaceTerminating"

@@ -4,12 +4,13 @@ Just before each eviction the Node is read anew: what a watch shows may be old, 
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from sidecar.drain.duty import Outcome, Picture
-from sidecar.drain.emptying import rules
+from sidecar.drain.emptying import rivals, rules
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.evacuation import undone_io
@@ -18,8 +19,10 @@ from sidecar.drain.evacuation.undone_io import Undone
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import State
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.lease_io import LeaseWriter
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.rest import Rest
+from sidecar.drain.seen_leases import SeenLeases
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.answers import NEXT_PASS, Result
@@ -67,12 +70,15 @@ class EmptyingDuty:
         self._refusals = refusals
         self._wall = tools.wall
         self._clock = tools.clock
-        self._pauses = Pauses()
+        self._pauses = Pauses(restarted=True)
         self._evictor = evictor
+        self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
+        self._seen = SeenLeases()
 
     async def perform(self, picture: Picture) -> Outcome:
         if not is_under_way(picture.signals, picture) or picture.snapshot is None:
-            self._pauses = Pauses()
+            if picture.signals.state is not State.IN_PROGRESS:
+                self._pauses = self._pauses.for_another()
             return Outcome(picture)
         if picture.away:
             return self._told(picture, Rest(picture.away))
@@ -129,6 +135,7 @@ class EmptyingDuty:
                 rivals=answers.rivals or Rivals(),
                 leaving=self._pauses.leaving,
                 unanswered=self._pauses.unanswered,
+                in_doubt=self._pauses.in_doubt(self._clock()),
                 failures=self._pauses.failures,
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,
@@ -150,9 +157,19 @@ class EmptyingDuty:
 
     async def _rivals(self) -> Rivals:
         """Read before the pods: a node that is not among them yet will find this one there when it looks."""
-        label = names.of_driver(self._settings.driver, names.EVACUATION_STATE)
-        nodes = [node async for node in records(self._kube, NODES, Node.of, label_selector=f"{label}={State.IN_PROGRESS}")]
-        return Rivals.of(nodes, self._settings.driver, seconds=self._pauses.seconds(self._clock()))
+        driver = self._settings.driver
+        nodes = [node async for node in records(self._kube, NODES, Node.of, label_selector=rivals.selector(driver))]
+        taken = await self._taken()
+        return replace(Rivals.of(nodes, driver, seconds=self._pauses.seconds(self._clock())), taken=taken)
+
+    async def _taken(self) -> Mapping[str, str]:
+        """As `Rivals.taken`."""
+        driver, now = self._settings.driver, self._clock()
+        if not self._settings.namespace:
+            return {}  # without one nobody makes a replica anew
+        found = await self._writer.all(f"{names.REPROVISION_FOR}={driver}")
+        self._seen.see(found, now=now)
+        return {lease.name: lease.node or lease.holder for lease in found if not self._seen.has_run_out(lease, now=now)}
 
     async def _pods_of(self, namespace: str) -> tuple[Pod, ...]:
         return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])

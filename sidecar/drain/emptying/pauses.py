@@ -5,13 +5,11 @@ from typing import Final
 
 from sidecar.drain.emptying.rules import Ask, AskController, Decision, Evict, Hold
 from sidecar.drain.vocabulary import Hindrance
-from sidecar.eviction.answers import NEXT_PASS, Answer, Result
+from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Answer, Result
 from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
-# For so long a request that got no answer may still be carried out.
-_MAY_ARRIVE_WITHIN: Final = 90.0
 _OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
 """Results that say nothing about an eviction of another pod."""
 # As a drainer that polls: soon after an eviction, and less and less often.
@@ -22,7 +20,9 @@ _SHARE: Final = 0.25
 class Pauses:
     """For one evacuation. All times are of the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, restarted: bool = False) -> None:
+        """`restarted`: an earlier process may have evicted pods of this evacuation."""
+        self._restarted = restarted
         self._leaving: dict[str, float] = {}
         """By uid: until when it counts as leaving although nothing shows that."""
         self._paused: dict[str, tuple[float, str]] = {}
@@ -66,6 +66,16 @@ class Pauses:
         if now - self._waited_since.setdefault(namespace, now) >= patience:
             self.slow |= {namespace}
 
+    def for_another(self) -> "Pauses":
+        """For the next evacuation. What was asked for and not answered may be carried out even then."""
+        another = Pauses()
+        another._unanswered = self._unanswered
+        return another
+
+    def in_doubt(self, now: float) -> bool:
+        """As `EmptyingView.in_doubt`."""
+        return self._restarted and self.seconds(now) < MAY_ARRIVE_WITHIN
+
     def seconds(self, now: float) -> float:
         """Since the first look."""
         return 0.0 if self._begun is None else now - self._begun
@@ -81,7 +91,7 @@ class Pauses:
             case Result.FAILED:
                 # It may have been evicted all the same.
                 self.failures[uid] = self.failures.get(uid, 0) + 1
-                self._unanswered[evicted.workload] = uid, now + _MAY_ARRIVE_WITHIN
+                self._unanswered[evicted.workload] = uid, now + MAY_ARRIVE_WITHIN
                 self._leaving[uid] = self._all_until = now + answer.again
                 self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.GONE | Result.REPLACED:
@@ -120,6 +130,7 @@ class Pauses:
             *(until for _, until in self._unanswered.values()),
             *self._leaving.values(),
             *(until for until, _ in self._expected.values()),
+            *((self._begun + MAY_ARRIVE_WITHIN,) if self._restarted and self._begun is not None else ()),
         )
         left = [until - now for until in (*ends, self._all_until) if now < until < float("inf")]
         return min(left, default=None)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.emptying.replicas import not_ready, replicas_of, says_how_many, too_few
-from sidecar.drain.emptying.rivals import Rivals
+from sidecar.drain.emptying.rivals import Rivals, is_kept_apart
 from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.drain.judgement.pod_fates import counts_as_gone, is_bare
@@ -51,6 +51,8 @@ class EmptyingView:
     """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
     unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By workload: the uid of its pod whose eviction was not answered and may still be carried out."""
+    in_doubt: bool = False
+    """An earlier process may have asked for an eviction that may still be carried out."""
     failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod: how often its eviction has failed otherwise than by a budget."""
     slow: Set[str] = frozenset()
@@ -320,6 +322,12 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
         return AskController(pod.namespace, owner, pod.full_name, why)
     if found := too_few(pod, replicas, wanted=view.sizes.get(workload), before=view.expected.get(workload, 0)):
         return Hold(found[0], pod.full_name, found[1])
+    beside = [peer for peer in replicas if peer.uid != pod.uid and peer.node == pod.node]
+    if view.in_doubt and beside and not is_kept_apart(pod, beside, view.snapshot.budgets or ()):
+        why = f"the eviction of {beside[0].full_name}, of the same workload, may have been asked for before this process began"
+        return Hold(Hindrance.POD_LEAVING, pod.full_name, why)
+    if node := view.rivals.taken_by(pod, view.snapshot.driver):
+        return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, f"node {node} makes another replica of its workload anew")
     others = [peer for peer in replicas if peer.uid != pod.uid]
     if why := view.rivals.objection(pod, others, view.snapshot.budgets or ()):
         return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)

@@ -4,20 +4,22 @@ import asyncio
 from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 
+from sidecar.drain.emptying import rivals
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NAMESPACES, PODS, STATEFUL_SETS, VOLUMES, KubeApi, Resource, find, records
-from sidecar.model.nodes import Budget, Pod
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, STATEFUL_SETS, VOLUMES, KubeApi, Resource, find, records
+from sidecar.model.nodes import Budget, Node, Pod
 from sidecar.model.objects import Class, Json, Volume
 
 
 class Reading:
     """For one node. Whatever cannot be read is raised as ApiError: then nothing is decided."""
 
-    def __init__(self, kube: KubeApi, node: str) -> None:
+    def __init__(self, kube: KubeApi, node: str, driver: str) -> None:
         self._kube = kube
         self._node = node
+        self._driver = driver
 
     async def facts(self, target: Target, *, users: Set[str]) -> Facts:
         """`users` are the uids of pods of this node with a volume of this driver."""
@@ -29,6 +31,7 @@ class Reading:
         workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
         of_namespace = await self._find(NAMESPACES, namespace)
         notes, ends = namespace_of(of_namespace) if of_namespace else ((), True)
+        there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
         return Facts(
             pods=pods,
             leaving=await self._leaving(users),
@@ -37,7 +40,8 @@ class Reading:
             classes=await self._classes({each.volume.class_name for each in found.values() if each.volume}),
             namespace=notes,
             namespace_ends=ends,
-            budgets=tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)]),
+            budgets=await self._budgets(namespace) if there else (),
+            emptied=await self._emptied() if there else frozenset(),
         )
 
     async def replacement(self, target: Target) -> Facts:
@@ -66,6 +70,13 @@ class Reading:
     async def _classes(self, names: Iterable[str]) -> Mapping[str, Class]:
         found = {name: await self._find(CLASSES, name) for name in sorted(names) if name}
         return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored})
+
+    async def _budgets(self, namespace: str) -> tuple[Budget, ...]:
+        return tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)])
+
+    async def _emptied(self) -> frozenset[str]:
+        found = records(self._kube, NODES, Node.of, label_selector=rivals.selector(self._driver))
+        return frozenset([node.name async for node in found]) - {self._node}
 
     async def _leaving(self, users: Set[str]) -> tuple[str, ...]:
         """A pod that was evicted a moment ago may not show in the watch yet."""

@@ -218,7 +218,9 @@ def _replicas(view: LocksView) -> Refusal | None:
     others = [name for ordinal in workload.ordinals if (name := workload.pod(ordinal)) != target.pod]
     lowered = [found.words.peers for _, found in view.claims if found is not None]
     # Of several claims the one that asks for most counts.
-    wanted = max((len(others) if peers is None or view.alone else min(peers, len(others)) for peers in lowered), default=len(others))
+    # One that is not ready may be away because another node evicted it.
+    all_of_them = view.alone or bool(view.facts.emptied)
+    wanted = max((len(others) if peers is None or all_of_them else min(peers, len(others)) for peers in lowered), default=len(others))
     refusals = [refusal for name in others if (refusal := _replica(name, view))]
     return refusals[0] if len(others) - len(refusals) < wanted else None
 

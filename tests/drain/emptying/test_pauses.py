@@ -28,6 +28,25 @@ def test_who_was_evicted_is_leaving_until_the_watch_no_longer_has_it(result: Res
     assert pauses.leaving == frozenset()
 
 
+def test_what_an_earlier_process_asked_for_is_in_doubt_for_as_long_as_it_may_arrive_and_not_in_the_next_evacuation() -> None:
+    pauses = Pauses(restarted=True)
+    assert pauses.in_doubt(50.0)
+    pauses.see([POD], now=50.0)
+    assert pauses.in_doubt(139.0)
+    assert pauses.next_end(130.0) == 10.0
+    assert not pauses.in_doubt(140.0)
+    assert not Pauses().in_doubt(0.0)
+    assert not pauses.for_another().in_doubt(60.0)
+
+
+def test_what_was_not_answered_before_an_undo_is_remembered_after_it() -> None:
+    pauses = noted(Answer(Result.FAILED, "no answer", 20.0)).for_another()
+    pauses.see([POD], now=150.0)
+    assert pauses.unanswered == {EVICT.workload: POD.uid}
+    pauses.see([POD], now=191.0)
+    assert pauses.unanswered == {}
+
+
 def test_who_may_have_been_evicted_is_leaving_for_a_while_and_nobody_else_is_tried() -> None:
     pauses = noted(Answer(Result.FAILED, "no answer", 20.0))
     pauses.see([POD], now=119.0)

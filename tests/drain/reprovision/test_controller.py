@@ -124,7 +124,15 @@ def _wish() -> dict[str, Any]:
 Story = Callable[[NotebookWorld, Workload], Awaitable[None]]
 
 
-def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: int = 3, templates: tuple[str, ...] = ("data",)) -> None:
+def play(
+    story: Story,
+    seen: Seen,
+    *,
+    args: tuple[str, ...] = ANEW,
+    replicas: int = 3,
+    templates: tuple[str, ...] = ("data",),
+    delay: Callable[[Call], Awaitable[None]] = simulated.no_time,
+) -> None:
     async def whole(bench: NotebookWorld) -> None:
         workload = Workload(bench, replicas, templates=templates)
         await workload.begin()
@@ -132,7 +140,7 @@ def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: in
         assert set((await places(bench)).values()) == {f"n{number}" for number in range(replicas)}
         await story(bench, workload)
 
-    simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE)
+    simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE, delay=delay)
 
 
 async def places(bench: NotebookWorld) -> dict[str, str]:
