@@ -241,7 +241,7 @@ def _awaiting(view: StepView) -> Decision:
     target, workload = view.record.target, view.facts.workload
     if workload is None or workload.uid != target.workload_uid or workload.deleting:
         return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} is gone, so nobody makes {target.full_name} again")
-    if workload.ordinal(target.pod) not in workload.ordinals:
+    if not workload.wants(target.pod):
         return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} has {workload.replicas} replicas by now, not {target.full_name}")
     pod = view.facts.pod(target.pod)
     if pod is not None and _is_ready(pod, workload.uid):
