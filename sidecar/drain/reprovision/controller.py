@@ -379,7 +379,7 @@ class ReprovisionDuty:
             return Hold(Hindrance.REPLACEMENT_NOT_READY, target.full_name, "another replica of its workload is not ready yet")
         if target.workload_uid in self._returned:
             return Hold(Hindrance.WOULD_COME_BACK, target.full_name, "a replica of its workload was put on this node again")
-        run_out = lease is not None and self._seen.unchanged_for(lease, now=self._clock()) >= max(lease.duration, leases.DURATION)
+        run_out = lease is not None and self._seen.unchanged_for(lease, now=self._clock()) >= leases.DURATION
         if lease is not None and not run_out:
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"node {lease.node or lease.holder} has Lease {lease.name}")
         facts = await self._facts(picture, target)

@@ -568,13 +568,14 @@ def test_while_another_pod_leaves_no_replica_is_begun() -> None:
     play(story, seen)
 
 
-def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
-    """By this node's own clock: what stands in it was dated by another one, which may be wrong by minutes (drain G8)."""
+@pytest.mark.parametrize("duration", [1, 900, 2**31 - 1], ids=["a second", "as written", "decades"])
+def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out(duration: int) -> None:
+    """By this node's own clock: what stands in it was dated by another one, which may be wrong by minutes (drain G8), or lie."""
     seen = Seen()
 
     async def story(bench: NotebookWorld, workload: Workload) -> None:
         meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
-        spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": 900, "renewTime": "2020-01-01T00:00:00.000000Z"}
+        spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
         await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
         await evacuate(bench)
         await wait(bench, 800)
