@@ -293,6 +293,9 @@ def _kept_off(view: LocksView) -> Refusal | None:
     for pod in filter(None, (view.pod, workload.template if workload else None)):
         if pod.tolerates(keeping):
             return Refusal(Hindrance.WOULD_COME_BACK, f"{view.target.pod} tolerates {' and '.join(map(str, keeping))}")
+    if workload and workload.template.node:
+        # No scheduler places such a pod: no taint is looked at, and no node is chosen for its new claim.
+        return Refusal(Hindrance.WOULD_COME_BACK, f"StatefulSet {workload.name} puts its pods on node {workload.template.node} itself")
     return None
 
 
