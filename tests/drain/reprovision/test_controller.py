@@ -68,27 +68,29 @@ def _said(call: Call) -> str:
 class Workload:
     """A StatefulSet of so many replicas, played by hand: db-0 on n0 and so on. What is missing is made again."""
 
-    def __init__(self, bench: NotebookWorld, replicas: int = 3, *, templates: tuple[str, ...] = ("data",)) -> None:
-        self._bench, self._replicas, self._templates = bench, replicas, templates
+    def __init__(
+        self, bench: NotebookWorld, replicas: int = 3, *, templates: tuple[str, ...] = ("data",), name: str = "db", **spec: Any
+    ) -> None:
+        self._bench, self._replicas, self._templates, self._name, self._spec = bench, replicas, templates, name, spec
         self.uid = ""
 
     async def begin(self) -> None:
-        template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        template = {"metadata": {"labels": {"app": self._name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
         claims = [{"metadata": {"name": name}, "spec": _wish()} for name in self._templates]
-        spec = {"replicas": self._replicas, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template}
-        body = {"metadata": {"name": "db"}, "spec": spec | {"volumeClaimTemplates": claims}}
+        spec = {"replicas": self._replicas, "serviceName": self._name, "selector": {"matchLabels": {"app": self._name}}, "template": template}
+        body = {"metadata": {"name": self._name}, "spec": spec | {"volumeClaimTemplates": claims} | self._spec}
         made = await self._bench.you.create(STATEFUL_SETS, body, namespace="default")
         self.uid = made["metadata"]["uid"]
         status = {"observedGeneration": made["metadata"].get("generation", 1), "replicas": self._replicas, "updateRevision": REVISION}
         await self._bench.you.patch(
-            STATEFUL_SETS, "db", {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
+            STATEFUL_SETS, self._name, {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
         )
         for number, node in enumerate(NODES_THERE):
-            await change(self._bench, node, {"taints": None}, labels={f"for-db-{number}": "yes"})
+            await change(self._bench, node, {"taints": None}, labels={f"for-{self._name}-{number}": "yes"})
         await self._sync()
         await wait(self._bench, 10)
         for node in NODES_THERE[self._replicas :]:
-            await change(self._bench, node, labels={f"for-db-{number}": "yes" for number in range(self._replicas)})
+            await change(self._bench, node, labels={f"for-{self._name}-{number}": "yes" for number in range(self._replicas)})
         self._bench.spawn(self._run())
 
     async def _run(self) -> None:
@@ -99,7 +101,7 @@ class Workload:
 
     async def _sync(self) -> None:
         for number in range(self._replicas):
-            name = f"db-{number}"
+            name = f"{self._name}-{number}"
             for template in self._templates:
                 meta = {"name": f"{template}-{name}", "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
                 with contextlib.suppress(AlreadyExists):
@@ -108,8 +110,8 @@ class Workload:
                 await self._make(name)
 
     async def _make(self, name: str) -> None:
-        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": self.uid, "controller": True}
-        meta = {"name": name, "labels": {"app": "db", names.POD_REVISION: REVISION}, "ownerReferences": [of]}
+        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": self._name, "uid": self.uid, "controller": True}
+        meta = {"name": name, "labels": {"app": self._name, names.POD_REVISION: REVISION}, "ownerReferences": [of]}
         volumes = [{"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}} for each in self._templates]
         # The stand-in for the scheduler knows no taints, so here a label of nodes says where a pod may be.
         where = {f"for-{name}": "yes"}
@@ -159,8 +161,10 @@ async def told(bench: NotebookWorld, reason: str) -> list[str]:
     return sorted(event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
-async def evacuate(bench: NotebookWorld, on: bool = True) -> None:
-    await change(bench, "n0", {"taints": [EVACUATE] if on else None}, labels={"for-db-0": None if on else "yes"})
+async def evacuate(bench: NotebookWorld, on: bool = True, *others: str) -> None:
+    """`others` are workloads besides db, each of which has its first replica here too."""
+    labels = {f"for-{name}-0": None if on else "yes" for name in ("db", *others)}
+    await change(bench, "n0", {"taints": [EVACUATE] if on else None}, labels=labels)
 
 
 def metric(bench: NotebookWorld) -> str:

@@ -174,7 +174,12 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("not looked at", lambda: view(places={}), N.PLACE, H.NO_NODE_FITS),
     ("nothing keeps pods off", lambda: judged(node=samples.node()), N.KEPT_OFF, H.WOULD_COME_BACK),
     ("the pod tolerates", lambda: view(facts(replica(0, tolerations=TOLERANT), replica(1), replica(2))), N.KEPT_OFF, H.WOULD_COME_BACK),
-    ("its template tolerates", lambda: view(with_set(template=samples.pod("db", node="", tolerations=TOLERANT))), N.KEPT_OFF, H.WOULD_COME_BACK),
+    (
+        "its template tolerates",
+        lambda: view(with_set(template=samples.pod("db", node="", tolerations=TOLERANT))),
+        N.KEPT_OFF,
+        H.WOULD_COME_BACK,
+    ),
     ("its template names a node", lambda: view(with_set(template=samples.pod("db", node="n1"))), N.KEPT_OFF, H.WOULD_COME_BACK),
     # who minds
     (
