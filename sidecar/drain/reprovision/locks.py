@@ -39,6 +39,8 @@ class LocksView:
     facts: Facts
     deleted: frozenset[str] = frozenset()
     """Names of claims of the pod that were deleted already. They are made again, and no part of `target` any more."""
+    slow: frozenset[str] = frozenset()
+    """Full names of pods that have been leaving for so long that they hold up no other namespace any more."""
     alone: bool = False
     """The lease of the workload was another node's, which has not been heard of: fewer ready replicas than all others are not enough."""
 
@@ -259,6 +261,8 @@ def _on_this_node(view: LocksView) -> Refusal | None:
             return Refusal(Hindrance.SEVERAL_PLACES, f"the volume of claim {name} could not be read")
         if others := view.snapshot.shared_with.get(volume.name):
             return Refusal(Hindrance.SEVERAL_PLACES, f"{volume.name} is also reached by {first_few(sorted(others))}")
+        if found is not None and found.claim.selected_node not in ("", view.machine.node):
+            return Refusal(Hindrance.SEVERAL_PLACES, f"claim {name} says that its volume was made on node {found.claim.selected_node}")
         if volume.name in view.snapshot.renamed or not _is_here_alone(volume, view):
             return Refusal(Hindrance.SEVERAL_PLACES, f"the node affinity of {volume.name} is not that of this node alone")
     return None
@@ -331,7 +335,8 @@ def _snapshots(view: LocksView) -> Refusal | None:
 
 
 def _nobody_leaves(view: LocksView) -> Refusal | None:
-    leaving = [name for name in view.facts.leaving if name != view.target.full_name]
+    others = (name for name in view.facts.leaving if name != view.target.full_name)
+    leaving = [name for name in others if name not in view.slow or name.partition("/")[0] == view.target.namespace]
     return Refusal(Hindrance.POD_LEAVING, f"{leaving[0]} was asked to end, and is still there") if leaving else None
 
 

@@ -36,7 +36,7 @@ class Seen:
         self._once.append((step, after, happens))
 
     def __call__(self, call: Call) -> ApiError | None:
-        what, last = _said(call), self.did[-1] if self.did else ""
+        what, last = said(call), self.did[-1] if self.did else ""
         for each in list(self._once):
             step, after, happens = each
             if (step == last) if after else (step == what):
@@ -52,7 +52,7 @@ class Seen:
         return None
 
 
-def _said(call: Call) -> str:
+def said(call: Call) -> str:
     if call.resource == PODS and call.subresource == "eviction":
         return f"evict {call.name}"
     if call.resource == CLAIMS and call.verb == "delete":
@@ -69,21 +69,34 @@ class Workload:
     """A StatefulSet of so many replicas, played by hand: db-0 on n0 and so on. What is missing is made again."""
 
     def __init__(
-        self, bench: NotebookWorld, replicas: int = 3, *, templates: tuple[str, ...] = ("data",), name: str = "db", **spec: Any
+        self,
+        bench: NotebookWorld,
+        replicas: int = 3,
+        *,
+        templates: tuple[str, ...] = ("data",),
+        name: str = "db",
+        namespace: str = "default",
+        **spec: Any,
     ) -> None:
         self._bench, self._replicas, self._templates, self._name, self._spec = bench, replicas, templates, name, spec
+        self._namespace = namespace
         self.uid = ""
 
     async def begin(self) -> None:
         template = {"metadata": {"labels": {"app": self._name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
         claims = [{"metadata": {"name": name}, "spec": _wish()} for name in self._templates]
-        spec = {"replicas": self._replicas, "serviceName": self._name, "selector": {"matchLabels": {"app": self._name}}, "template": template}
+        spec = {
+            "replicas": self._replicas,
+            "serviceName": self._name,
+            "selector": {"matchLabels": {"app": self._name}},
+            "template": template,
+        }
         body = {"metadata": {"name": self._name}, "spec": spec | {"volumeClaimTemplates": claims} | self._spec}
-        made = await self._bench.you.create(STATEFUL_SETS, body, namespace="default")
+        made = await self._bench.you.create(STATEFUL_SETS, body, namespace=self._namespace)
         self.uid = made["metadata"]["uid"]
         status = {"observedGeneration": made["metadata"].get("generation", 1), "replicas": self._replicas, "updateRevision": REVISION}
         await self._bench.you.patch(
-            STATEFUL_SETS, self._name, {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
+            STATEFUL_SETS, self._name, {"status": status}, namespace=self._namespace, subresource="status", content_type=MERGE_PATCH
         )
         for number, node in enumerate(NODES_THERE):
             await change(self._bench, node, {"taints": None}, labels={f"for-{self._name}-{number}": "yes"})
@@ -105,7 +118,7 @@ class Workload:
             for template in self._templates:
                 meta = {"name": f"{template}-{name}", "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
                 with contextlib.suppress(AlreadyExists):
-                    await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace="default")
+                    await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace=self._namespace)
             with contextlib.suppress(AlreadyExists):
                 await self._make(name)
 
@@ -116,7 +129,7 @@ class Workload:
         # The stand-in for the scheduler knows no taints, so here a label of nodes says where a pod may be.
         where = {f"for-{name}": "yes"}
         spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": where}
-        await self._bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace="default")
+        await self._bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace=self._namespace)
 
 
 def _wish() -> dict[str, Any]:
@@ -312,11 +325,11 @@ def test_for_a_reboot_nothing_is_made_anew() -> None:
     assert seen.did == []
 
 
-async def unready(bench: NotebookWorld, pod: str, on: bool = True) -> None:
-    found = await bench.you.get(PODS, pod, namespace="default")
+async def unready(bench: NotebookWorld, pod: str, on: bool = True, *, namespace: str = "default") -> None:
+    found = await bench.you.get(PODS, pod, namespace=namespace)
     others = [item for item in found["status"]["conditions"] if item["type"] != "Ready"]
     status = {"conditions": [*others, {"type": "Ready", "status": "False" if on else "True"}]}
-    await bench.you.patch(PODS, pod, {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH)
+    await bench.you.patch(PODS, pod, {"status": status}, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
 
 
 def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_does() -> None:
@@ -406,7 +419,7 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace(step: str, err
     tried: list[str] = []
 
     def refuse(call: Call) -> ApiError | None:
-        if _said(call) != step or granted:
+        if said(call) != step or granted:
             return None
         tried.append(step)
         return error

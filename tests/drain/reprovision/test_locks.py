@@ -167,6 +167,7 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("no affinity", lambda: view(with_claim(found(volume=volume(affinity=None)))), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     ("another node's affinity", lambda: view(with_claim(found(volume=volume(affinity=EVERYWHERE[1:])))), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     ("another node reaches it", lambda: judged(shared_with={"pv-0": ("n2",)}), N.ON_THIS_NODE, H.SEVERAL_PLACES),
+    ("made elsewhere", lambda: view(with_claim(found(claim=claim(selected_node="n2")))), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     ("renamed", lambda: judged(renamed=frozenset({"pv-0"})), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     # where it can go
     ("F2 no room", lambda: view(places={"pv-0": Place(("pv-0",), "", 5, ())}), N.PLACE, H.NO_CAPACITY),
@@ -247,6 +248,7 @@ OPEN: list[tuple[str, Callable[[], LocksView]]] = [
         "the policy of the namespace",
         lambda: view(facts(claims={"data-db-0": found(claim=claim(notes=()))}, namespace=samples.notes("Reprovision"))),
     ),
+    ("made here", lambda: view(with_claim(found(claim=claim(selected_node="n1"))))),
     ("our own mark", lambda: view(with_claim(noted(mark="n1/uid-n1")))),
     ("an acknowledged snapshot", lambda: judged(contents=(samples.content(ack="me"),))),
     ("a snapshot of another volume", lambda: judged(contents=(samples.content(source_handle="other"),))),
