@@ -53,6 +53,11 @@ class Lease:
             annotations=meta.get("annotations") or {},
         )
 
+    @property
+    def term(self) -> float:
+        """After so many seconds without a renewal it may be taken. Bounded: somebody may have written decades into it."""
+        return min(max(self.duration, 1.0), float(DURATION))
+
     def is_fresh(self, now: float) -> bool:
         """Whether its holder need not renew it yet. A renewal in the future was dated by a clock that has been set back since."""
         return self.renewed <= now < self.renewed + RENEWED_EVERY

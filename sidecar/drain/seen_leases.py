@@ -20,4 +20,4 @@ class SeenLeases:
     def has_run_out(self, lease: Lease, *, now: float) -> bool:
         """Its holder has not been heard of for so long that another one may have what it stands for."""
         version, since = self._seen.get(lease.name, ("", now))
-        return version == lease.resource_version and now - since >= max(lease.duration, DURATION)
+        return version == lease.resource_version and now - since >= DURATION

@@ -390,8 +390,9 @@ HINDRANCES: Final = MappingProxyType(
             "stop that pod",
         ),
         Hindrance.REPLACEMENT_NOT_READY: Meaning(
-            "the replica that was made anew is not Ready within --reprovision-ready-timeout, so no other one of its workload is touched",
-            "see the events and the log of the pod that the message names",
+            "a replica that was sent away is not Ready again within --reprovision-ready-timeout, so no other one of its workload is "
+            "touched",
+            "see what the message says, and the events and the log of the pod that it names",
         ),
     }
 )

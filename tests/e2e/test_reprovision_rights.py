@@ -25,9 +25,9 @@ def machine(cluster: Secured, node: str) -> str:
     return f"{node}/{cluster.plane.request('GET', f'/api/v1/nodes/{node}')['metadata']['uid']}"
 
 
-def claim(name: str, mark: str = "") -> Json:
+def claim(name: str, mark: str = "", *, made_on: str = "") -> Json:
     wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
-    notes = {names.REPROVISIONED_BY: mark} if mark else {}
+    notes = ({names.REPROVISIONED_BY: mark} if mark else {}) | ({names.SELECTED_NODE: made_on} if made_on else {})
     return {"metadata": {"name": name, "annotations": notes}, "spec": wish}
 
 
@@ -92,6 +92,22 @@ def test_a_mark_of_another_node(cluster: Secured, before: str, after: str) -> No
     cluster.make(CLAIMS, claim(name, machine(cluster, before) if before else ""))
     asked = note(name, machine(cluster, after) if after else None)
     Abuse(asked, "marks claims by its own node").check(cluster, cluster.n1)
+
+
+def test_a_claim_whose_volume_was_made_on_another_node(cluster: Secured) -> None:
+    """Whoever has stolen one node's token: neither its mark nor its deletion, nor another word for where it was made."""
+    mine, other = machine(cluster, "n1"), machine(cluster, "n2")
+    cluster.make(CLAIMS, claim("n2s", made_on="n2"))
+    cluster.make(CLAIMS, claim("n2s-marked", mine, made_on="n2"))
+    cluster.make(CLAIMS, claim("n1s", mine, made_on="n1"))
+    allowed(note("n2s", other), cluster.n2)
+    allowed(deletion(cluster, "n1s"), cluster.n1)
+    allowed(note("n2s-marked", None), cluster.n1)
+    Abuse(note("n2s", mine), "whose volume was made on n2").check(cluster, cluster.n1)
+    Abuse(deletion(cluster, "n2s-marked"), "whose volume was made on n2").check(cluster, cluster.n1)
+    for word in (None, "n1"):
+        asked = Request("PATCH", f"{CLAIMS}/n2s", {"metadata": {"annotations": {names.SELECTED_NODE: word}}}, MERGE_PATCH)
+        Abuse(asked, "that a claim is for node n2").check(cluster, cluster.n1)
 
 
 @pytest.mark.parametrize("word", [names.ALLOW_CLAIM_DELETION, names.REPROVISION_PEERS])

@@ -151,7 +151,7 @@ def _why(position: int, holders: tuple[str, ...], ahead: tuple[str, ...]) -> str
 
 
 def _run_out(view: SlotsView, lease: Lease) -> bool:
-    return view.unchanged_for.get(lease.name, 0.0) >= lease.duration
+    return view.unchanged_for.get(lease.name, 0.0) >= lease.term
 
 
 def _lease(view: SlotsView, name: str, *, wanted: bool = True, takeable: str = "") -> leases.Decision:

@@ -12,7 +12,7 @@ from sidecar.drain.evacuation import rules as evacuation
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.gate import lease as gate_lease
 from sidecar.drain.judgement.assessment import Verdict
-from sidecar.drain.leases import DURATION, Lease, Terms
+from sidecar.drain.leases import Lease, Terms
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.drain.wording import first_few
@@ -76,7 +76,7 @@ def responsible(view: NeighbourView) -> LeaveAlone | TakeOver | LookAfter:
     if lease.holder == view.me:
         return LookAfter()
     # Bounded, because people may edit it: a long one must not leave the gate to nobody, nor a short one have it taken at once.
-    due = view.unchanged_since + min(max(lease.duration, 1.0), float(DURATION)) + _PATIENCE + _SPREAD * view.chance
+    due = view.unchanged_since + lease.term + _PATIENCE + _SPREAD * view.chance
     if view.now < due:
         return LeaveAlone(f"{lease.holder or 'its last holder'} looks after the gate", due)
     return TakeOver(

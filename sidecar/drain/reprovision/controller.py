@@ -4,7 +4,8 @@ Nothing is remembered that matters: how far a replica is stands in the Lease of 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -25,6 +26,7 @@ from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.locks import Lock, LocksView
 from sidecar.drain.reprovision.outlook import Looked
+from sidecar.drain.reprovision.patience import Conflicts, Leavers, Turns
 from sidecar.drain.reprovision.record import Record, Stage, Target
 from sidecar.drain.reprovision.steps import Hold, StepView
 from sidecar.drain.rest import Rest
@@ -49,6 +51,8 @@ _POLL: Final = 5.0
 _SPREAD: Final = 0.2
 # That one pass looks at: each costs some ten requests.
 _MOST_CANDIDATES: Final = 3
+_MOST_PASSED: Final = 2
+_MOST_STRAY: Final = 3
 
 
 @frozen
@@ -86,14 +90,18 @@ class ReprovisionDuty:
         """By name of a Lease that this node holds; None: not known, for an earlier process may have taken one."""
         self._deleted: set[str] = set()
         """Names of such Leases all of whose claims are known to be gone."""
+        self._passed: set[str] = set()
+        """Names of such Leases that keep no others waiting any more: what is in their way has lasted long, or is somebody's refusal."""
         self._late: set[str] = set()
-        """Names of such Leases whose replacement was told to be late."""
+        """Those among them whose replica was told to be late."""
         self._ready_since: dict[str, float] = {}
         """By uid of a replacement: since when it has been seen Ready, by the monotonic clock."""
         self._returned: set[str] = set()
         """Uids of workloads whose replacement came back to this node."""
-        self._first = 0
-        """Which candidate is looked at first."""
+        self._candidates, self._last, self._others, self._marks = Turns(), Turns(), Turns(), Turns()
+        """Of candidates, of those that come last, of Leases that were passed, and of marks without a record."""
+        self._leavers = Leavers()
+        self._conflicts = Conflicts()
         self._again = float("-inf")
         self._situation: object = None
         self._failure = ""
@@ -105,7 +113,7 @@ class ReprovisionDuty:
         """What keeps the evacuation from being over; empty: nothing. A replica that is late keeps nobody waiting."""
         if self._own is None:
             return "whether a replica is being made anew is not known yet"
-        return next((self._about(name) for name in sorted(self._own) if name not in self._late), "")
+        return next((self._about(name) for name in sorted(self._own) if name not in self._passed), "")
 
     def _about(self, lease: str) -> str:
         found = self._own.get(lease) if self._own else None
@@ -126,10 +134,12 @@ class ReprovisionDuty:
         try:
             async with asyncio.timeout(LONGEST_PASS):
                 self._told, rest = await self._pass(picture, goes_on)
+            self._conflicts.none()
         except TimeoutError:
             self._failed(f"no answer within {LONGEST_PASS:g} s")
         except Conflict:
-            rest = _AT_ONCE  # what was judged has changed since, so it is judged again
+            # What was judged has changed since, so it is judged again.
+            rest = _AT_ONCE if self._conflicts.one_more() else NEXT_PASS
         except ApiError as error:
             self._failed(str(error))
         self._again = self._clock() + (jittered(rest, self._rng, spread=_SPREAD) if rest >= NEXT_PASS else rest)
@@ -160,21 +170,40 @@ class ReprovisionDuty:
         me = leases.identity(picture.node.uid, self._settings.driver)
         own = {name: lease for name, lease in stored.items() if lease.holder == me}
         self._own = {name: record.of(lease, driver=self._settings.driver) for name, lease in own.items()}
+        self._passed &= set(own)
         self._late &= set(own)
         self._deleted &= set(own)
         if self._settings.dry_run:
             return await self._begin(picture, stored) if goes_on else (Rest("nobody asks for it"), NEXT_PASS)
         undone = "" if goes_on else "the evacuation was undone, or has ended"
+        if undone:
+            self._returned.clear()
+        self._passed |= {name for name, found in self._own.items() if found is None or self._is_overdue(found)}
         told: list[tuple[Told, float]] = []
-        for name, lease in sorted(own.items(), key=lambda each: each[0] in self._late):
-            decision, rest = await self._step(picture, lease, undone)
-            told.append((decision, rest))
-            if not (isinstance(decision, Hold) and decision.is_stuck) and name not in self._late:
-                return decision, rest
+        for name in sorted(own.keys() - self._passed):
+            told.append(await self._step(picture, own[name], undone))
+            if name not in self._passed:
+                return told[-1]
+        for name in self._others.of(sorted(own.keys() & self._passed), _MOST_PASSED):
+            with self._by_itself(name):
+                told.append(await self._step(picture, own[name], undone))
         await self._sweep(picture)
         if goes_on:
             told.append(await self._begin(picture, stored))
         return told[-1] if told else (Rest("no replica is made anew"), NEXT_PASS)
+
+    def _is_overdue(self, found: Record) -> bool:
+        return steps.is_overdue(found, now=self._wall(), timeout=self._settings.ready_timeout)
+
+    @contextlib.contextmanager
+    def _by_itself(self, whose: str) -> Iterator[None]:
+        """What fails keeps nobody else waiting."""
+        try:
+            yield
+        except Conflict:
+            pass  # what was judged has changed since, and is judged in a later pass
+        except ApiError as error:
+            self._failed(f"{whose}: {error}")
 
     async def _step(self, picture: Picture, lease: Lease, undone: str) -> tuple[Told, float]:
         assert self._own is not None
@@ -206,7 +235,9 @@ class ReprovisionDuty:
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
         assert picture.snapshot is not None
-        return await self._reading.facts(target, users=frozenset(pod.uid for pod, _ in users_of(picture.snapshot)))
+        found = await self._reading.facts(target, users=frozenset(pod.uid for pod, _ in users_of(picture.snapshot)))
+        self._leavers.see(found.leaving, now=self._clock())
+        return found
 
     def _locks(
         self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), alone: bool = False
@@ -214,7 +245,9 @@ class ReprovisionDuty:
         assert picture.snapshot is not None
         found = picture.assessment.places if picture.assessment else ()
         places = MappingProxyType({volume: place for place in found for volume in place.volumes})
-        return LocksView(self._settings.reprovisions, self._machine(picture), picture.snapshot, places, target, facts, deleted, alone)
+        slow = self._leavers.slow(now=self._clock(), patience=picture.snapshot.terminating_too_long)
+        machine = self._machine(picture)
+        return LocksView(self._settings.reprovisions, machine, picture.snapshot, places, target, facts, deleted, slow, alone)
 
     def _machine(self, picture: Picture) -> Machine:
         return Machine(picture.node.name, picture.node.uid)
@@ -269,7 +302,8 @@ class ReprovisionDuty:
                         self._returned.add(found.target.workload_uid)
                 return decision, _AT_ONCE
             case Hold():
-                if decision.is_stuck and lease.name not in self._late:
+                if decision.is_overdue and lease.name not in self._late:
+                    self._passed.add(lease.name)
                     self._late.add(lease.name)
                     self._metrics.reprovisioned(str(steps.Result.NOT_READY))
                 self._metrics.replacements_late(len(self._late))
@@ -288,13 +322,16 @@ class ReprovisionDuty:
         if answer.result is Result.EVICTED:
             pod, why = decision.pod, f"Evicted, because node {picture.node.name} is being retired: {decision.why}"
             self._tell(names.POD, pod.namespace, pod.name, pod.uid, names.POD_EVICTED, why)
+            self._passed.discard(lease.name)
         elif not answer.is_expected:
             self._failed(answer.why)
+            self._passed.add(lease.name)
         return decision, _POLL if answer.is_over else max(answer.again, 1.0)
 
     async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims) -> tuple[Told, float]:
         # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
-        await self._record(picture, lease, replace(found, stage=Stage.DELETING, at=self._wall()))
+        begun = found if found.stage is Stage.DELETING else replace(found, stage=Stage.DELETING, at=self._wall())
+        await self._record(picture, lease, begun)
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
         for claim in (each.claim for each in decision.claims):
@@ -346,6 +383,7 @@ class ReprovisionDuty:
 
     def _forget(self, name: str) -> None:
         self._own = {other: found for other, found in (self._own or {}).items() if other != name}
+        self._passed.discard(name)
         self._late.discard(name)
         self._deleted.discard(name)
         self._metrics.replacements_late(len(self._late))
@@ -359,17 +397,22 @@ class ReprovisionDuty:
         assert picture.snapshot is not None
         found, refused = candidates.find(picture.snapshot)
         held: list[Told] = [Hold(each.hindrance, each.pod, each.why) for each in refused]
-        if self._first >= len(found):
-            self._first = 0
-        turn = (*found[self._first :], *found[: self._first])[:_MOST_CANDIDATES]
         self._looked = None
-        for each in turn:
-            told = await self._try(picture, each, stored)
-            if isinstance(told, Taken | Would):
-                return told, _AT_ONCE if isinstance(told, Taken) else NEXT_PASS
-            held.insert(0, told)
-        self._first += len(turn)
+        for each in self._turn(found):
+            with self._by_itself(each.target.full_name):
+                told = await self._try(picture, each, stored)
+                if isinstance(told, Taken | Would):
+                    self._candidates.restart()
+                    return told, _AT_ONCE if isinstance(told, Taken) else NEXT_PASS
+                held.insert(0, told)
         return held[0] if held else Rest("no pod here has a volume that is to be made anew"), NEXT_PASS
+
+    def _turn(self, found: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Those of a namespace in which one was passed come after all others: no tenant has everybody wait again and again."""
+        passed = (of for name, of in (self._own or {}).items() if name in self._passed)
+        troubled = {of.target.namespace for of in passed if of is not None}
+        yield from self._candidates.of([each for each in found if each.target.namespace not in troubled], _MOST_CANDIDATES)
+        yield from self._last.of([each for each in found if each.target.namespace in troubled], 1)
 
     async def _try(self, picture: Picture, each: Candidate, stored: Mapping[str, Lease]) -> Told:
         target = each.target
@@ -413,7 +456,8 @@ class ReprovisionDuty:
 
     async def _sweep(self, picture: Picture) -> None:
         """A Lease that somebody has deleted leaves its marks behind."""
-        for namespace, name in self._stray(picture):
-            found = await self._reading.claim(namespace, name)
-            if found is not None and found.words.marked_by == self._machine(picture) and not found.claim.deleting:
-                await self._unmark((found,))
+        for namespace, name in self._marks.of(self._stray(picture), _MOST_STRAY):
+            with self._by_itself(f"{namespace}/{name}"):
+                found = await self._reading.claim(namespace, name)
+                if found is not None and found.words.marked_by == self._machine(picture) and not found.claim.deleting:
+                    await self._unmark((found,))

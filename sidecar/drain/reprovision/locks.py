@@ -16,6 +16,7 @@ from sidecar.drain.judgement.policy import resolve
 from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.record import Target
+from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance, Intent, Policy
 from sidecar.drain.wording import first_few
 from sidecar.frozen import frozen
@@ -38,6 +39,8 @@ class LocksView:
     facts: Facts
     deleted: frozenset[str] = frozenset()
     """Names of claims of the pod that were deleted already. They are made again, and no part of `target` any more."""
+    slow: frozenset[str] = frozenset()
+    """Full names of pods that have been leaving for so long that they hold up no other namespace any more."""
     alone: bool = False
     """The lease of the workload was another node's, which has not been heard of: fewer ready replicas than all others are not enough."""
 
@@ -193,8 +196,7 @@ def _made_again(view: LocksView) -> Refusal | None:
     target, workload = view.target, view.facts.workload
     if workload is None or workload.uid != target.workload_uid or workload.deleting:
         return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {target.workload} is gone, or is being deleted")
-    ordinal = workload.ordinal(target.pod)
-    if ordinal is None or ordinal not in workload.ordinals:
+    if not workload.wants(target.pod):
         return Refusal(Hindrance.REPLICA_CONDEMNED, f"StatefulSet {target.workload} has {workload.replicas} replicas, not {target.pod}")
     pod = view.pod
     if pod is not None and (pod.owner is None or pod.owner.uid != workload.uid):
@@ -215,27 +217,29 @@ def _replicas(view: LocksView) -> Refusal | None:
         return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {target.workload} is gone")
     if workload.replicas < 2:
         return Refusal(Hindrance.SINGLE_REPLICA, f"StatefulSet {target.workload} has {workload.replicas}")
-    others = [name for ordinal in workload.ordinals if (name := workload.pod(ordinal)) != target.pod]
+    there = {pod.name: pod for pod in view.facts.pods if pod.name != target.pod and workload.wants(pod.name)}
+    refusals = [refusal for pod in there.values() if (refusal := _replica(pod, workload, view))]
+    ready = len(there) - len(refusals)
+    if missing := workload.missing({*there, target.pod}):
+        refusals.append(Refusal(Hindrance.REPLICA_NOT_READY, f"replica {missing} does not exist"))
+    others = workload.replicas - 1
     lowered = [found.words.peers for _, found in view.claims if found is not None]
     # Of several claims the one that asks for most counts.
     # One that is not ready may be away because another node evicted it.
     all_of_them = view.alone or bool(view.facts.emptied)
-    wanted = max((len(others) if peers is None or all_of_them else min(peers, len(others)) for peers in lowered), default=len(others))
-    refusals = [refusal for name in others if (refusal := _replica(name, view))]
-    return refusals[0] if len(others) - len(refusals) < wanted else None
+    wanted = max((others if peers is None or all_of_them else min(peers, others) for peers in lowered), default=others)
+    return refusals[0] if ready < wanted else None
 
 
-def _replica(name: str, view: LocksView) -> Refusal | None:
-    assert view.facts.workload is not None
-    pod, workload = view.facts.pod(name), view.facts.workload
-    if pod is None or pod.owner is None or pod.owner.uid != workload.uid:
-        return Refusal(Hindrance.REPLICA_NOT_READY, f"replica {name} does not exist")
+def _replica(pod: Pod, workload: Workload, view: LocksView) -> Refusal | None:
+    if pod.owner is None or pod.owner.uid != workload.uid:
+        return Refusal(Hindrance.REPLICA_NOT_READY, f"replica {pod.name} does not exist")
     if not pod.ready or pod.deleting_since or pod.ended or not pod.node:
         return Refusal(Hindrance.REPLICA_NOT_READY, f"{pod.full_name} is not ready")
     if pod.node == view.machine.node:
         return Refusal(Hindrance.REPLICA_NOT_APART, f"{pod.full_name} is on this node too")
     ours = {claim.name for claim in view.target.claims}
-    if not pod.claims or ours & set(pod.claims) or not workload.claims_of(name) <= set(pod.claims):
+    if not pod.claims or ours & set(pod.claims) or not workload.claims_of(pod.name) <= set(pod.claims):
         return Refusal(Hindrance.REPLICA_NOT_APART, f"{pod.full_name} has no claims of its own")
     return None
 
@@ -246,9 +250,8 @@ def _not_rolling(view: LocksView) -> Refusal | None:
         return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {view.target.workload} is gone")
     if not workload.observed or not workload.revision:
         return Refusal(Hindrance.WORKLOAD_ROLLING, "its controller has not answered to its last change yet")
-    for ordinal in workload.ordinals:
-        pod = view.facts.pod(workload.pod(ordinal))
-        if pod is not None and pod.labels.get(names.POD_REVISION) != workload.revision:
+    for pod in view.facts.pods:
+        if workload.wants(pod.name) and pod.labels.get(names.POD_REVISION) != workload.revision:
             return Refusal(Hindrance.WORKLOAD_ROLLING, f"{pod.full_name} is of another revision than {workload.revision}")
     return None
 
@@ -260,6 +263,8 @@ def _on_this_node(view: LocksView) -> Refusal | None:
             return Refusal(Hindrance.SEVERAL_PLACES, f"the volume of claim {name} could not be read")
         if others := view.snapshot.shared_with.get(volume.name):
             return Refusal(Hindrance.SEVERAL_PLACES, f"{volume.name} is also reached by {first_few(sorted(others))}")
+        if found is not None and found.claim.selected_node not in ("", view.machine.node):
+            return Refusal(Hindrance.SEVERAL_PLACES, f"claim {name} says that its volume was made on node {found.claim.selected_node}")
         if volume.name in view.snapshot.renamed or not _is_here_alone(volume, view):
             return Refusal(Hindrance.SEVERAL_PLACES, f"the node affinity of {volume.name} is not that of this node alone")
     return None
@@ -294,6 +299,9 @@ def _kept_off(view: LocksView) -> Refusal | None:
     for pod in filter(None, (view.pod, workload.template if workload else None)):
         if pod.tolerates(keeping):
             return Refusal(Hindrance.WOULD_COME_BACK, f"{view.target.pod} tolerates {' and '.join(map(str, keeping))}")
+    if workload and workload.template.node:
+        # No scheduler places such a pod: no taint is looked at, and no node is chosen for its new claim.
+        return Refusal(Hindrance.WOULD_COME_BACK, f"StatefulSet {workload.name} puts its pods on node {workload.template.node} itself")
     return None
 
 
@@ -329,7 +337,8 @@ def _snapshots(view: LocksView) -> Refusal | None:
 
 
 def _nobody_leaves(view: LocksView) -> Refusal | None:
-    leaving = [name for name in view.facts.leaving if name != view.target.full_name]
+    others = (name for name in view.facts.leaving if name != view.target.full_name)
+    leaving = [name for name in others if name not in view.slow or name.partition("/")[0] == view.target.namespace]
     return Refusal(Hindrance.POD_LEAVING, f"{leaving[0]} was asked to end, and is still there") if leaving else None
 
 

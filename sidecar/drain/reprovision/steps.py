@@ -119,11 +119,8 @@ class Hold:
     hindrance: Hindrance
     pod: str
     why: str
-
-    @property
-    def is_stuck(self) -> bool:
-        """This workload is left alone; others go on."""
-        return self.hindrance is Hindrance.REPLACEMENT_NOT_READY
+    is_overdue: bool = False
+    """It has lasted so long that this workload is left alone; others go on."""
 
 
 Decision = Mark | Evict | DeleteClaims | TakeBack | Unmark | Await | Finish | Hold
@@ -144,6 +141,11 @@ def decide(view: StepView) -> Decision:
         )
     pod = _with_a_node(view)
     return _before_the_end(view, pod, left) if pod is not None else _without_its_pod(view, left)
+
+
+def is_overdue(record: Record, *, now: float, timeout: float) -> bool:
+    """It keeps no others waiting any more, whatever is in its way. A date in the far future is none that this node has written."""
+    return not abs(now - record.at) < timeout
 
 
 def left_of(record: Record, facts: Facts) -> Target:
@@ -191,7 +193,8 @@ def _with_a_node(view: StepView) -> Pod | None:
 def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> Decision:
     """The pod is still there."""
     if pod.deleting_since:
-        return Await(f"{pod.full_name} was asked to end, and is still there", replacement=False)
+        why = f"{pod.full_name} was asked to end, and is still there"
+        return _overdue(view, Hindrance.POD_LEAVING, why) or Await(why, replacement=False)
     refusal = shut(view.locks)
     if refusal is not None:
         return TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
@@ -222,7 +225,8 @@ def _without_its_pod(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
         return TakeBack(_marked(left), f"{back.full_name} has returned to its data")
     refusal = shut(view.locks)
     if refusal is not None:
-        return _held(target, refusal) if _was_evicted(view) else TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
+        waits = _was_evicted(view) and refusal.hindrance not in _NEVER_AGAIN
+        return _held(view, refusal) if waits else TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
     if unmarked := _unmarked(left):
         return Mark(unmarked, f"all locks of {target.full_name} are open")
     return DeleteClaims(left, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim")
@@ -232,8 +236,13 @@ def _was_evicted(view: StepView) -> bool:
     return view.record.stage in (Stage.EVICTING, Stage.DELETING)
 
 
-def _held(target: Target, refusal: Refusal) -> Hold:
-    return Hold(refusal.hindrance, target.full_name, refusal.why)
+# The workload that the pod was evicted for is another one by now, or has no such replica: nobody is helped by waiting.
+_NEVER_AGAIN: Final = (Hindrance.NOBODY_MAKES_IT_AGAIN, Hindrance.REPLICA_CONDEMNED)
+
+
+def _held(view: StepView, refusal: Refusal) -> Hold:
+    late = _overdue(view, Hindrance.REPLACEMENT_NOT_READY, f"{refusal.hindrance}: {refusal.why}")
+    return late or Hold(refusal.hindrance, view.record.target.full_name, refusal.why)
 
 
 def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
@@ -244,7 +253,9 @@ def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
     elif left:
         refusal = shut(view.locks)
         if refusal is not None:
-            return _late(view, f"{refusal.hindrance}: {refusal.why}") or _held(view.record.target, refusal)
+            return _held(view, refusal)
+        if unmarked := _unmarked(left):
+            return Mark(unmarked, "it was undone, and is asked for again")
         return DeleteClaims(left, "another claim of the pod was deleted already")
     return _awaiting(view)
 
@@ -253,21 +264,24 @@ def _awaiting(view: StepView) -> Decision:
     target, workload = view.record.target, view.facts.workload
     if workload is None or workload.uid != target.workload_uid or workload.deleting:
         return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} is gone, so nobody makes {target.full_name} again")
-    if workload.ordinal(target.pod) not in workload.ordinals:
+    if not workload.wants(target.pod):
         return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} has {workload.replicas} replicas by now, not {target.full_name}")
     pod = view.facts.pod(target.pod)
     if pod is not None and _is_ready(pod, workload.uid):
         if view.ready_for >= workload.ready_for:
             where = "" if pod.node != view.node else ", which is this node again"
             return Finish(Result.READY, f"{pod.full_name} is ready on {pod.node}{where}", pod)
-        return Await(f"{pod.full_name} is ready on {pod.node}, and has to be for {workload.ready_for:g} s", replacement=True)
-    return _late(view, "it was made anew") or Await(f"{target.full_name} is made anew", replacement=True)
+        why = f"{pod.full_name} is ready on {pod.node}, and has to be for {workload.ready_for:g} s"
+    else:
+        why = f"{target.full_name} is made anew"
+    return _overdue(view, Hindrance.REPLACEMENT_NOT_READY, why) or Await(why, replacement=True)
 
 
-def _late(view: StepView, why: str) -> Hold | None:
-    if view.now - view.record.at < view.timeout:
+def _overdue(view: StepView, hindrance: Hindrance, why: str) -> Hold | None:
+    if not is_overdue(view.record, now=view.now, timeout=view.timeout):
         return None
-    return Hold(Hindrance.REPLACEMENT_NOT_READY, view.record.target.full_name, f"{why}, and it is not ready after {view.timeout:g} s")
+    name = view.record.target.full_name
+    return Hold(hindrance, name, f"{why}, and it is not ready after {view.timeout:g} s", is_overdue=True)
 
 
 def _is_ready(pod: Pod, workload: str) -> bool:

@@ -1,7 +1,7 @@
 """A StatefulSet, as far as it matters for making a replica anew: which pods and claims it makes, and whether it is being rolled out."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from sidecar.frozen import frozen
@@ -31,17 +31,18 @@ class Workload:
     template: Pod
     """What its pods ask for."""
 
-    @property
-    def ordinals(self) -> range:
-        return range(self.start, self.start + self.replicas)
-
     def pod(self, ordinal: int) -> str:
         return f"{self.name}-{ordinal}"
 
-    def ordinal(self, pod: str) -> int | None:
-        """None: it has no pod of this name."""
+    def wants(self, pod: str) -> bool:
+        """Whether a pod of this name is one of its replicas. Anybody may ask for two billion of them, so nobody goes through all."""
         text = pod.removeprefix(f"{self.name}-")
-        return int(text) if text != pod and _ORDINAL.fullmatch(text) else None
+        return text != pod and _ORDINAL.fullmatch(text) is not None and self.start <= int(text) < self.start + self.replicas
+
+    def missing(self, there: Container[str]) -> str:
+        """The first of its pods that is not there; empty: none. After at most one look more than there are pods."""
+        ordinals = range(self.start, self.start + max(self.replicas, 0))
+        return next((pod for pod in map(self.pod, ordinals) if pod not in there), "")
 
     def claims_of(self, pod: str) -> frozenset[str]:
         """That it makes for this pod."""

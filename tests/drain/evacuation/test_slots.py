@@ -116,6 +116,12 @@ def test_a_lease_that_has_run_out_is_replaced_where_it_stands() -> None:
     assert isinstance(decide(view(evacuated("n1"), leases=(lease("n9", holder=""),))), Take)
 
 
+def test_a_turn_that_somebody_has_taken_for_years_runs_out_like_any_other() -> None:
+    forever = replace(lease("n9"), duration=2.0**31)
+    assert isinstance(decide(view(evacuated("n1"), leases=(forever,), unchanged_for={FIRST: DURATION - 1})), WaitFor)
+    assert isinstance(decide(view(evacuated("n1"), leases=(forever,), unchanged_for={FIRST: DURATION})), Take)
+
+
 @pytest.mark.parametrize("ago", [DURATION + 300, -3600, -365 * 86400])
 def test_how_long_this_process_saw_no_renewal_counts_and_not_the_clock_it_was_written_by(ago: float) -> None:
     dated = lease("n9", ago=ago)

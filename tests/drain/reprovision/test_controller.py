@@ -36,7 +36,7 @@ class Seen:
         self._once.append((step, after, happens))
 
     def __call__(self, call: Call) -> ApiError | None:
-        what, last = _said(call), self.did[-1] if self.did else ""
+        what, last = said(call), self.did[-1] if self.did else ""
         for each in list(self._once):
             step, after, happens = each
             if (step == last) if after else (step == what):
@@ -52,7 +52,7 @@ class Seen:
         return None
 
 
-def _said(call: Call) -> str:
+def said(call: Call) -> str:
     if call.resource == PODS and call.subresource == "eviction":
         return f"evict {call.name}"
     if call.resource == CLAIMS and call.verb == "delete":
@@ -68,27 +68,42 @@ def _said(call: Call) -> str:
 class Workload:
     """A StatefulSet of so many replicas, played by hand: db-0 on n0 and so on. What is missing is made again."""
 
-    def __init__(self, bench: NotebookWorld, replicas: int = 3, *, templates: tuple[str, ...] = ("data",)) -> None:
-        self._bench, self._replicas, self._templates = bench, replicas, templates
+    def __init__(
+        self,
+        bench: NotebookWorld,
+        replicas: int = 3,
+        *,
+        templates: tuple[str, ...] = ("data",),
+        name: str = "db",
+        namespace: str = "default",
+        **spec: Any,
+    ) -> None:
+        self._bench, self._replicas, self._templates, self._name, self._spec = bench, replicas, templates, name, spec
+        self._namespace = namespace
         self.uid = ""
 
     async def begin(self) -> None:
-        template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        template = {"metadata": {"labels": {"app": self._name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
         claims = [{"metadata": {"name": name}, "spec": _wish()} for name in self._templates]
-        spec = {"replicas": self._replicas, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template}
-        body = {"metadata": {"name": "db"}, "spec": spec | {"volumeClaimTemplates": claims}}
-        made = await self._bench.you.create(STATEFUL_SETS, body, namespace="default")
+        spec = {
+            "replicas": self._replicas,
+            "serviceName": self._name,
+            "selector": {"matchLabels": {"app": self._name}},
+            "template": template,
+        }
+        body = {"metadata": {"name": self._name}, "spec": spec | {"volumeClaimTemplates": claims} | self._spec}
+        made = await self._bench.you.create(STATEFUL_SETS, body, namespace=self._namespace)
         self.uid = made["metadata"]["uid"]
         status = {"observedGeneration": made["metadata"].get("generation", 1), "replicas": self._replicas, "updateRevision": REVISION}
         await self._bench.you.patch(
-            STATEFUL_SETS, "db", {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
+            STATEFUL_SETS, self._name, {"status": status}, namespace=self._namespace, subresource="status", content_type=MERGE_PATCH
         )
         for number, node in enumerate(NODES_THERE):
-            await change(self._bench, node, {"taints": None}, labels={f"for-db-{number}": "yes"})
+            await change(self._bench, node, {"taints": None}, labels={f"for-{self._name}-{number}": "yes"})
         await self._sync()
         await wait(self._bench, 10)
         for node in NODES_THERE[self._replicas :]:
-            await change(self._bench, node, labels={f"for-db-{number}": "yes" for number in range(self._replicas)})
+            await change(self._bench, node, labels={f"for-{self._name}-{number}": "yes" for number in range(self._replicas)})
         self._bench.spawn(self._run())
 
     async def _run(self) -> None:
@@ -99,22 +114,22 @@ class Workload:
 
     async def _sync(self) -> None:
         for number in range(self._replicas):
-            name = f"db-{number}"
+            name = f"{self._name}-{number}"
             for template in self._templates:
                 meta = {"name": f"{template}-{name}", "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
                 with contextlib.suppress(AlreadyExists):
-                    await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace="default")
+                    await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace=self._namespace)
             with contextlib.suppress(AlreadyExists):
                 await self._make(name)
 
     async def _make(self, name: str) -> None:
-        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": self.uid, "controller": True}
-        meta = {"name": name, "labels": {"app": "db", names.POD_REVISION: REVISION}, "ownerReferences": [of]}
+        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": self._name, "uid": self.uid, "controller": True}
+        meta = {"name": name, "labels": {"app": self._name, names.POD_REVISION: REVISION}, "ownerReferences": [of]}
         volumes = [{"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}} for each in self._templates]
         # The stand-in for the scheduler knows no taints, so here a label of nodes says where a pod may be.
         where = {f"for-{name}": "yes"}
         spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": where}
-        await self._bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace="default")
+        await self._bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace=self._namespace)
 
 
 def _wish() -> dict[str, Any]:
@@ -167,8 +182,10 @@ async def told(bench: NotebookWorld, reason: str) -> list[str]:
     return sorted(event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
-async def evacuate(bench: NotebookWorld, on: bool = True) -> None:
-    await change(bench, "n0", {"taints": [EVACUATE] if on else None}, labels={"for-db-0": None if on else "yes"})
+async def evacuate(bench: NotebookWorld, on: bool = True, *others: str) -> None:
+    """`others` are workloads besides db, each of which has its first replica here too."""
+    labels = {f"for-{name}-0": None if on else "yes" for name in ("db", *others)}
+    await change(bench, "n0", {"taints": [EVACUATE] if on else None}, labels=labels)
 
 
 def metric(bench: NotebookWorld) -> str:
@@ -316,11 +333,11 @@ def test_for_a_reboot_nothing_is_made_anew() -> None:
     assert seen.did == []
 
 
-async def unready(bench: NotebookWorld, pod: str, on: bool = True) -> None:
-    found = await bench.you.get(PODS, pod, namespace="default")
+async def unready(bench: NotebookWorld, pod: str, on: bool = True, *, namespace: str = "default") -> None:
+    found = await bench.you.get(PODS, pod, namespace=namespace)
     others = [item for item in found["status"]["conditions"] if item["type"] != "Ready"]
     status = {"conditions": [*others, {"type": "Ready", "status": "False" if on else "True"}]}
-    await bench.you.patch(PODS, pod, {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH)
+    await bench.you.patch(PODS, pod, {"status": status}, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
 
 
 def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_does() -> None:
@@ -410,7 +427,7 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace(step: str, err
     tried: list[str] = []
 
     def refuse(call: Call) -> ApiError | None:
-        if _said(call) != step or granted:
+        if said(call) != step or granted:
             return None
         tried.append(step)
         return error
@@ -576,13 +593,14 @@ def test_while_another_pod_leaves_no_replica_is_begun() -> None:
     play(story, seen)
 
 
-def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
-    """By this node's own clock: what stands in it was dated by another one, which may be wrong by minutes (drain G8)."""
+@pytest.mark.parametrize("duration", [1, 900, 2**31 - 1], ids=["a second", "as written", "decades"])
+def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out(duration: int) -> None:
+    """By this node's own clock: what stands in it was dated by another one, which may be wrong by minutes (drain G8), or lie."""
     seen = Seen()
 
     async def story(bench: NotebookWorld, workload: Workload) -> None:
         meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
-        spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": 900, "renewTime": "2020-01-01T00:00:00.000000Z"}
+        spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
         await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
         await evacuate(bench)
         await wait(bench, 800)

@@ -1,5 +1,6 @@
 """The locks before a replica's data, one by one: a scene in which all are open, and for each what alone shuts it."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -166,6 +167,7 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("no affinity", lambda: view(with_claim(found(volume=volume(affinity=None)))), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     ("another node's affinity", lambda: view(with_claim(found(volume=volume(affinity=EVERYWHERE[1:])))), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     ("another node reaches it", lambda: judged(shared_with={"pv-0": ("n2",)}), N.ON_THIS_NODE, H.SEVERAL_PLACES),
+    ("made elsewhere", lambda: view(with_claim(found(claim=claim(selected_node="n2")))), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     ("renamed", lambda: judged(renamed=frozenset({"pv-0"})), N.ON_THIS_NODE, H.SEVERAL_PLACES),
     # where it can go
     ("F2 no room", lambda: view(places={"pv-0": Place(("pv-0",), "", 5, ())}), N.PLACE, H.NO_CAPACITY),
@@ -173,7 +175,13 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("not looked at", lambda: view(places={}), N.PLACE, H.NO_NODE_FITS),
     ("nothing keeps pods off", lambda: judged(node=samples.node()), N.KEPT_OFF, H.WOULD_COME_BACK),
     ("the pod tolerates", lambda: view(facts(replica(0, tolerations=TOLERANT), replica(1), replica(2))), N.KEPT_OFF, H.WOULD_COME_BACK),
-    ("its template tolerates", lambda: view(with_set(template=samples.pod("db", tolerations=TOLERANT))), N.KEPT_OFF, H.WOULD_COME_BACK),
+    (
+        "its template tolerates",
+        lambda: view(with_set(template=samples.pod("db", node="", tolerations=TOLERANT))),
+        N.KEPT_OFF,
+        H.WOULD_COME_BACK,
+    ),
+    ("its template names a node", lambda: view(with_set(template=samples.pod("db", node="n1"))), N.KEPT_OFF, H.WOULD_COME_BACK),
     # who minds
     (
         "a finalizer",
@@ -240,6 +248,7 @@ OPEN: list[tuple[str, Callable[[], LocksView]]] = [
         "the policy of the namespace",
         lambda: view(facts(claims={"data-db-0": found(claim=claim(notes=()))}, namespace=samples.notes("Reprovision"))),
     ),
+    ("made here", lambda: view(with_claim(found(claim=claim(selected_node="n1"))))),
     ("our own mark", lambda: view(with_claim(noted(mark="n1/uid-n1")))),
     ("an acknowledged snapshot", lambda: judged(contents=(samples.content(ack="me"),))),
     ("a snapshot of another volume", lambda: judged(contents=(samples.content(source_handle="other"),))),
@@ -318,16 +327,28 @@ def test_what_a_statefulset_says_is_read_with_distrust() -> None:
     read = Workload.of(stored)
     assert (read.replicas, read.start, read.ready_for, read.observed, read.revision) == (1, 0, 10.0, False, "db-1")
     assert read.claims_of("db-0") == {"data-db-0", "-db-0"}
-    assert Workload.of({"metadata": {"name": "db"}}).ordinals == range(1)
-    assert [read.ordinal(pod) for pod in ("db-0", "db-12", "db-x", "db-00", "db", "other-0", "db-")] == [
-        0,
-        12,
-        None,
-        None,
-        None,
-        None,
-        None,
-    ]
+    assert Workload.of({"metadata": {"name": "db"}}).wants("db-0")
+    wide = replace(read, start=10, replicas=3)
+    asked = ("db-0", "db-9", "db-10", "db-12", "db-13", "db-x", "db-010", "db-\u0661\u0660", "db", "other-10", "db-", "db-1000000000")
+    assert [pod for pod in asked if wide.wants(pod)] == ["db-10", "db-12"]
+    assert (wide.missing({"db-10"}), wide.missing({"db-10", "db-11", "db-12"}), replace(wide, replicas=-5).missing(())) == ("db-11", "", "")
+
+
+@pytest.mark.parametrize("start", [0, 2**31 - 1])
+def test_millions_of_replicas_are_not_counted_one_by_one(start: int) -> None:
+    """Any tenant may write that into a StatefulSet. The locks are looked at while everything else of the process waits."""
+    begun = time.process_time()
+    looked = look(view(with_set(replicas=2_000_000, start=start)))
+    assert time.process_time() - begun < 1.0
+    assert shut(looked) is not None
+    others = {lock.name: lock for lock in looked}[Name.REPLICAS]
+    assert others.refusal is not None
+    assert others.refusal.hindrance is Hindrance.REPLICA_NOT_READY
+
+
+def test_of_millions_of_replicas_some_may_be_enough() -> None:
+    peers = with_claim(noted(peers="2"))
+    assert refused(view(replace(peers, workload=replace(WORKLOAD, replicas=2_000_000)))) is None
 
 
 def test_an_owner_reference_is_not_enough_to_be_a_pods_claim() -> None:

@@ -135,7 +135,7 @@ def test_with_a_shut_lock_nothing_is_deleted_and_the_lease_is_kept(stage: Stage)
     """A replica is away by our doing, so no other node may send one away."""
     decision = step(stage, away(MARKED), shut=True)
     assert isinstance(decision, Hold)
-    assert (decision.hindrance, decision.is_stuck) == (Hindrance.REPLICA_NOT_READY, False)
+    assert (decision.hindrance, decision.is_overdue) == (Hindrance.REPLICA_NOT_READY, False)
 
 
 # --- the undo -------------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_all_claims_of_a_pod_are_deleted_after_a_crash_too() -> None:
     assert [each.claim.name for each in decision.claims] == ["logs-db-0"]
     assert isinstance(step(DELETING, half, record=BOTH, shut=True), Hold)
     late = step(DELETING, half, record=BOTH, shut=True, now=NOW + 1800)
-    assert late.is_stuck
+    assert late.is_overdue
 
 
 def test_undone_in_between_the_claims_nothing_more_is_deleted() -> None:
@@ -221,7 +221,7 @@ def test_drain_G8_a_replacement_is_late_after_the_timeout_by_this_nodes_clock_an
     assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 5 + 1799), Await)
     decision = step(DELETING, away(ANEW, PENDING), now=NOW - 5 + 1800)
     assert isinstance(decision, Hold)
-    assert (decision.hindrance, decision.is_stuck) == (Hindrance.REPLACEMENT_NOT_READY, True)
+    assert (decision.hindrance, decision.is_overdue) == (Hindrance.REPLACEMENT_NOT_READY, True)
     assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 400), Await)
     assert isinstance(step(DELETING, away(ANEW, replica(0, node="n4")), now=NOW + 1e6, ready_for=10.0), Finish)
 

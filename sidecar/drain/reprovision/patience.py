@@ -1,0 +1,55 @@
+"""What this process remembers so that nobody holds up others for ever: whose turn it is, and for how long pods have been leaving."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_MOST_AT_ONCE: Final = 3
+
+
+class Turns:
+    """Goes round. Whoever is looked at comes last from then on, also if the look comes to nothing."""
+
+    def __init__(self) -> None:
+        self._first = 0
+
+    def of(self, items: Sequence[T], most: int) -> Iterator[T]:
+        for _ in range(min(most, len(items))):
+            at = self._first % len(items)
+            self._first = at + 1
+            yield items[at]
+
+    def restart(self) -> None:
+        """The order of the items counts again."""
+        self._first = 0
+
+
+class Leavers:
+    """Pods that are leaving the node, by full name, and since when they have been seen to. Times are of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def see(self, leaving: Iterable[str], *, now: float) -> None:
+        """All of this moment."""
+        self._since = {pod: self._since.get(pod, now) for pod in leaving}
+
+    def slow(self, *, now: float, patience: float) -> frozenset[str]:
+        """Those that hold up no other namespace any more."""
+        return frozenset(pod for pod, since in self._since.items() if now - since >= patience)
+
+
+class Conflicts:
+    """Somebody who changes an object all the time must not have it read and written all the time."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def one_more(self) -> bool:
+        """Whether what was judged is judged again at once."""
+        self._in_a_row += 1
+        return self._in_a_row <= _MOST_AT_ONCE
+
+    def none(self) -> None:
+        self._in_a_row = 0
