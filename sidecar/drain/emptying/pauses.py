@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sidecar.drain.emptying.rules import Ask, AskController, Decision, Evict, Hold
+from sidecar.drain.emptying.decisions import Ask, AskController, Decision, Evict, Hold
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Answer, Result
 from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
-_OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
+_OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS, Result.CHANGED)
 """Results that say nothing about an eviction of another pod."""
 # As a drainer that polls: soon after an eviction, and less and less often.
 _SOONEST: Final = 1.0
@@ -33,6 +33,8 @@ class Pauses:
         """As `EmptyingView.failures`."""
         self.passed: frozenset[str] = frozenset()
         """As `EmptyingView.passed`."""
+        self.waiting_evicted: dict[str, int] = {}
+        """As `EmptyingView.waiting_evicted`."""
         self._unanswered: dict[str, tuple[str, float]] = {}
         """By workload: the uid of its pod whose eviction was not answered, and until when it may still be carried out."""
         self.slow: frozenset[str] = frozenset()
@@ -48,7 +50,7 @@ class Pauses:
         return frozenset(self._leaving)
 
     def see(self, pods: Iterable[Pod], *, now: float) -> None:
-        """`pods` are those of the node. Who is gone has left."""
+        """`pods` are those of the node, and those that wait for a node with a volume here. Who is gone has left."""
         there = {pod.uid for pod in pods}
         self._begun = now if self._begun is None else self._begun
         self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there and now < until}
@@ -83,7 +85,10 @@ class Pauses:
     def note(self, evicted: Evict, answer: Answer, *, now: float) -> None:
         uid = evicted.pod.uid
         if answer.result in (Result.EVICTED, Result.FAILED):
-            self.before.setdefault(evicted.workload, evicted.here)
+            if evicted.waits:
+                self.waiting_evicted[evicted.workload] = self.waiting_evicted.get(evicted.workload, 0) + 1
+            else:
+                self.before.setdefault(evicted.workload, evicted.here)
         match answer.result:
             case Result.EVICTED:
                 self._leaving[uid], self._evicted_at = float("inf"), now

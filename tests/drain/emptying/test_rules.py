@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from sidecar.drain.emptying.decisions import Ask, AskController, EmptyingView, Evict, Finished, Hold, workload_of
 from sidecar.drain.emptying.rivals import Rivals
-from sidecar.drain.emptying.rules import Ask, AskController, EmptyingView, Evict, Finished, Hold, decide, in_words, workload_of
+from sidecar.drain.emptying.rules import decide, in_words
 from sidecar.drain.facts.snapshot import CLAIM, InFlight, Snapshot, unread_key
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.model import names
