@@ -61,10 +61,10 @@ def volume(name: str, *, lies_on: str, node: str, **spec: Any) -> Json:
     }
 
 
-def released(cluster: Secured, name: str, *, lies_on: str, node: str) -> None:
+def released(cluster: Secured, name: str, *, lies_on: str, node: str, **spec: Any) -> None:
     """The volume controller says so of one whose claim is gone."""
     claim = {"kind": names.CLAIM, "namespace": "default", "name": "gone", "uid": "uid-of-a-claim-that-is-gone"}
-    cluster.make(VOLUMES, volume(name, lies_on=lies_on, node=node, claimRef=claim))
+    cluster.make(VOLUMES, volume(name, lies_on=lies_on, node=node, claimRef=claim, **spec))
     until(lambda: cluster.plane.request("GET", f"{VOLUMES}/{name}").get("status", {}).get("phase") == "Released", f"{name} is released")
 
 
@@ -136,6 +136,28 @@ def test_a_volume_of_a_node_that_is_there_stays(cluster: Secured, lies_on: str) 
 def test_a_volume_of_a_machine_that_is_gone_stays_until_it_is_released(cluster: Secured) -> None:
     cluster.make(VOLUMES, volume("pv-free", lies_on="n9/uid-9", node="n9"))
     Abuse(delete(f"{VOLUMES}/pv-free"), "only when they are released").check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize(
+    ("maker", "lies_on", "may_go"),
+    [
+        ("n9", "n9/uid-9", True),
+        ("n8", "n9/uid-9", False),
+        ("n9-x", "n9/uid-9", False),
+        ("n2", "n2/former", False),
+        ("n9", "n9/{n2}", False),
+    ],
+)
+def test_one_without_node_affinity_may_go_if_its_maker_is_the_node_that_is_gone(
+    cluster: Secured, maker: str, lies_on: str, may_go: bool
+) -> None:
+    name = f"pv-{maker}-{lies_on[3:7]}".strip("{-")
+    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node=maker, nodeAffinity=None)
+    if may_go:
+        allowed(delete(f"{VOLUMES}/{name}"), cluster.n1)
+    else:
+        code, said, _ = delete(f"{VOLUMES}/{name}").by(cluster.n1)
+        assert code == 422 and "gives" in said, (code, said)
 
 
 def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(cluster: Secured) -> None:
