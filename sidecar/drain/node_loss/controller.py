@@ -55,7 +55,7 @@ class NodeLoss:
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._surroundings = Surroundings(tools.kube, driver=settings.driver, attaches=attaches)
         self._reports = Reports(tools.kube, driver=settings.driver)
-        self._cleanup = Cleanup(tools.kube, self._surroundings, tools.recorder, driver=settings.driver, wall=tools.wall)
+        self._cleanup = Cleanup(tools.kube, self._surroundings, self._reports, tools.recorder, driver=settings.driver, wall=tools.wall)
         self._held: Lease | None = None
         """As this process has it; None: it has it not, or does not know."""
         self._others: turn.Seen | None = None
