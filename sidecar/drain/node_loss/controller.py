@@ -65,7 +65,9 @@ class NodeLoss:
         self._surroundings = Surroundings(tools.kube, driver=settings.driver, attaches=attaches)
         self._reports = Reports(tools.kube, driver=settings.driver)
         unplaced = UnplacedVolumes(tools, delete)
-        self._cleanup = Cleanup(tools.kube, self._surroundings, tools.recorder, unplaced, driver=settings.driver, wall=tools.wall)
+        self._cleanup = Cleanup(
+            tools.kube, self._surroundings, self._reports, tools.recorder, unplaced, driver=settings.driver, wall=tools.wall
+        )
         self._held: Lease | None = None
         """As this process has it; None: it has it not, or does not know."""
         self._others: turn.Seen | None = None

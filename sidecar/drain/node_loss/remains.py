@@ -100,7 +100,7 @@ def _claims(view: RemainsView) -> Iterator[Remain]:
         ref = lost.volume.claim
         there = view.claims.get(ref.uid) if ref else None
         if there is not None and there.volume == lost.volume.name:
-            step, why = _of_claim(view, there)
+            step, why = _of_claim(view, there, lost)
             yield Remain(
                 names.CLAIM,
                 there.claim.namespace,
@@ -113,7 +113,7 @@ def _claims(view: RemainsView) -> Iterator[Remain]:
             )
 
 
-def _of_claim(view: RemainsView, there: ClaimThere) -> tuple[Step, str]:
+def _of_claim(view: RemainsView, there: ClaimThere, lost: LostVolume) -> tuple[Step, str]:
     if there.deleting:
         return Step.NOTHING, "it is being deleted"
     remade = who_remakes(there.claim, view.sets)
@@ -122,6 +122,11 @@ def _of_claim(view: RemainsView, there: ClaimThere) -> tuple[Step, str]:
     machine = machine_to_clear(view)
     if isinstance(machine, Untouched):
         return Step.NOTHING, machine.why
+    if lost.lies_on != machine:
+        return Step.NOTHING, "its volume does not say that it was on this machine"
+    if (there.selected_node, there.provisioner) != (machine.node, lost.volume.driver):
+        # A claim that was bound by hand, or by a backup tool, and one of a node that was renamed: a person knows more of it.
+        return Step.NOTHING, f"it does not say that {lost.volume.driver} made its volume for node {machine.node}, by which policies know it"
     if users := _users(view.pods, there):
         return Step.NOTHING, f"pod {users[0].name} with node {users[0].node} has it"
     step = Step.DELETE_CLAIM if there.lost_with == machine_mark.text(machine) else Step.MARK_CLAIM
