@@ -15,6 +15,7 @@ from sidecar.drain.judgement.budgets import check_budgets
 from sidecar.drain.judgement.policy import resolve
 from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
+from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.vocabulary import Hindrance, Intent, Policy
 from sidecar.drain.wording import first_few
@@ -227,6 +228,8 @@ def _replica(name: str, view: LocksView) -> Refusal | None:
     assert view.facts.workload is not None
     pod, workload = view.facts.pod(name), view.facts.workload
     if pod is None or pod.owner is None or pod.owner.uid != workload.uid:
+        if makes_after(workload, view.target.pod, name, view.facts):
+            return Refusal(Hindrance.EACH_WAITS, f"replica {name} does not exist, and is made only once {view.target.pod} is ready")
         return Refusal(Hindrance.REPLICA_NOT_READY, f"replica {name} does not exist")
     if not pod.ready or pod.deleting_since or pod.ended or not pod.node:
         return Refusal(Hindrance.REPLICA_NOT_READY, f"{pod.full_name} is not ready")
@@ -244,6 +247,8 @@ def _not_rolling(view: LocksView) -> Refusal | None:
         return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {view.target.workload} is gone")
     if not workload.observed or not workload.revision:
         return Refusal(Hindrance.WORKLOAD_ROLLING, "its controller has not answered to its last change yet")
+    if rollout_waits_for(workload, view.target.pod, view.facts):
+        return None
     for ordinal in workload.ordinals:
         pod = view.facts.pod(workload.pod(ordinal))
         if pod is not None and pod.labels.get(names.POD_REVISION) != workload.revision:
