@@ -248,6 +248,7 @@ class Hindrance(StrEnum):
     REPLICA_CONDEMNED = "ReplicaCondemned"
     SINGLE_REPLICA = "SingleReplica"
     REPLICA_NOT_APART = "ReplicaNotApart"
+    EACH_WAITS = "EachWaitsForTheOther"
     WORKLOAD_ROLLING = "WorkloadRolling"
     CLAIM_CHANGED = "ClaimChanged"
     SEVERAL_PLACES = "SeveralPlaces"
@@ -271,6 +272,7 @@ OF_REPROVISION: Final = frozenset(
         Hindrance.REPLICA_CONDEMNED,
         Hindrance.SINGLE_REPLICA,
         Hindrance.REPLICA_NOT_APART,
+        Hindrance.EACH_WAITS,
         Hindrance.WORKLOAD_ROLLING,
         Hindrance.CLAIM_CHANGED,
         Hindrance.SEVERAL_PLACES,
@@ -353,6 +355,11 @@ HINDRANCES: Final = MappingProxyType(
         Hindrance.REPLICA_NOT_APART: Meaning(
             "another replica is on this node too, or has no claim of its own, so it may not have a copy that stays",
             f"spread the replicas over nodes; annotate the claim with {names.REPROVISION_PEERS}: NUMBER if fewer others are enough",
+        ),
+        Hindrance.EACH_WAITS: Meaning(
+            "another replica is not there, and its StatefulSet, which makes its pods in order, makes it only once this one is ready",
+            "take the evacuation back until all replicas are ready; if the others that are ready have all the data, annotate the claim with"
+            f" {names.REPROVISION_PEERS}: NUMBER",
         ),
         Hindrance.WORKLOAD_ROLLING: Meaning(
             "the StatefulSet is being rolled out, so its replicas are replaced by its controller too",

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import Json, all_of, within
+from hack.lib.programs import Json, all_of, storage_class, within
 from sidecar.model import names
+from sidecar.model.objects import IMMEDIATE
 from sidecar.rights.rights import Right
-from tests.e2e.conftest import CLAIMS, DEPLOYMENTS, PODS, Cluster
+from tests.e2e.conftest import CLAIMS, CLASSES, DEPLOYMENTS, PODS, Cluster
 from tests.e2e.draining import BUDGETS, EVENTS, NAMESPACE, STATEFUL_SETS, Ground, budget, component, installed, late
 from tests.e2e.lacking import naming, without
 from tests.e2e.rights_stories import EMPTIES
@@ -97,6 +98,37 @@ def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground)
         until(lambda: evicted(cluster, "app") == 3, "each is told once", seconds=20)
         assert sidecars[0].metric("csi_node_sidecar_evictions_total", result="evicted") == 3
         until(lambda: len(cluster.items(CLAIMS)) == 3, "the claims of the evicted went with their pods", seconds=30)
+
+
+def volumes_are_on(cluster: Cluster) -> set[str]:
+    bound = (claim for claim in cluster.items(CLAIMS) if claim["status"].get("phase") == "Bound")
+    return {claim["metadata"]["annotations"][names.SELECTED_NODE] for claim in bound}
+
+
+def test_a_pod_that_waits_for_a_node_with_a_volume_of_this_one_is_evicted_and_gets_one_elsewhere(ground: Ground) -> None:
+    """Nobody schedules it, and its volume is made at once: so it waits as one does whose node was closed before it was bound."""
+    cluster = ground.cluster
+    drivers = [ground.driver(ALPHA, node) for node in ("n1", "n2")]
+    sidecars = [ground.sidecar(driver, "--evacuation-evict") for driver in drivers]
+    with all_of(drivers), all_of(sidecars):
+        for driver, sidecar in zip(drivers, sidecars, strict=True):
+            ground.node(driver.node, driver)
+            sidecar.until_ready()
+        ground.cordon("n2")
+        cluster.create(CLASSES, storage_class("at-once", ALPHA, IMMEDIATE))
+        waiting = replicated("app", "at-once", 1)
+        waiting["spec"]["template"]["spec"]["schedulerName"] = "nobody"
+        cluster.create(DEPLOYMENTS, waiting)
+        cluster.create(BUDGETS, budget("app", {"app": "app"}, minAvailable=1))
+        until(lambda: cluster.get(BUDGETS, "app").get("status", {}).get("expectedPods") == 1, "the budget is counted", seconds=30)
+        until(lambda: volumes_are_on(cluster) == {"n1"}, "its volume is on n1", seconds=60)
+
+        ground.cordon("n2", False)
+        ground.taint("n1")
+        until(lambda: volumes_are_on(cluster) == {"n2"}, "the next pod has its volume on n2", seconds=90)
+        until(lambda: ground.state("n1", drivers[0]) == "Success", "the evacuation succeeds", seconds=60)
+        until(lambda: evicted(cluster, "app") == 1, "it is told once", seconds=20)
+        assert sidecars[0].metric("csi_node_sidecar_evictions_total", result="evicted") == 1, "no budget is asked for a Pending pod"
 
 
 @pytest.fixture(params=EMPTIES, ids=str)

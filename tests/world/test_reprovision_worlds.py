@@ -27,6 +27,8 @@ from tests.harness.seeds import ALL_SEEDS
 
 SEEDS = range(100 if ALL_SEEDS else 4)
 CROWDED = range(4)
+WAIT_FOR_ONE_ANOTHER = 50
+"""The replica that is to be made anew waits for a later one, which its ordered set makes only once that is ready."""
 NODES = ("n0", "n1", "n2", "n3", "n4")
 SLOW = Latency(0.1, 0.4)
 """Between a look and what follows from it something happens."""
@@ -64,7 +66,7 @@ def played(plan: Plan) -> tuple[Report, int]:
     return report, len(worlds[0].claims.seen)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, WAIT_FOR_ONE_ANOTHER])
 def test_worlds_with_all_kinds_of_trouble(seed: int) -> None:
     report = play(plan_of(seed))
     assert report.ok, str(report)

@@ -16,6 +16,7 @@ from sidecar.drain.judgement.policy import resolve
 from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.reprovision import spread
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
+from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance, Intent, Policy
@@ -222,7 +223,7 @@ def _replicas(view: LocksView) -> Refusal | None:
     refusals = [refusal for pod in there.values() if (refusal := _replica(pod, workload, view))]
     ready = len(there) - len(refusals)
     if missing := workload.missing({*there, target.pod}):
-        refusals.append(Refusal(Hindrance.REPLICA_NOT_READY, f"replica {missing} does not exist"))
+        refusals.append(_missing(missing, workload, view))
     others = workload.replicas - 1
     lowered = [found.words.peers for _, found in view.claims if found is not None]
     # Of several claims the one that asks for most counts.
@@ -230,6 +231,12 @@ def _replicas(view: LocksView) -> Refusal | None:
     all_of_them = view.alone or bool(view.facts.emptied)
     wanted = max((others if peers is None or all_of_them else min(peers, others) for peers in lowered), default=others)
     return refusals[0] if ready < wanted else None
+
+
+def _missing(name: str, workload: Workload, view: LocksView) -> Refusal:
+    if makes_after(workload, view.target.pod, name, view.facts):
+        return Refusal(Hindrance.EACH_WAITS, f"replica {name} does not exist, and is made only once {view.target.pod} is ready")
+    return Refusal(Hindrance.REPLICA_NOT_READY, f"replica {name} does not exist")
 
 
 def _replica(pod: Pod, workload: Workload, view: LocksView) -> Refusal | None:
@@ -251,6 +258,8 @@ def _not_rolling(view: LocksView) -> Refusal | None:
         return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {view.target.workload} is gone")
     if not workload.observed or not workload.revision:
         return Refusal(Hindrance.WORKLOAD_ROLLING, "its controller has not answered to its last change yet")
+    if rollout_waits_for(workload, view.target.pod, view.facts):
+        return None
     for pod in view.facts.pods:
         if workload.wants(pod.name) and pod.labels.get(names.POD_REVISION) != workload.revision:
             return Refusal(Hindrance.WORKLOAD_ROLLING, f"{pod.full_name} is of another revision than {workload.revision}")

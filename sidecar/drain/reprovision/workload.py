@@ -33,6 +33,10 @@ class Workload:
     """What its pods ask for."""
     spread: Spread = Spread()
     """How far they want to be from each other."""
+    ordered: bool = False
+    """A pod is made only once all before it are ready."""
+    one_by_one: bool = False
+    """Its rollout takes away one pod at a time, and waits until that is ready again."""
 
     def pod(self, ordinal: int) -> str:
         return f"{self.name}-{ordinal}"
@@ -65,6 +69,8 @@ class Workload:
             ready_for=max(float(_whole(spec.get("minReadySeconds"))), _LEAST_READY),
             revision=str(status.get("updateRevision") or ""),
             observed=_whole(status.get("observedGeneration")) >= _whole(meta.get("generation")),
+            ordered=spec.get("podManagementPolicy") != "Parallel",
+            one_by_one=_is_one_by_one(spec.get("updateStrategy") or {}),
             template=Pod.of({"metadata": {"name": meta["name"]}, "spec": (spec.get("template") or {}).get("spec") or {}}),
             spread=Spread.of(spec.get("template") or {}),
         )
@@ -73,6 +79,11 @@ class Workload:
 def is_supported(pod: Pod) -> bool:
     owner = pod.owner
     return owner is not None and owner.kind == names.STATEFUL_SET and owner.api_version.startswith(f"{names.APPS_GROUP}/")
+
+
+def _is_one_by_one(strategy: Mapping[str, Any]) -> bool:
+    most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
+    return strategy.get("type", "RollingUpdate") == "RollingUpdate" and _whole(most) == 1
 
 
 def _whole(value: object) -> int:

@@ -51,7 +51,7 @@ class ClaimDeletion:
     allowed: bool
     """`--allow-reprovision`."""
     rolling: float = 0.0
-    """For how many seconds the set has been rolling; 0: it is not."""
+    """For how many seconds the set has been rolling without waiting for this replica; 0: it is not."""
     preconditions: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     users: tuple[str, ...] = ()
     """The nodes of the pods that use it."""
@@ -144,6 +144,19 @@ def is_rolling(workload: Json, pods: Iterable[Json]) -> bool:
     if status.get("observedGeneration") != workload["metadata"].get("generation"):
         return True
     return any((pod["metadata"].get("labels") or {}).get(objects.REVISION) != status.get("updateRevision") for pod in pods)
+
+
+def stops_at(workload: Json, ordinal: int, pods: Mapping[int, Json]) -> bool:
+    """A rollout takes no other pod away while this one, which waits for a node, is not ready."""
+    pod = pods.get(ordinal)
+    if pod is None or pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
+        return False
+    if (workload.get("status") or {}).get("observedGeneration") != workload["metadata"].get("generation"):
+        return False
+    wanted = (workload.get("status") or {}).get("updateRevision")
+    revisions = {number: (pods[number]["metadata"].get("labels") or {}).get(objects.REVISION) for number in pods if number >= ordinal}
+    of_later = [revisions.get(number) for number in objects.ordinals(workload) if number >= ordinal]
+    return workload["spec"].get("podManagementPolicy") != "Parallel" or all(revision == wanted for revision in of_later)
 
 
 def _notes(obj: Json) -> Json:

@@ -74,7 +74,7 @@ class ClaimReferee:
             ordinal=ordinal,
             policy=self._policy(claim),
             allowed=ALLOW in self._world.plan.args,
-            rolling=self._replicas.rolling(workload["metadata"]["uid"]) if workload else 0.0,
+            rolling=self._replicas.rolling(workload["metadata"]["uid"], ordinal) if workload else 0.0,
             preconditions={"uid": options.uid, "resourceVersion": options.resource_version},
             users=tuple(filter(None, users)),
             others=tuple(self._others(workload, ordinal)) if workload else (),

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Container
 from typing import Final
 
-from sidecar.kube.api import NODES, PODS
+from sidecar.kube.api import CLAIMS, NODES, PODS
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -28,6 +28,7 @@ from sidecar.simulation.drains.replicas import ReplicaReferee
 from sidecar.simulation.drains.sender import SENDER
 from sidecar.simulation.drains.workloads import Guards
 from sidecar.simulation.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, Scheduler, StandInBase, StatefulSets
+from sidecar.simulation.stand_ins import stateful_set_objects as objects
 from sidecar.simulation.world.node import DRIVER
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.world import Report, errors_to, no_collector
@@ -40,6 +41,8 @@ NOT_WHOLE: Final = "not whole"
 _LINGERS: Final = 60.0
 _ASTRAY: Final = 61.0
 _SAMPLE: Final = 2.0
+_TAKEN_BACK: Final = 300.0
+"""Seconds after an evacuation was taken back within which the replicas that waited for one another are ready."""
 
 
 def play(plan: Plan, *, before: Callable[["EmptyingWorld"], None] = lambda _: None) -> Report:
@@ -160,6 +163,26 @@ class EmptyingWorld(DrainWorld):
                 except NotFound:
                     pass  # it is being made
         await asyncio.sleep(self.plan.settle)
+        for _ in self.nodes:
+            for node in (stuck := self._wait_for_one_another()):
+                self.transcript.tell("operator", f"takes the evacuation of {node} back, for replicas wait for one another")
+                await self._carry_out(PlannedEvent(self.clock(), UNDONE, node))
+            await asyncio.sleep(_TAKEN_BACK if stuck else 0.0)
+
+    def _wait_for_one_another(self) -> set[str]:
+        """Nodes with the data of a replica without which an ordered set makes no later one, so that it is not made anew either. What their
+        owners do about it is what the reason for that says."""
+        found = set()
+        for workload in self.cluster.store.all_of(STATEFUL_SETS):
+            name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+            if self.kinds.get(name) != REPROVISIONED or workload["spec"].get("podManagementPolicy") == "Parallel":
+                continue
+            there = [self.cluster.store.find(PODS, f"{name}-{ordinal}", namespace) is not None for ordinal in objects.ordinals(workload)]
+            for away in (each for each in self.replicas.not_whole(by_us=True) if each.rpartition("-")[0] == name):
+                if not all(there[int(away.rpartition("-")[2]) :]):
+                    claim = self.cluster.store.find(CLAIMS, f"data-{away}", namespace)
+                    found.add(self.place_of(claim["spec"].get("volumeName", "")) if claim else "")
+        return {node for node in found if self.evacuated.get(node)}
 
     async def _judge(self) -> None:
         for what in self.claims.left_behind():

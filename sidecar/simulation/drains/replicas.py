@@ -7,7 +7,7 @@ from sidecar.kube.api import PODS
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
-from sidecar.simulation.drains.claim_deletions import is_rolling
+from sidecar.simulation.drains.claim_deletions import is_rolling, stops_at
 from sidecar.simulation.stand_ins import stateful_set_objects as objects
 from sidecar.simulation.world.node import NAMESPACE
 
@@ -30,17 +30,18 @@ class ReplicaReferee:
         """By uid of a set and ordinal: since when it has no pod there that is ready and stays."""
         self._ours: dict[tuple[str, int], str] = {}
         """Those that are away because a sidecar has evicted them: which pod."""
-        self._rolling_since: dict[str, float] = {}
-        """By uid of a set."""
+        self._rolling_since: dict[tuple[str, int], float] = {}
+        """By uid of a set and ordinal: since when it has been rolling, and does not stop at this replica."""
 
     def look(self) -> None:
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             uid, there = workload["metadata"]["uid"], self._there(workload)
-            if is_rolling(workload, there.values()):
-                self._rolling_since.setdefault(uid, self._world.clock())
-            else:
-                self._rolling_since.pop(uid, None)
+            rolling = is_rolling(workload, there.values())
             for ordinal in objects.ordinals(workload):
+                if rolling and not stops_at(workload, ordinal, there):
+                    self._rolling_since.setdefault((uid, ordinal), self._world.clock())
+                else:
+                    self._rolling_since.pop((uid, ordinal), None)
                 if is_whole(there.get(ordinal)):
                     self._away_since.pop((uid, ordinal), None)
                     self._ours.pop((uid, ordinal), None)
@@ -72,9 +73,9 @@ class ReplicaReferee:
             self._ours[uid, ordinal] = pod["metadata"]["uid"]
             self._away_since.setdefault((uid, ordinal), self._world.clock())
 
-    def rolling(self, uid: str) -> float:
-        """For how many seconds that set has been rolling; 0: it is not."""
-        return self._world.clock() - self._rolling_since.get(uid, self._world.clock())
+    def rolling(self, uid: str, ordinal: int) -> float:
+        """For how many seconds that set has been rolling without stopping at this replica; 0: it is not."""
+        return self._world.clock() - self._rolling_since.get((uid, ordinal), self._world.clock())
 
     def away(self, uid: str, ordinal: int) -> tuple[float, bool]:
         """For how many seconds a replica of that set has been away, and whether a sidecar has evicted it."""

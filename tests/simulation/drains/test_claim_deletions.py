@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.model import names
-from sidecar.simulation.drains.claim_deletions import ClaimDeletion, Replica, faults, is_rolling
+from sidecar.simulation.drains.claim_deletions import ClaimDeletion, Replica, faults, is_rolling, stops_at
 
 MARK = {names.REPROVISIONED_BY: "n1/uid-n1"}
 OTHERS = (Replica("db-0", "n2", claims=frozenset({"data-db-0"})), Replica("db-2", "n3", claims=frozenset({"data-db-2"})))
@@ -140,3 +140,24 @@ def of_revision(revision: str) -> dict[str, Any]:
 )
 def test_when_a_set_is_rolling(workload: dict[str, Any], revisions: tuple[str, ...], rolling: bool) -> None:
     assert is_rolling(workload, map(of_revision, revisions)) is rolling
+
+
+@pytest.mark.parametrize(
+    ("managed", "revisions", "node", "stops"),
+    [
+        ("OrderedReady", ("db-a", "db-b", "db-a"), "", True),
+        ("OrderedReady", ("db-a", "db-b", "db-a"), "n1", False),
+        ("Parallel", ("db-a", "db-b", "db-b"), "", True),
+        ("Parallel", ("db-a", "db-a", "db-b"), "", False),
+        ("Parallel", ("db-a", "db-b", "db-a"), "", False),
+        ("Parallel", ("db-a", "db-b"), "", False),
+    ],
+    ids=("in order", "it runs", "from the last one down", "it is replaced itself", "a later one is replaced", "a later one is not there"),
+)
+def test_at_which_replica_a_rollout_stops(managed: str, revisions: tuple[str, ...], node: str, stops: bool) -> None:
+    """At db-1, of three."""
+    workload = database(updateRevision="db-b")
+    workload = workload | {"spec": workload["spec"] | {"podManagementPolicy": managed, "replicas": 3}}
+    pods = {number: of_revision(revision) | {"spec": {"nodeName": node}} for number, revision in enumerate(revisions)}
+    assert stops_at(workload, 1, pods) is stops
+    assert not stops_at(workload | {"metadata": workload["metadata"] | {"generation": 99}}, 1, pods), "nobody knows what was changed"
