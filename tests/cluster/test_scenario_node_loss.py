@@ -154,7 +154,6 @@ def test_A13_what_was_announced_is_cleared_away_and_what_was_not_waits_for_its_m
     handle = gone_volume["spec"]["csi"]["volumeHandle"]
     machines.bring_back(lost)
     until(lambda: retiring.report(lost).get("untracked") == 1, "its untracked volume is shown", seconds=TOLD_WITHIN)
-    assert retiring.condition(lost)[0] == "False"
     assert handle in installation.on_disk()[lost]
     installation.cluster.node(lost).run("rm", "-rf", f"{VOLUMES}/{handle}")
 

@@ -50,10 +50,10 @@ def tells(retiring: Retiring, hindrance: Hindrance, *nodes: str) -> None:
         until(lambda node=node: f"shut, {hindrance}" in retiring.told(node), f"{node} tells {hindrance}", seconds=60)  # type: ignore[misc]
 
 
-def told(retiring: Retiring, reason: str, key: str) -> set[str]:
-    """Of the objects that such an event is about."""
+def told(retiring: Retiring, reason: str) -> set[str]:
+    """Uids of the objects that such an event is about."""
     found = retiring.installation.items("events", "--namespace=default", f"--field-selector=reason={reason}")
-    return {item["involvedObject"][key] for item in found}
+    return {item["involvedObject"]["uid"] for item in found}
 
 
 def await_anew(db: Database, pod: str, before: str) -> None:
@@ -116,8 +116,9 @@ def test_one_replica_after_the_other_is_made_anew_whatever_stops_it_meanwhile(re
         assert seen.fewest_ready() == REPLICAS - 1
         assert seen.claims() == dict.fromkeys(claims, 1) | {pod: 2, other: 2}
     # A process that was killed may have left an event out.
-    assert told(retiring, names.CLAIM_REPROVISIONED, "uid") <= {claims[pod], claims[other]}
-    until(lambda: told(retiring, names.REPLICA_READY, "name") == {pod, other}, "both are told to be ready", seconds=MAY_BE)
+    assert told(retiring, names.CLAIM_REPROVISIONED) & {*claims.values()} <= {claims[pod], claims[other]}
+    replacements = {uid for name, uid in db.pod_uids().items() if name in (pod, other)}
+    until(lambda: replacements <= told(retiring, names.REPLICA_READY), "both are told to be ready", seconds=MAY_BE)
 
 
 STEPS = {"taken": ("patch", CLAIMS), "marked": ("create", "pods/eviction"), "evicted": ()}
