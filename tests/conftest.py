@@ -20,8 +20,9 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 # Tests on real servers that share them, and so run one after the other in one process. The scenarios on real kubelets are two
-# groups, with a cluster each; the cluster whose token grows old waits ten minutes and does nothing else. The end-to-end tests are four
-# groups with a control plane each, by what they are about, so that none of the five processes takes much longer than another.
+# groups, with a cluster each; the one whose token grows old waits ten minutes and does nothing else, and the one with replicated data
+# has four nodes, which come and go. The end-to-end tests are four groups with a control plane each, by what they are about, so that none of
+# the five processes takes much longer than another.
 SERVERS = {
     "tests/cluster/test_scenario_aging": "a token grows old",
     "tests/cluster/test_scenario_tokens": "a token grows old",
@@ -29,6 +30,8 @@ SERVERS = {
     "tests/cluster/test_scenario_drain_policies": "the first cluster",
     "tests/cluster/test_scenario_install": "the first cluster",
     "tests/cluster/test_scenario_limits": "the first cluster",
+    "tests/cluster/test_scenario_node_loss": "replicated data",
+    "tests/cluster/test_scenario_reprovision": "replicated data",
     "tests/cluster/": "the second cluster",
     "tests/e2e/test_mixed": "claims by the hundred",
     "tests/e2e/test_no_leak": "claims by the hundred",

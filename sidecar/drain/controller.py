@@ -214,9 +214,10 @@ class DrainRoom:
             if outcome.decision is not None:
                 node = picture.node
                 self._narrator.note(ROOM, outcome.about or node.uid, outcome.about or node.name, outcome.decision)
-            untils += [] if outcome.until is None else [outcome.until]
+            # One that passes while later duties wait for answers is due at once, and not forgotten.
+            untils += [outcome.until] if outcome.until is not None and outcome.until > self._wall() else []
         now = self._wall()
-        times = [self._clock() + until - now for until in untils if until > now]
+        times = [self._clock() + max(0.0, until - now) for until in untils]
         return min((at for at in (*times, self._standing.again) if at is not None), default=None)
 
     def _next_look(self, key: str) -> float:

@@ -15,6 +15,7 @@ import pytest
 from hack.lib.control_plane import REPOSITORY
 from tests.cluster.aging import Aging, grow_old
 from tests.cluster.draining import Drained
+from tests.cluster.replicated import Retiring
 from tests.cluster.scenes import IMAGES, SIDECAR, Installation, image_archives
 from tests.e2e.conftest import from_hack
 from tests.harness.not_tested import not_tested
@@ -99,12 +100,27 @@ def drained(loaded: Installation) -> Iterator[Drained]:
     loaded.check_books()
 
 
+@pytest.fixture(scope="session")
+def retiring(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Retiring]:
+    """A cluster of its own, for its nodes come and go. Four: three replicas that share no node, and one node where one of them can go."""
+    folder = tmp_path_factory.mktemp("retiring")
+    running = kubelets.Cluster.up(nodes=4, name=f"retiring-{os.getpid()}", folder=folder / "state", leashed=True)
+    try:
+        running.load(*image_archives("sidecar", "driver", "busybox"))
+        found = Retiring(Installation(running), folder / "manifests")
+        found.install()
+        yield found
+    finally:
+        running.down()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failed test shows what the nodes logged last: their disks are gone when somebody wants to look."""
     outcome: Any = yield
     report = outcome.get_result()
-    running = getattr(item, "funcargs", {}).get("cluster")
+    given = getattr(item, "funcargs", {})
+    running = given["retiring"].installation.cluster if "retiring" in given else given.get("cluster")
     if report.when == "call" and report.failed and running is not None:
         for node in running.nodes:
             lines = (node.place.disk / "var/log/kubelet.log").read_text(errors="replace").splitlines()

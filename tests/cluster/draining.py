@@ -35,12 +35,12 @@ RUNS = "scenario.example.com/runs"
 
 
 class Drained:
-    """The overlay with the gate, on all nodes."""
+    """The overlay with the gate, or other objects in its place, on all nodes."""
 
-    def __init__(self, installation: Installation, *, flags: Sequence[str] = FLAGS) -> None:
+    def __init__(self, installation: Installation, *, flags: Sequence[str] = FLAGS, objects: list[Json] | None = None) -> None:
         self.installation = installation
         self.kubectl = installation.kubectl
-        self.objects: list[Json] = list(yaml.safe_load_all(self.kubectl("kustomize", str(OVERLAY))))
+        self.objects = list(yaml.safe_load_all(self.kubectl("kustomize", str(OVERLAY)))) if objects is None else objects
         for found in self.objects:
             if found["kind"] == "DaemonSet":
                 _with_flags(container(found, SIDECAR)["args"], flags)
@@ -142,10 +142,10 @@ class Drained:
     def taint(self, node: str, intent: str = "retire") -> None:
         self.kubectl("taint", "node", node, f"{names.EVACUATE_TAINT}={intent}:NoSchedule")
 
-    def let_be(self) -> None:
-        """Whatever a scenario has done to nodes is undone, and they take volumes again."""
+    def let_be(self, *nodes: str) -> None:
+        """Whatever a scenario has done to these nodes, or to all, is undone, and they take volumes again."""
         nothing = {"spec": {"unschedulable": None, "taints": None}, "metadata": {"annotations": {names.DRAIN_INTENT: None}}}
-        for node in self.nodes:
+        for node in nodes or self.nodes:
             self.kubectl("patch", "node", node, "--type=merge", f"--patch={json.dumps(nothing)}")
 
     def await_open(self) -> None:

@@ -1,9 +1,14 @@
 """The whole program on the embedded API server, in virtual time: a node is cordoned, tainted, emptied, and let be."""
 
+import asyncio
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from sidecar.drain.controller import DrainRoom
+from sidecar.drain.duty import Outcome, Picture
 from sidecar.kube.api import (
     BUDGETS,
     CAPACITIES,
@@ -1142,3 +1147,36 @@ def test_a_true_is_taken_back_before_the_gate_is_made() -> None:
         assert condition(await node_of(bench), names.RETIRE_READY) != "True"
 
     play(story, args=(*JUDGING, *GATE), nodes=("n0",))
+
+
+def test_what_falls_due_while_a_later_duty_waits_for_an_answer_is_done_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the next step of a replica that is made anew, while the report is being written."""
+    looks: list[float] = []
+
+    class Soon:
+        def __init__(self, room: DrainRoom) -> None:
+            self._wall = room._wall
+
+        async def perform(self, picture: Picture) -> Outcome:
+            looks.append(self._wall())
+            return Outcome(picture, until=self._wall() + 0.1)
+
+    class Slow:
+        async def perform(self, picture: Picture) -> Outcome:
+            await asyncio.sleep(3.0)
+            return Outcome(picture)
+
+    made = DrainRoom.__init__
+
+    def with_both(room: DrainRoom, *args: Any, **given: Any) -> None:
+        made(room, *args, **given)
+        room._duties = (*room._duties, Soon(room), Slow())
+
+    monkeypatch.setattr(DrainRoom, "__init__", with_both)
+
+    async def story(bench: NotebookWorld) -> None:
+        await wait(bench, 120)
+        pauses = [later - before for before, later in pairwise(looks)]
+        assert max(pauses) < 10.0
+
+    play(story, args=JUDGING, nodes=("n0",))

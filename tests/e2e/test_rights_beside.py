@@ -67,7 +67,8 @@ TELLING: dict[str, tuple[Json, str]] = {
     "from another node": (event(reportingInstance="n2"), "from that node only"),
     "from another node, by the old field": (event(**source(host="n2")), "from that node only"),
     "from nowhere": (event(reportingInstance=""), "from that node only"),
-    "about anything": (event(about={"kind": "Secret"}), "about claims, PersistentVolumes and nodes only"),
+    "about anything": (event(about={"kind": "Secret"}), "about claims, PersistentVolumes and nodes, and"),
+    "about a pod, as the kubelet might": (event(about={"kind": names.POD}, reason="Killing"), "pods that are evicted or made anew"),
     # Nobody could delete the namespace of the first, nor wait for the deletion of the owner of the second.
     "with a finalizer": (with_meta(event(), finalizers=["a.b/c"]), "neither finalizers nor an owner"),
     "with an owner": (with_meta(event(), ownerReferences=[OWNER]), "neither finalizers nor an owner"),
@@ -101,6 +102,11 @@ def test_its_own_events_are_told_and_counted(events: Secured) -> None:
     for request in (create(EVENTS, event()), count):
         allowed(request, events.n1)
         Abuse(request, "bound to no pod of a node").check(events, events.nobody)
+
+
+@pytest.mark.parametrize("reason", [names.POD_EVICTED, names.REPLICA_READY])
+def test_of_pods_is_told_who_was_evicted_and_which_replica_is_ready_again(events: Secured, reason: str) -> None:
+    allowed(create(EVENTS, event(about={"kind": names.POD}, reason=reason)), events.n1)
 
 
 def test_no_event_is_deleted(events: Secured) -> None:
