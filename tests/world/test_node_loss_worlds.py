@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from sidecar import settings
-from sidecar.drain.node_loss import evidence, remains, turn
+from sidecar.drain.node_loss import evidence, remains
 from sidecar.drain.node_loss.cleanup_io import Cleanup
-from sidecar.drain.node_loss.report_io import Reports
 from sidecar.drain.notes import rules as notes_rules
 from sidecar.drain.remade import Remade
 from sidecar.kube.api import CLAIMS
-from sidecar.simulation.drains.node_loss_plan import BACK, CLEANUP, HOLDER, LOST, ORPHAN, SET, UNPLACED
+from sidecar.simulation.drains.node_loss_plan import BACK, CLEANUP, LOST, ORPHAN, SET, UNPLACED
 from sidecar.simulation.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, TOUCHED, WRONG_CLAIM
-from sidecar.simulation.drains.node_loss_rest import NOT_CLEARED, WITHOUT_REASON
 from sidecar.simulation.drains.node_loss_world import NodeLossWorld, plan_of, play
 from sidecar.simulation.world.doors import NodeKube
 from sidecar.simulation.world.plan import Plan, PlannedEvent
@@ -30,6 +28,8 @@ SEEDS = range(100 if ALL_SEEDS else 3)
 NODES = ("n0", "n1", "n2", "n3")
 AT = 300.0
 """When nodes are lost."""
+IN_BETWEEN = 66.0
+"""Seconds after that, when claims are marked, and none is deleted yet."""
 
 
 def lost(
@@ -45,11 +45,11 @@ def lost(
 ) -> Plan:
     """n0 goes, with replicas, claims that nobody makes again and volumes that are kept."""
     events = [PlannedEvent(2.0 + number, SET, f"set-{number}", 3.0, "late" if number else "kept") for number in range(3)]
-    classes = ("late", "late", "kept", "late", "late", "late")
+    classes = ("late", "late", "late", "kept", "late", "late", "late", "late")
     events += [PlannedEvent(10.0 + number, "app", f"app-{number}", 1.0, class_) for number, class_ in enumerate(classes)]
     events += [PlannedEvent(150.0, "evacuate", "n0")] if announced else []
     events += [PlannedEvent(200.0, "evacuation undone", "n0")] if undone else []
-    events += [PlannedEvent(AT, LOST, "n0"), *(PlannedEvent(AT + 5.0, "app deleted", f"app-{number}") for number in range(5))]
+    events += [PlannedEvent(AT, LOST, "n0"), *(PlannedEvent(AT + 5.0, "app deleted", f"app-{number}") for number in range(4))]
     events += [PlannedEvent(AT + back, BACK, "n0")] if back is not None else []
     flags = ("--drain-report", "--node-drain-policy=NoSchedule", policy, "--node-gone-after=0s", *args)
     return Plan(seed, NODES, events=tuple(sorted((*events, *more), key=lambda item: item.at)), args=flags, settle=settle)
@@ -88,6 +88,12 @@ def test_otherwise_nothing_is_touched(plan: Plan) -> None:
     report, count = played(plan)
     assert report.ok, str(report)
     assert count == 0
+
+
+def test_a_machine_that_is_back_in_the_middle_has_no_marks_at_rest() -> None:
+    report, count = played(lost(back=IN_BETWEEN))
+    assert report.ok, str(report)
+    assert count > 0, "it came too early"
 
 
 # --- guards that are left out -----------------------------------------------------------------------------------------------
@@ -149,22 +155,9 @@ def _without_conditions(patch: Patch) -> None:
     patch.setattr(NodeKube, "delete", delete)
 
 
-def _reports_stay(patch: Patch) -> None:
-    async def remove(self: Any, stored: Any) -> None:
-        pass
-
-    patch.setattr(Reports, "remove", remove)
-
-
-def _nobody_follows_a_dead_holder(patch: Patch) -> None:
-    patch.setattr(turn, "seen", lambda lease, before, *, now: turn.Seen(lease.resource_version, now))
-
-
-DEAD_HOLDER = (PlannedEvent(AT - 1.0, "sidecar dies", HOLDER),)
-
 MUTATIONS: dict[str, tuple[Callable[[Patch], None], str, Plan]] = {
     "the Node is looked for anew": (lambda patch: _always(patch, where=Cleanup, name="_is_gone"), NOT_ASKED, lost()),
-    "another machine under the name": (_whatever_node_is_there, TOUCHED, lost(back=10.0)),
+    "another machine under the name": (_whatever_node_is_there, TOUCHED, lost(back=IN_BETWEEN)),
     "evidence": (_no_evidence, NO_EVIDENCE, lost(announced=False)),
     "an undo takes the note off": (_undo_stays_noted, NO_EVIDENCE, lost(undone=True)),
     "Orphan": (lambda patch: patch.setattr(settings, "CLEANUP", "Orphan"), NO_EVIDENCE, lost(policy=ORPHAN)),
@@ -177,8 +170,6 @@ MUTATIONS: dict[str, tuple[Callable[[Patch], None], str, Plan]] = {
     "uid and version": (_without_conditions, WRONG_CLAIM, lost()),
     "reclaim policy": (_kept_volumes_too, KEPT_GOES, lost()),
     "released": (_bound_volumes_too, KEPT_GOES, lost()),
-    "the report goes": (_reports_stay, WITHOUT_REASON, lost(back=200.0)),
-    "a dead holder is followed": (_nobody_follows_a_dead_holder, NOT_CLEARED, lost(more=DEAD_HOLDER, settle=2500.0)),
 }
 
 
