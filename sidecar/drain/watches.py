@@ -286,7 +286,14 @@ class DrainPart:
         self._notes = self._make_notes(tools, settings, here, watched)
         self._neighbours = _neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node)) if settings.gate else None
         self._loss = (
-            _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node), delete_lost=delete_lost)
+            _node_loss(
+                tools,
+                settings,
+                here=here,
+                own_node=lambda: watches.nodes.get(here.node),
+                delete_lost=delete_lost,
+                claims=caches.claims.values,
+            )
             if settings.follows_loss
             else None
         )
@@ -362,12 +369,13 @@ def _node_loss(
     here: Here,
     own_node: Callable[[], Node | None],
     delete_lost: "Callable[[], DeleteByDriver] | None",
+    claims: Callable[[], Iterable[Claim]],
 ) -> "NodeLoss":
     """As `_neighbours`."""
     from sidecar.drain.node_loss.controller import NodeLoss
 
     attaches, delete = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller, delete_lost() if delete_lost is not None else None
-    loss = NodeLoss(tools, settings, own_node=own_node, attaches=attaches, delete=delete)
+    loss = NodeLoss(tools, settings, own_node=own_node, attaches=attaches, delete=delete, claims=claims)
     tools.metrics.watch_node_loss(loss.lost)
     return loss
 

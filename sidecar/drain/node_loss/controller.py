@@ -6,7 +6,7 @@ remembered is only when to ask, since when a node is missed, and what was told.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -15,12 +15,14 @@ from sidecar.drain import leases
 from sidecar.drain.lease_io import LeaseWriter, Overtaken, Written
 from sidecar.drain.leases import Hold, Lease
 from sidecar.drain.leases import identity as holder_of
+from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import report, suspects, turn
 from sidecar.drain.node_loss.cleanup_io import Cleanup
 from sidecar.drain.node_loss.evidence import LossView, NotGone, Verdict, judge
 from sidecar.drain.node_loss.remains import RemainsView
 from sidecar.drain.node_loss.report import Left
 from sidecar.drain.node_loss.report_io import Reports
+from sidecar.drain.node_loss.returned_io import Returned
 from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import LostVolume
@@ -32,7 +34,7 @@ from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.model.objects import Json
+from sidecar.model.objects import Claim, Json
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class NodeLoss:
         own_node: Callable[[], Node | None],
         attaches: bool,
         delete: DeleteByDriver | None = None,
+        claims: Callable[[], Iterable[Claim]] = tuple,
     ) -> None:
         self._kube = tools.kube
         self._settings = settings
@@ -68,6 +71,7 @@ class NodeLoss:
         self._cleanup = Cleanup(
             tools.kube, self._surroundings, self._reports, tools.recorder, unplaced, driver=settings.driver, wall=tools.wall
         )
+        self._returned = Returned(tools.kube, claims=claims, dry_run=settings.dry_run)
         self._held: Lease | None = None
         """As this process has it; None: it has it not, or does not know."""
         self._others: turn.Seen | None = None
@@ -99,6 +103,7 @@ class NodeLoss:
         if own is None:
             return
         try:
+            await self._returned.take_marks_off(Machine(own.name, own.uid))
             failures = await self._look() if await self._has_turn(own) else []
         except ApiError as error:
             failures = [str(error)]

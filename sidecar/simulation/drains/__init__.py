@@ -16,6 +16,12 @@ and worlds whose nodes are emptied, several at once, with sets of several replic
     replicas      holds evictions against the other replicas: never two are away by our doing
     claim_referee records each claim that a sidecar deletes, and `claim_deletions` says what was wrong with it; `sender`: who sent it
 
+and worlds whose nodes are lost, announced or not, some with their disks back under the same name:
+
+    node_loss_world, node_loss_plan   the same for these
+    node_loss_referee                 holds what a peer touches against who has the bytes, whether that is there, and who gave it up
+    node_loss_rest                    what must be the case at rest: all that may go is gone, and no mark or Lease is without its reason
+
 Two promises are judged. *Never True while data would be lost*, at every moment. *Never False or Unknown for ever*: when all that is
 on a node has been given up by those who may, both verdicts are True within bounded time, and no drain waits any more.
 
