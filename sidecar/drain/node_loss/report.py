@@ -132,9 +132,12 @@ def status(
 
 
 def differs(stored: Json | None, new: Json) -> bool:
-    """Whether the status has to be written; when it was last looked at is no difference."""
-    old = status_of(stored)
-    return {**old, "observedAt": ""} != {**new, "observedAt": ""}
+    """Whether the status has to be written. When it was last looked at is no difference, nor is an empty list that was not stored."""
+    return _said(status_of(stored)) != _said(new)
+
+
+def _said(status: Json) -> Json:
+    return {**status, "observedAt": "", "gone": {key: value for key, value in mapping(status, "gone").items() if value != []}}
 
 
 def _bounded(key: str, found: Sequence[Json], most: int) -> Json:
