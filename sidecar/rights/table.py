@@ -83,7 +83,7 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes, and hearing at once of those that go"),
     *_rows(VOLUMES, "create", Sample.BASE, off="creating volumes"),
     *_rows(VOLUMES, "delete", Sample.BASE, off="deleting PersistentVolumes: those whose volume is deleted stay Released"),
-    *_rows(VOLUMES, "patch", Sample.BASE, off=FINALIZER_OFF),
+    *_rows(VOLUMES, "patch", Sample.BASE, off=f"{FINALIZER_OFF}; with --drain-report, noting which machine has a volume"),
     *_rows(VOLUMES, "update", Sample.NONE),  # does what `patch` does for the finalizer
     *_rows(CLAIMS, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
     *_rows(CLAIMS, "get", Sample.BASE, Sample.REPORT, off="looking after volumes whose claim is gone, or was taken by another node"),

@@ -87,6 +87,22 @@ def test_all_forms_say_the_same(form: str, read: Any) -> None:
         assert item["verdicts"]["retire"]["reason"] in text
 
 
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_read_of_a_node_that_is_gone_what_its_report_says(form: str, read: Any) -> None:
+    def lost(driver: str) -> dict[str, Any]:
+        gone = {"since": "2026-01-01T00:00:00Z", "evidence": "None", "claims": [{"namespace": "shop", "name": "data-db-0"}]}
+        return {"spec": {"nodeName": "n1", "driver": driver}, "status": {"nodeUID": "uid-1", "gone": gone}}
+
+    both = judging.judge(look(cluster()), DRIVER, default_policy=None)
+    said = told(both, asked("-o", form), [lost(DRIVER), lost("third.example")])
+    known, unknown = read(said.text)
+    assert known["verdicts"] and known["gone"]["evidence"] == "None"
+    assert (unknown["node"], unknown["driver"], unknown["gone"]["uid"]) == ("n1", "third.example", "uid-1")
+    assert unknown["gone"]["claims"] == [{"namespace": "shop", "name": "data-db-0"}]
+    assert exit_code(told((), asked("-o", form), [lost(DRIVER)]).statuses) == 4, "nobody stands for a verdict"
+    assert read(told((), asked("-o", form), [{"spec": {}, "status": {"gone": {"claims": 5}}}]).text)
+
+
 def test_a_node_without_drivers_says_so_and_is_ready() -> None:
     kube = cluster()
     kube.objects = {"nodes": [node("n1")]}

@@ -4,7 +4,7 @@ The judgement is that of the drain room, on lists that are fetched now. What onl
 begun, and volumes that its driver has without a PersistentVolume) is not visible from here, and the answer says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sidecar.commands.explain.answer import Answer
 from sidecar.commands.explain.judged import Judged, judge, listing
@@ -14,14 +14,16 @@ from sidecar.commands.forms import structured
 from sidecar.commands.tables import Fitted
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.node_loss import as_text
+from sidecar.drain.node_loss import as_text, report
 from sidecar.drain.publish.as_text import render
+from sidecar.drain.publish.stored import mapping, status_of, text
 from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
 from sidecar.kube.api import DRAIN_REPORTS, KubeApi, records
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
+from sidecar.model.objects import Json
 
 
 async def answer(config: Config, question: Question) -> Answer:
@@ -34,31 +36,37 @@ async def answer(config: Config, question: Question) -> Answer:
         await doors.close()
     judged = judge(listed, question.driver, default_policy=default_policy(config))
     if gone and not question.is_structured:
-        return Answer("\n\n".join(gone), (Status.UNKNOWN,))
+        return Answer("\n\n".join(map(as_text.told, gone)), (Status.UNKNOWN,))
     if not judged and listed.ignorance:
         unread = first_few(listed.ignorance, 1)
         raise Fatal(f"the drivers of node {question.name} could not be listed, so name one with --driver: {unread}")
-    return told(judged, question)
+    return told(judged, question, gone)
 
 
-async def _gone(kube: KubeApi, question: Question) -> list[str]:
-    """What sidecars of other nodes say of a node that is gone, by driver."""
+async def _gone(kube: KubeApi, question: Question) -> list[Json]:
+    """The reports of other nodes' sidecars on a node that is gone, by driver."""
     reports = records(kube, DRAIN_REPORTS, lambda obj: obj, label_selector=names.NODE_LOSS_FOR)
     try:
         found = [obj async for obj in reports if (obj.get("spec") or {}).get("nodeName") == question.name]
     except ApiError:
         return []  # then the judgement is all there is
-    return list(filter(None, (as_text.told(obj) for obj in found if question.driver in ("", obj["spec"].get("driver")))))
+    return [obj for obj in found if report.gone_of(obj) and question.driver in ("", obj["spec"].get("driver"))]
 
 
 def default_policy(config: Config) -> Policy | None:
     return Policy(config.drain_default_policy) if config.drain_default_policy else None
 
 
-def told(judged: Sequence[Judged], question: Question) -> Answer:
+def told(judged: Sequence[Judged], question: Question, gone: Iterable[Json] = ()) -> Answer:
+    """`gone`: reports on a node that is gone, each of another driver."""
     intent = Intent(question.intent) if question.intent else None
-    text = structured([as_json(one) for one in judged], question.form) if question.is_structured else _as_text(judged, question, intent)
-    return Answer(text, tuple(status for one in judged for status in one.statuses(intent or Intent.RETIRE)))
+    lost = {text(mapping(obj, "spec"), "driver"): {"gone": {"uid": text(status_of(obj), "nodeUID"), **report.gone_of(obj)}} for obj in gone}
+    known = {one.assessment.driver for one in judged}
+    said = [as_json(one) | lost.get(one.assessment.driver, {}) for one in judged]
+    said += [{"node": question.name, "driver": driver, **found} for driver, found in sorted(lost.items()) if driver not in known]
+    words = structured(said, question.form) if question.is_structured else _as_text(judged, question, intent)
+    statuses = tuple(status for one in judged for status in one.statuses(intent or Intent.RETIRE))
+    return Answer(words, (*statuses, Status.UNKNOWN) if lost else statuses)
 
 
 def _as_text(judged: Sequence[Judged], question: Question, intent: Intent | None) -> str:

@@ -6,8 +6,9 @@ remembered is only when to ask, since when a node is missed, and what was told.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -18,7 +19,7 @@ from sidecar.drain.leases import identity as holder_of
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import report, suspects, turn
 from sidecar.drain.node_loss.cleanup_io import Cleanup
-from sidecar.drain.node_loss.evidence import LossView, NotGone, Verdict, judge
+from sidecar.drain.node_loss.evidence import LossView, NotGone, Verdict, judge, of_same_name
 from sidecar.drain.node_loss.remains import RemainsView
 from sidecar.drain.node_loss.report import Left
 from sidecar.drain.node_loss.report_io import Reports
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 ROOM: Final = "node-loss"
 MOST_TOLD: Final = 50
 """Claims of one node that get their event in one look; the next look tells the others."""
+
+Others = Mapping[Suspect, Sequence[LostVolume]]
+"""What other machines of the same name have left."""
 
 
 class NodeLoss:
@@ -81,6 +85,8 @@ class NodeLoss:
         self._missed: dict[Suspect, float] = {}
         """Since when, by this process's own clock."""
         self._asked: dict[Suspect, float] = {}
+        self._told_claims: dict[Suspect, frozenset[str]] = {}
+        """Uids of those whose event is written: a report remembers but so many."""
         self._lost: Mapping[str, int] = MappingProxyType({})
         self._failures = 0
         self._told = ""
@@ -136,7 +142,7 @@ class NodeLoss:
                 self._held = lease if isinstance(decision, Hold) else None
         if self._held is not None and not had:
             log.info("This sidecar looks after nodes that are gone now", extra={"fields": {"why": decision.why}})
-            self._there, self._due_at, self._missed, self._asked = {}, 0.0, {}, {}
+            self._there, self._due_at, self._missed, self._asked, self._told_claims = {}, 0.0, {}, {}, {}
         return self._held is not None
 
     async def _still_has_turn(self) -> bool:
@@ -183,10 +189,10 @@ class NodeLoss:
         again = turn.HOLDER_EVERY if any(suspect not in self._asked and suspect not in chosen for suspect in found) else turn.VOLUMES_EVERY
         counts: dict[str, int] = {}
         for suspect in chosen:
-            self._asked[suspect] = self._clock()
-            volumes = tuple(found.get(suspect, ()))
+            others = suspects.beside(suspect, found)
+            self._asked |= dict.fromkeys((suspect, *others), self._clock())
             try:
-                again = min(again, await self._judge(suspect, volumes, stored.get(suspect), counts))
+                again = min(again, await self._judge(suspect, tuple(found.get(suspect, ())), others, stored.get(suspect), counts))
             except (Conflict, NotFound) as error:
                 failures.append(f"node {suspect.node}: {error}")
             except ApiError as error:
@@ -212,9 +218,12 @@ class NodeLoss:
     def _forget(self, found: Mapping[Suspect, list[LostVolume]]) -> None:
         self._missed = {suspect: at for suspect, at in self._missed.items() if suspect in found}
         self._asked = {suspect: at for suspect, at in self._asked.items() if suspect in found}
+        self._told_claims = {suspect: uids for suspect, uids in self._told_claims.items() if suspect in found}
 
-    async def _judge(self, suspect: Suspect, volumes: tuple[LostVolume, ...], listed: Json | None, counts: dict[str, int]) -> float:
-        """In how many seconds there is more to do. Raises ApiError."""
+    async def _judge(
+        self, suspect: Suspect, volumes: tuple[LostVolume, ...], others: Others, listed: Json | None, counts: dict[str, int]
+    ) -> float:
+        """In how many seconds there is more to do. `others` is told beside it and never cleared away. Raises ApiError."""
         stored = await self._reports.find(suspect.node) if volumes else listed
         verdict = await self._verdict(suspect, volumes, stored)
         if volumes:
@@ -226,11 +235,14 @@ class NodeLoss:
             if listed is not None:
                 await self._take_away(listed)
             return turn.VOLUMES_EVERY
-        evidence = report.evidence_of(verdict)
-        counts[evidence] = counts.get(evidence, 0) + len(volumes)
         missed_at = self._missed.setdefault(suspect, self._clock())
-        left = await self._surroundings.left(suspect.node, volumes)
-        told = report.told_claims(stored, suspect)
+        verdicts = {lost.volume.name: verdict for lost in volumes}
+        for other, beside in others.items():
+            verdicts |= dict.fromkeys((lost.volume.name for lost in beside), of_same_name(suspect.node, other.machine, since=verdict.since))
+        for found in map(report.evidence_of, verdicts.values()):
+            counts[found] = counts.get(found, 0) + 1
+        left = await self._surroundings.left(suspect.node, (*volumes, *chain.from_iterable(others.values())))
+        told = report.told_claims(stored, suspect) | self._told_claims.get(suspect, frozenset())
         if left.unread and told:
             raise ApiError("; ".join(left.unread))  # the report that knows what was told must not be overwritten
         untold = [there for there in left.claims if there.uid not in told]
@@ -238,16 +250,20 @@ class NodeLoss:
             claim = there.claim
             ref = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, there.uid)
             once = names.shared_event(claim.name, there.uid, "node-gone")
-            self._recorder.record(ref, names.WARNING, names.NODE_GONE, report.event(suspect, verdict, there), once=once)
+            self._recorder.record(
+                ref, names.WARNING, names.NODE_GONE, report.event(suspect, verdicts.get(there.volume, verdict), there), once=once
+            )
+        self._told_claims[suspect] = told | {there.uid for there in untold[:MOST_TOLD]}
         done = [*entries(report.gone_of(stored), "done")] if report.is_about(stored, suspect) else []
         try:
-            again = await self._clear(verdict, left, done, missed_for=self._clock() - missed_at)
+            again = await self._clear(verdict, replace(left, volumes=volumes), done, missed_for=self._clock() - missed_at)
         finally:
             listed_claims = tuple(there for there in left.claims if there not in untold[MOST_TOLD:])
             status = report.status(
                 suspect,
                 verdict,
                 replace(left, claims=listed_claims),
+                beside=len(left.volumes) - len(volumes),
                 agent=self._settings.agent,
                 now=self._wall(),
                 done=done[-report.MOST :],

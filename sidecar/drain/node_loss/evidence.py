@@ -83,13 +83,23 @@ Verdict = NotGone | Unproven | Gone
 def judge(view: LossView) -> Verdict:
     if (there := _there(view)) is not None:
         return there
-    if view.machine is None:
-        why = (
-            f"there is no Node {view.node}, whose sidecar made the volumes, and they do not say on which machine they are:"
-            " it may have another name now"
-        )
-        return Unproven(why, view.missed_since)
-    return _gone(view, view.machine)
+    return _unproven(view.node, view.missed_since) if view.machine is None else _gone(view, view.machine)
+
+
+def of_same_name(node: str, machine: Machine | None, *, since: float) -> Gone | Unproven:
+    """What is known of another machine of a name that nobody has now, or of volumes of that name that do not say where they are."""
+    nothing = f"there is neither a Node nor a CSINode {node}"
+    if machine is None:
+        return _unproven(node, since)
+    return Gone(machine, Evidence.NONE, since, f"{nothing}, and what is said of its disks is said of another machine of that name")
+
+
+def _unproven(node: str, since: float) -> Unproven:
+    why = (
+        f"there is no Node {node}, whose sidecar made the volumes, and they do not say on which machine they are: it may have another name"
+        " now"
+    )
+    return Unproven(why, since)
 
 
 def _there(view: LossView) -> NotGone | None:

@@ -105,8 +105,11 @@ def head_patch(stored: Json, suspect: Suspect, driver: str) -> Json | None:
     return {"metadata": {"resourceVersion": text(meta, "resourceVersion"), **changed}}
 
 
-def status(suspect: Suspect, loss: Gone | Unproven, left: Left, *, agent: str, now: float, done: Iterable[Json] = ()) -> Json:
-    """The whole status. It has no verdicts: nobody stands for them."""
+def status(
+    suspect: Suspect, loss: Gone | Unproven, left: Left, *, agent: str, now: float, done: Iterable[Json] = (), beside: int = 0
+) -> Json:
+    """The whole status. It has no verdicts: nobody stands for them. `beside`: how many of the volumes are not of this machine."""
+    more = f"; {beside} of the volumes were on another machine of that name or do not say on which, and stay" if beside else ""
     volumes, claims = [_volume(lost) for lost in left.volumes], [_claim(there) for there in left.claims]
     pods, attachments = [_pod(pod) for pod in left.pods], [{"name": item.name, "volume": item.volume} for item in left.attachments]
     return {
@@ -117,7 +120,7 @@ def status(suspect: Suspect, loss: Gone | Unproven, left: Left, *, agent: str, n
         "gone": {
             "since": timestamps.to_text(loss.since),
             "evidence": evidence_of(loss),
-            "message": shortened(loss.why),
+            "message": shortened(f"{loss.why}{more}"),
             **_bounded("volumes", volumes, MOST),
             **_bounded("claims", claims, MOST_CLAIMS),
             **_bounded("pods", pods, MOST),
@@ -129,9 +132,12 @@ def status(suspect: Suspect, loss: Gone | Unproven, left: Left, *, agent: str, n
 
 
 def differs(stored: Json | None, new: Json) -> bool:
-    """Whether the status has to be written; when it was last looked at is no difference."""
-    old = status_of(stored)
-    return {**old, "observedAt": ""} != {**new, "observedAt": ""}
+    """Whether the status has to be written. When it was last looked at is no difference, nor is an empty list that was not stored."""
+    return _said(status_of(stored)) != _said(new)
+
+
+def _said(status: Json) -> Json:
+    return {**status, "observedAt": "", "gone": {key: value for key, value in mapping(status, "gone").items() if value != []}}
 
 
 def _bounded(key: str, found: Sequence[Json], most: int) -> Json:

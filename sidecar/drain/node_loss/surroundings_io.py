@@ -15,7 +15,7 @@ from sidecar.model.objects import Attachment, Json
 R = TypeVar("R")
 
 MOST_NAMESPACES: Final = 20
-"""Whose claims are read in one look."""
+"""Beyond that a list of the whole cluster is fewer requests than one for each namespace."""
 
 
 class Surroundings:
@@ -37,7 +37,7 @@ class Surroundings:
 
     async def left(self, node: str, volumes: tuple[LostVolume, ...]) -> Left:
         unread: list[str] = []
-        claims = await _attempt(unread, "claims", self._claims(volumes, unread))
+        claims = await _attempt(unread, "claims", self._claims(volumes))
         pods = await _attempt(unread, "pods", self._pods_of_node(node))
         attachments = await _attempt(unread, "attachments", self._attachments(node)) if self._attaches else ()
         return Left(volumes, claims, pods, attachments, tuple(unread))
@@ -49,11 +49,13 @@ class Surroundings:
 
     async def sets_in(self, namespaces: Iterable[str]) -> tuple[ReplicatedSet, ...]:
         """Raises ApiError."""
+        wanted = frozenset(namespaces)
         return tuple(
             [
                 each
-                for namespace in sorted(set(namespaces))
+                for namespace in _scopes(wanted)
                 async for each in records(self._kube, STATEFUL_SETS, ReplicatedSet.of, namespace=namespace)
+                if each.namespace in wanted
             ]
         )
 
@@ -69,14 +71,11 @@ class Surroundings:
         listed = records(self._kube, ATTACHMENTS, lambda obj: _attachment(obj, self._driver, ""))
         return tuple([item async for item in listed if item.volume == volume])
 
-    async def _claims(self, volumes: Iterable[LostVolume], unread: list[str]) -> tuple[ClaimThere, ...]:
-        """Of a few, one by one would be fewer bytes; of a node's many, a namespace's list is fewer requests."""
+    async def _claims(self, volumes: Iterable[LostVolume]) -> tuple[ClaimThere, ...]:
+        """Of a few, one by one would be fewer bytes; of a node's many, a list is fewer requests."""
         wanted = {lost.volume.claim.uid: lost.volume.claim.namespace for lost in volumes if lost.volume.claim is not None}
-        namespaces = sorted(set(wanted.values()))
-        if len(namespaces) > MOST_NAMESPACES:
-            unread.append(f"claims of {len(namespaces) - MOST_NAMESPACES} more namespaces: the next looks read no more either")
         found: list[ClaimThere] = []
-        for namespace in namespaces[:MOST_NAMESPACES]:
+        for namespace in _scopes(wanted.values()):
             listed = records(
                 self._kube, CLAIMS, lambda obj: ClaimThere.of(obj) if obj["metadata"]["uid"] in wanted else None, namespace=namespace
             )
@@ -99,6 +98,12 @@ class Surroundings:
             return None if error.reason == "NotFound" else Unread(str(error))
         except ApiError as error:
             return Unread(str(error))
+
+
+def _scopes(namespaces: Iterable[str]) -> list[str]:
+    """What to list; an empty name is that of all namespaces. A node may have had volumes of any number of them."""
+    found = sorted(set(namespaces))
+    return found if len(found) <= MOST_NAMESPACES else [""]
 
 
 async def _attempt(unread: list[str], what: str, reading: Awaitable[tuple[R, ...]]) -> tuple[R, ...]:

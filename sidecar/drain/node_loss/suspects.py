@@ -67,15 +67,22 @@ def unreached(volumes: Iterable[LostVolume], nodes: Iterable[Node]) -> list[Lost
 
 
 def one_of_each_name(found: Mapping[Suspect, Sequence[LostVolume]], stored: Iterable[Suspect]) -> list[Suspect]:
-    """Of machines that had one name after the other, and are both gone: the one that has its report, or else the one that left more. There
-    is one report for the name, so the other one has its turn once nothing of this one is left."""
+    """There is one report for a name. Where volumes name several machines of it, or some none, it is about one of them: that which has its
+    report, or else the one that left more. What the others have left is told with it (`beside`). They have their turn once nothing of this
+    one is left."""
     stored = frozenset(stored)
     best: dict[str, Suspect] = {}
     for suspect in sorted(
-        {*found, *stored}, key=lambda item: (len(found.get(item, ())) > 0, item in stored, len(found.get(item, ())), item.uid)
+        {*found, *stored},
+        key=lambda item: (len(found.get(item, ())) > 0, bool(item.uid), item in stored, len(found.get(item, ())), item.uid),
     ):
         best[suspect.node] = suspect
     return list(best.values())
+
+
+def beside(suspect: Suspect, found: Mapping[Suspect, Sequence[LostVolume]]) -> dict[Suspect, Sequence[LostVolume]]:
+    """What others of its name have left."""
+    return {other: volumes for other, volumes in found.items() if other.node == suspect.node and other != suspect}
 
 
 def chosen(suspects: Iterable[Suspect], asked: Mapping[Suspect, float]) -> tuple[Suspect, ...]:

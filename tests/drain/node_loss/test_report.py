@@ -72,6 +72,9 @@ def test_lists_are_bounded_and_counted() -> None:
 def test_only_what_changed_is_written() -> None:
     later = report.status(N1, LOSS, Left((), ()), agent="v0", now=9000.0)
     assert not report.differs(stored(), later)
+    without = stored()
+    without["status"]["gone"] = {key: value for key, value in without["status"]["gone"].items() if value != []}
+    assert not report.differs(without, later), "an empty list need not be stored"
     assert report.differs(stored(), report.status(N1, replace(LOSS, evidence=Evidence.ANNOUNCED), Left((), ()), agent="v0", now=9000.0))
 
 

@@ -1,0 +1,112 @@
+"""A node that has left more than lists hold: claims of many namespaces, many claims, and volumes of several machines of its name."""
+
+from typing import Any
+
+import pytest
+
+from sidecar.drain.node_loss import controller, report, surroundings_io
+from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, NAMESPACES, STATEFUL_SETS, VOLUMES
+from sidecar.model import names
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.drain.node_loss.test_controller import CLEANING, TELLING, Watchman, gone, play, settled, there, told, uid_of, vanish
+from tests.harness.drain.simulated import Json, wait
+
+
+async def bound(bench: NotebookWorld, name: str, namespace: str = "default", **notes: str) -> None:
+    """A claim and its volume on n0, which says that."""
+    size, modes, volume = {"storage": "1Gi"}, ["ReadWriteOnce"], f"pv-{namespace}-{name}"
+    made = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
+    spec: Json = {"accessModes": modes, "storageClassName": "late", "resources": {"requests": size}, "volumeName": volume}
+    claim = await bench.you.create(CLAIMS, {"metadata": {"name": name, "annotations": made}, "spec": spec}, namespace=namespace)
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}]}
+    spec = {
+        "capacity": size,
+        "accessModes": modes,
+        "persistentVolumeReclaimPolicy": "Delete",
+        "csi": {"driver": DRIVER, "volumeHandle": volume, "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-n0"}},
+        "claimRef": {"kind": names.CLAIM, "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"]},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    meta = {"name": volume, "finalizers": [names.VOLUME_FINALIZER], "annotations": notes}
+    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
+    bound = {"status": {"phase": "Bound"}}
+    await bench.you.patch(VOLUMES, volume, bound, content_type=MERGE_PATCH, subresource="status")
+
+
+async def database(bench: NotebookWorld, namespace: str) -> None:
+    await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
+    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
+    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
+    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
+
+
+def test_claims_of_any_number_of_namespaces_are_told_and_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings_io, "MOST_NAMESPACES", 2)
+
+    async def story(bench: NotebookWorld) -> None:
+        await settled(bench)
+        uid = await uid_of(bench)
+        for number in range(4):
+            await database(bench, f"team-{number}")
+            await bound(bench, "data-db-0", f"team-{number}", **{names.LIES_ON: f"n0/{uid}", names.LEAVING: f"n0/{uid}"})
+        await bound(bench, "data-db-0", **{names.LIES_ON: f"n0/{uid}", names.LEAVING: f"n0/{uid}"})  # nobody makes it again
+        await vanish(bench)
+        await wait(bench, 1500)
+        assert [item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items] == ["default"]
+        assert (await told(bench)).count("data-db-0") == 5
+        assert (await gone(bench)).get("unread", []) == []
+
+    play(story, args=CLEANING)
+
+
+def test_more_claims_than_a_report_holds_are_told_once_and_the_looks_calm_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_CLAIMS", 4)
+    monkeypatch.setattr(controller, "MOST_TOLD", 3)
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await settled(bench)
+        uid = await uid_of(bench)
+        for number in range(12):
+            await bound(bench, f"claim-{number}", **{names.LIES_ON: f"n0/{uid}"})
+        await vanish(bench)
+        await wait(bench, 1000)
+        assert sorted(await told(bench)) == sorted(await there(bench, CLAIMS))
+        assert ((await gone(bench))["claimsTruncated"], len((await gone(bench))["claims"])) == (8, 4)
+        before = len(seen.of("list", VOLUMES)), len(seen.of("create", EVENTS))
+        await wait(bench, 6000)
+        assert len(seen.of("list", VOLUMES)) - before[0] < 12
+        assert len(seen.of("create", EVENTS)) == before[1]
+
+    play(story, seen, args=TELLING)
+
+
+def test_what_several_machines_of_a_name_have_left_is_told_and_only_that_of_one_cleared_away() -> None:
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await settled(bench)
+        uid = await uid_of(bench)
+        await database(bench, "team")
+        await bound(bench, "data-db-0", "team", **{names.LIES_ON: f"n0/{uid}", names.LEAVING: f"n0/{uid}"})
+        for name, notes in (("first", {}), ("second", {}), ("former", {names.LIES_ON: "n0/former", names.LEAVING: "n0/former"})):
+            await database(bench, name)
+            await bound(bench, "data-db-0", name, **notes)
+        await vanish(bench)
+        await wait(bench, 90)
+        told = {item["metadata"]["namespace"] for item in (await bench.you.list_page(EVENTS)).items if item["reason"] == names.NODE_GONE}
+        assert told == {"team", "first", "second", "former"}
+        found = await gone(bench)
+        assert (found["evidence"], len(found["volumes"])) == ("Announced", 4)
+        assert "3 of the volumes" in found["message"]
+        await wait(bench, 1500)
+        left = {item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items}
+        assert left == {"first", "second"}, "the former machine has its turn once nothing of this one is left"
+        assert (await gone(bench))["evidence"] == "Unproven"
+        lists = len(seen.of("list", VOLUMES))
+        await wait(bench, 6000)
+        assert len(seen.of("list", VOLUMES)) - lists < 12
+
+    play(story, seen, args=CLEANING)
