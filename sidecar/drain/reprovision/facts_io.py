@@ -7,8 +7,22 @@ from types import MappingProxyType
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NAMESPACES, PODS, STATEFUL_SETS, VOLUMES, KubeApi, Resource, find, records
-from sidecar.model.nodes import Budget, Pod
+from sidecar.kube.api import (
+    BUDGETS,
+    CLAIMS,
+    CLASSES,
+    NAMESPACES,
+    PODS,
+    SNAPSHOT_CONTENTS,
+    STATEFUL_SETS,
+    VOLUMES,
+    KubeApi,
+    Resource,
+    find,
+    records,
+)
+from sidecar.kube.errors import NotFound
+from sidecar.model.nodes import Budget, Pod, SnapshotContent
 from sidecar.model.objects import Class, Json, Volume
 
 
@@ -52,6 +66,18 @@ class Reading:
         """Without its volume."""
         stored = await self._find(CLAIMS, name, namespace=namespace)
         return FoundClaim.of(stored, None) if stored else None
+
+    async def snapshots(self, driver: str, handles: Set[str]) -> tuple[SnapshotContent, ...]:
+        """Of volumes with these handles. No snapshots are installed where there is no such type."""
+
+        def of(obj: Json) -> SnapshotContent | None:
+            content = SnapshotContent.of(obj)
+            return content if content.driver == driver and content.source_handle in handles else None
+
+        try:
+            return tuple([content async for content in records(self._kube, SNAPSHOT_CONTENTS, of)])
+        except NotFound:
+            return ()
 
     async def _claims(self, namespace: str, names: Iterable[str]) -> Mapping[str, FoundClaim]:
         found: dict[str, FoundClaim] = {}
