@@ -242,6 +242,7 @@ class Sidecar:
             make_loop=self._loop,
             on_standing=self._standing_changed,
             version=self._watching.version,
+            delete_lost=self.provisioning.lost_volumes,
         )
 
     # --- what one room asks or tells another --------------------------------------------------------------------------

@@ -20,7 +20,8 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 # Tests on real servers that share them, and so run one after the other in one process. The scenarios on real kubelets are two
-# groups, with a cluster each, and so are the end-to-end tests; the cluster whose token grows old waits ten minutes and does nothing else.
+# groups, with a cluster each; the cluster whose token grows old waits ten minutes and does nothing else. The end-to-end tests are four
+# groups with a control plane each, by what they are about, so that none of the five processes takes much longer than another.
 SERVERS = {
     "tests/cluster/test_scenario_aging": "a token grows old",
     "tests/cluster/test_scenario_tokens": "a token grows old",
@@ -34,6 +35,12 @@ SERVERS = {
     "tests/e2e/test_parity": "claims by the hundred",
     "tests/e2e/test_robustness": "claims by the hundred",
     "tests/e2e/test_thin_slice": "claims by the hundred",
+    "tests/e2e/test_emptying": "nodes that are emptied or lost",
+    "tests/e2e/test_node_loss": "nodes that are emptied or lost",
+    "tests/e2e/test_notes": "nodes that are emptied or lost",
+    "tests/e2e/test_reprovision": "nodes that are emptied or lost",
+    "tests/e2e/test_old_role": "rights",
+    "tests/e2e/test_rights": "rights",
     "tests/e2e/": "the control plane with upstream's role",
     "tests/": "other control planes",
 }

@@ -19,6 +19,7 @@ from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.never_used import NeverUsed
 from sidecar.drain.facts.node_marks import Signals
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate.controller import GateController, GateDuty
@@ -50,6 +51,8 @@ ROOM = "drain"
 
 # Seconds between two looks at least, however much changes.
 _PACE: Final = 1.0
+# While pods are evicted faster than that.
+_SHORTEST_PACE: Final = 0.1
 # As long as nobody empties the node: a volume that is being made blocks for a moment only, and nobody needs to hear of that.
 _CALM: Final = 5.0
 _MOMENT: Final = 2.0
@@ -153,7 +156,12 @@ class DrainRoom:
         """When to look because something has changed."""
         if self._signals is not None and not self._signals.observed:
             return max(self._clock() + _MOMENT, self._last_look + _CALM, self._refused_until)
-        return max(self._clock(), self._last_look + _PACE, self._refused_until)
+        return max(self._clock(), self._last_look + self._pace(), self._refused_until)
+
+    def _pace(self) -> float:
+        """A look evicts one pod at most, so looks follow each other as fast as pods may."""
+        under_way = self._settings.evicts and self._signals is not None and self._signals.state is State.IN_PROGRESS
+        return min(_PACE, max(_SHORTEST_PACE, 1.0 / self._settings.eviction_qps)) if under_way else _PACE
 
     def numbers(self) -> DrainNumbers | None:
         """For the metrics. None: nothing was judged yet."""
@@ -191,8 +199,9 @@ class DrainRoom:
         again = await self._look(Picture(node, signals, self._standing.current))
         self._tell_health()
         # The cache has the marks already that were written in this look, so no watch wakes the room for what follows from them.
-        usual = self._clock() + _PACE if self._own_node.marked else self._next_look(key)
-        return usual if again is None else min(usual, max(again, self._clock() + _PACE))
+        pace = self._pace()
+        usual = self._clock() + pace if self._own_node.marked else self._next_look(key)
+        return usual if again is None else min(usual, max(again, self._clock() + pace))
 
     async def _look(self, picture: Picture) -> float | None:
         """When to look again although nothing changes, by the monotonic clock; None: no duty asks for it."""

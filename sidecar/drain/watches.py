@@ -37,6 +37,7 @@ from sidecar.tools import MakeLoop, Tools
 if TYPE_CHECKING:
     from sidecar.drain.gate.takeover_io import Neighbours
     from sidecar.drain.node_loss.controller import NodeLoss
+    from sidecar.drain.node_loss.unplaced_io import DeleteByDriver
 
 _SHARED = (CLAIMS, VOLUMES, CLASSES)
 """What this room judges by, and other rooms watch too."""
@@ -262,7 +263,9 @@ class DrainPart:
         make_loop: MakeLoop,
         on_standing: Callable[[], None],
         version: Callable[[Resource], str],
+        delete_lost: "Callable[[], DeleteByDriver] | None" = None,
     ) -> None:
+        """`delete_lost`: makes what has this node's driver delete a volume of a gone maker; None where another program provisions."""
         judges = settings.judges
         watches = self._watches = DrainWatches(here, caches, judges=judges, state=state, clock=tools.clock, version=version)
         watched = replace(watches.watched(), begun=lambda: frozenset(under_way()))
@@ -283,7 +286,9 @@ class DrainPart:
         self._notes = self._make_notes(tools, settings, here, watched)
         self._neighbours = _neighbours(tools, settings, own_node=lambda: watches.nodes.get(here.node)) if settings.gate else None
         self._loss = (
-            _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node)) if settings.follows_loss else None
+            _node_loss(tools, settings, here=here, own_node=lambda: watches.nodes.get(here.node), delete_lost=delete_lost)
+            if settings.follows_loss
+            else None
         )
         self.loop = make_loop("drain", self.room.handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
         watches.on_node, watches.on_change = self.node_changed, self.wake
@@ -350,11 +355,19 @@ def _neighbours(tools: Tools, settings: Settings, *, own_node: Callable[[], Node
     return Neighbours(tools, settings, own_node=own_node)
 
 
-def _node_loss(tools: Tools, settings: Settings, *, here: Here, own_node: Callable[[], Node | None]) -> "NodeLoss":
+def _node_loss(
+    tools: Tools,
+    settings: Settings,
+    *,
+    here: Here,
+    own_node: Callable[[], Node | None],
+    delete_lost: "Callable[[], DeleteByDriver] | None",
+) -> "NodeLoss":
     """As `_neighbours`."""
     from sidecar.drain.node_loss.controller import NodeLoss
 
-    loss = NodeLoss(tools, settings, own_node=own_node, attaches=PUBLISH_UNPUBLISH_VOLUME in here.driver.controller)
+    attaches, delete = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller, delete_lost() if delete_lost is not None else None
+    loss = NodeLoss(tools, settings, own_node=own_node, attaches=attaches, delete=delete)
     tools.metrics.watch_node_loss(loss.lost)
     return loss
 

@@ -6,6 +6,8 @@ from typing import Final
 _SHOWN: Final = 3
 # An annotation may have 256 KiB.
 _LONGEST: Final = 40
+LOCK_SHUT: Final = "lock of "
+"""How a note begins that says why a replica is not made anew."""
 
 
 def first_few(names: Sequence[str], most: int = _SHOWN) -> str:

@@ -1,7 +1,7 @@
 """Starts the room: queues for claims and volumes, what wakes them, and the tasks beside them. `wiring` holds one of it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from sidecar.csi.api import CREATE_DELETE_SNAPSHOT, CapacityAnswer
@@ -11,6 +11,7 @@ from sidecar.local.caches import Caches
 from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.here import Here
 from sidecar.local.watch import Watch
+from sidecar.model.objects import Volume
 from sidecar.model.standing import Standing
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.reserved_space import ReservedSpace
@@ -48,6 +49,7 @@ class ProvisioningPart:
         finalizers: Callable[[], FinalizerWrites],
         on_forbidden: Callable[[], None],
     ) -> None:
+        self._tools, self._here = tools, here
         self._contenders = contenders
         self._table = ProgressTable()
         self._sweep = _make_sweep(tools, here, sweep_interval)
@@ -134,6 +136,12 @@ class ProvisioningPart:
             await asyncio.sleep(_TAKE_OVER_SECONDS)
             await self.take_over()
             self._look_at(self.room.doubtful())
+
+    def lost_volumes(self) -> Callable[[Volume, Callable[[], Awaitable[bool]]], Awaitable[str | None]]:
+        """What has the driver delete a volume whose maker is gone. Imports inside, as few processes have a use for it."""
+        from sidecar.provisioning.lost_volumes_io import LostVolumes
+
+        return LostVolumes(self._tools, here=self._here).delete
 
     # --- what wakes claims, beside changes of objects -------------------------------------------------------------------
 

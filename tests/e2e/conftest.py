@@ -1,4 +1,4 @@
-"""One real control plane for all end-to-end tests, with upstream's role; what a test makes on it, it removes."""
+"""A real control plane for the end-to-end tests of one process, with upstream's role; what a test makes on it, it removes."""
 
 from __future__ import annotations
 

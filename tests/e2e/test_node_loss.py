@@ -45,10 +45,10 @@ def notes_of(cluster: Cluster) -> list[str | None]:
     return [notes.get(names.LIES_ON), notes.get(names.LEAVING)]
 
 
-def lose(ground: Ground, driver: OurDriver, *, announced: bool) -> None:
+def lose(ground: Ground, driver: OurDriver, *args: str, announced: bool) -> None:
     """n1 has the only replica; its sidecar ends, and it is deleted with what garbage collection would take."""
     cluster = ground.cluster
-    with ground.sidecar(driver) as sidecar:
+    with ground.sidecar(driver, *args) as sidecar:
         ground.node("n1", driver)
         sidecar.until_ready()
         cluster.create(STATEFUL_SETS, stateful_set("db", driver, 1))
@@ -90,3 +90,41 @@ def test_A13_a_node_that_is_deleted(ground: Ground, announced: bool) -> None:
                 ground.node("n1", first)  # the machine is back with its disks
                 until(lambda: cluster.phase(PODS, "db-0") == "Running", "the pod has its data again", seconds=LOOK)
                 until(lambda: not gone(cluster), "nothing is told of it any more", seconds=LOOK)
+
+
+def test_A13_a_volume_without_node_affinity_is_deleted_by_the_driver_of_another_node(ground: Ground) -> None:
+    """That driver refuses at first, as one does that knows the owner to be there, and then its sidecar dies while it is asked again."""
+    cluster, unplaced = ground.cluster, "--feature-gates=Topology=false"
+    first, second = (ground.driver(ALPHA, node) for node in ("n1", "n2"))
+    clearing = (unplaced, "--node-delete-policy=Cleanup", "--node-gone-after=0s", "--retry-interval-start=1s")
+    with all_of([first, second]):
+        lose(ground, first, unplaced, announced=True)
+        (before,) = cluster.items(VOLUMES)
+        name, handle = before["metadata"]["name"], before["spec"]["csi"]["volumeHandle"]
+        assert "nodeAffinity" not in before["spec"]
+        ground.node("n2", second)
+        second.misbehave({"method": "DeleteVolume", "fail": "FAILED_PRECONDITION", "message": "its owner is there"})
+        with ground.sidecar(second, *clearing) as sidecar:
+            sidecar.until_ready()
+            until(lambda: cluster.phase(PODS, "db-0") == "Running", "the set is whole", seconds=2 * LOOK)
+            until(lambda: second.recorded("DeleteVolume") != [], "the driver is asked", seconds=LOOK)
+            until(lambda: refusals(cluster) != [], "people are told", seconds=LOOK)
+            assert cluster.exists(VOLUMES, name)
+            # It does it, and its answer takes long enough for a kill.
+            second.misbehave({"method": "DeleteVolume", "linger": 30.0})
+            asked = len(second.recorded("DeleteVolume"))
+            until(lambda: len(second.recorded("DeleteVolume")) > asked, "it is asked again", seconds=700)
+            sidecar.kill()
+            assert cluster.exists(VOLUMES, name)
+            second.misbehave()
+        with ground.sidecar(second, *clearing) as sidecar:
+            sidecar.until_ready()
+            until(lambda: not cluster.exists(VOLUMES, name), "the object goes", seconds=2 * LOOK)
+        assert {call["name"] for call in second.recorded("DeleteVolume")} == {handle}
+        assert cluster.phase(PODS, "db-0") == "Running"
+        assert len(cluster.items(VOLUMES)) == 1
+
+
+def refusals(cluster: Cluster) -> list[str]:
+    found = [event["message"] for event in cluster.items(EVENTS) if event["reason"] == names.VOLUME_FAILED_DELETE]
+    return [message for message in found if "its owner is there" in message]

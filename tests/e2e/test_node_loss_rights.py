@@ -36,14 +36,17 @@ def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-def claim(name: str, *, lost_with: str = "") -> Json:
-    meta: Json = {"name": name, "annotations": {names.LOST_WITH: lost_with} if lost_with else {}}
+def claim(name: str, *, lost_with: str = "", node: str = "n9", driver: str = DRIVER, volume: str = "some-volume") -> Json:
+    """As the scheduler and the volume controller leave it: its volume was made for that node."""
+    made = {names.SELECTED_NODE: node, names.STORAGE_PROVISIONER: driver} | ({names.LOST_WITH: lost_with} if lost_with else {})
+    meta: Json = {"name": name, "annotations": {key: value for key, value in made.items() if value}}
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+    spec |= {"volumeName": volume} if volume else {}
     return {"apiVersion": "v1", "kind": names.CLAIM, "metadata": meta, "spec": spec}
 
 
 def volume(name: str, *, lies_on: str, node: str, **spec: Any) -> Json:
-    terms = [{"matchExpressions": [{"key": "example.com/host", "operator": "In", "values": [node]}]}]
+    terms: list[Json] = [{"matchExpressions": [{"key": "example.com/host", "operator": "In", "values": [node]}]}]
     identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{node}"}
     return {
         "apiVersion": "v1",
@@ -61,15 +64,19 @@ def volume(name: str, *, lies_on: str, node: str, **spec: Any) -> Json:
     }
 
 
-def released(cluster: Secured, name: str, *, lies_on: str, node: str) -> None:
+def released(cluster: Secured, name: str, *, lies_on: str, node: str, **spec: Any) -> None:
     """The volume controller says so of one whose claim is gone."""
     claim = {"kind": names.CLAIM, "namespace": "default", "name": "gone", "uid": "uid-of-a-claim-that-is-gone"}
-    cluster.make(VOLUMES, volume(name, lies_on=lies_on, node=node, claimRef=claim))
+    cluster.make(VOLUMES, volume(name, lies_on=lies_on, node=node, claimRef=claim, **spec))
     until(lambda: cluster.plane.request("GET", f"{VOLUMES}/{name}").get("status", {}).get("phase") == "Released", f"{name} is released")
 
 
 def uid_of(cluster: Secured, node: str) -> str:
     return str(cluster.plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"])
+
+
+def mark_of(name: str, mark: str) -> Request:
+    return patch(f"{CLAIMS}/{name}", {"metadata": {"annotations": {names.LOST_WITH: mark}}})
 
 
 def judged(cluster: Secured, name: str) -> Request:
@@ -102,16 +109,46 @@ def test_a_claim_without_such_a_mark_stays(cluster: Secured, mark: str) -> None:
 @pytest.mark.parametrize("node", ["n1", "n2"])
 def test_while_there_is_a_node_of_that_name_or_uid_nothing_is_marked_or_deleted(cluster: Secured, node: str) -> None:
     for number, mark in enumerate((f"{node}/{uid_of(cluster, node)}", f"{node}/former", f"n9/{uid_of(cluster, node)}")):
-        name = f"kept-{node}-{number}"
-        cluster.make(CLAIMS, claim(name, lost_with=mark))
+        name, of = f"kept-{node}-{number}", mark.partition("/")[0]
+        cluster.make(CLAIMS, claim(name, lost_with=mark, node=of))
         code, said, _ = judged(cluster, name).by(cluster.n1)
         assert code == 422 and f"there is a Node {node}" in said, (code, said)
-        code, said, _ = patch(f"{CLAIMS}/first", {"metadata": {"annotations": {names.LOST_WITH: mark}}}).by(cluster.n1)
+        cluster.make(CLAIMS, claim(f"{name}-not-yet", node=of))
+        code, said, _ = mark_of(f"{name}-not-yet", mark).by(cluster.n1)
         assert code == 422 and f"there is a Node {node}" in said, (code, said)
+
+
+# What a stolen token would make of a claim whose data nobody has lost: it invents a machine.
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param({"node": "n2"}, id="made for a node that is there"),
+        pytest.param({"node": ""}, id="bound by hand"),
+        pytest.param({"driver": "ebs.example.com"}, id="of a network driver"),
+        pytest.param({"driver": ""}, id="asked of nobody"),
+        pytest.param({"volume": ""}, id="not bound"),
+    ],
+)
+def test_a_token_gives_up_no_claim_but_of_the_node_for_which_its_volume_was_made(cluster: Secured, kept: Json) -> None:
+    name = "kept-" + "-".join(f"{key}-{value.partition('.')[0] or 'none'}" for key, value in kept.items())
+    cluster.make(CLAIMS, claim(name, **kept))
+    says = "of driver" if kept.get("driver") == "ebs.example.com" else "made for the node that is gone"
+    code, said, broken = mark_of(name, "n9/uid-9").by(cluster.n1)
+    assert code == 422 and any(says in each for each in [said, *broken]), (code, said, broken)
+    cluster.make(CLAIMS, claim(f"{name}-marked", lost_with="n9/uid-9", **kept))
+    code, said, broken = judged(cluster, f"{name}-marked").by(cluster.n1)
+    assert code == 422 and any("made for the node that is gone" in each for each in [said, *broken]), (code, said, broken)
+
+
+def test_for_which_node_the_volume_of_a_bound_claim_was_made_no_token_changes(cluster: Secured) -> None:
+    cluster.make(CLAIMS, claim("of-n1", node="n1"))
+    for value in (None, "n9"):
+        code, said, broken = patch(f"{CLAIMS}/of-n1", {"metadata": {"annotations": {names.SELECTED_NODE: value}}}).by(cluster.n1)
+        assert code == 422 and any("bound claim" in each for each in [said, *broken]), (code, said, broken)
 
 
 def test_a_machine_that_is_gone_may_be_named_and_nothing_else_of_the_claim_is_changed(cluster: Secured) -> None:
-    allowed(patch(f"{CLAIMS}/first", {"metadata": {"annotations": {names.LOST_WITH: "n9/uid-9"}}}), cluster.n1)
+    allowed(mark_of("first", "n9/uid-9"), cluster.n1)
     for word in (names.ALLOW_CLAIM_DELETION, names.DRAIN_POLICY):
         code, _, _ = patch(f"{CLAIMS}/first", {"metadata": {"annotations": {word: "true"}}}).by(cluster.n1)
         assert code == 422, word
@@ -133,9 +170,59 @@ def test_a_volume_of_a_node_that_is_there_stays(cluster: Secured, lies_on: str) 
     assert code == 422, (code, said)
 
 
+def by_name(node: str) -> Json:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+
+
+def by_hosts(*nodes: str) -> Json:
+    return {"matchExpressions": [{"key": "example.com/host", "operator": "In", "values": list(nodes)}]}
+
+
+@pytest.mark.parametrize(
+    ("maker", "terms"),
+    [
+        pytest.param("n2", [by_name("n2")], id="by the field of its name"),
+        pytest.param("n2", [by_hosts("n2", "n3")], id="by two names"),
+        pytest.param("n2", [], id="without affinity"),
+        pytest.param("a-n1", [by_hosts("a-n1")], id="its name ends in that of the requester"),
+    ],
+)
+def test_a_volume_of_a_node_that_is_there_stays_however_it_says_where_it_is(cluster: Secured, maker: str, terms: list[Json]) -> None:
+    name = f"pv-of-{maker}-{len(str(terms))}"
+    identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"}
+    there = {"csi": {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": identity}}
+    there |= {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}} if terms else None}
+    where = maker if maker == "n2" else "n2"  # that of a node which is there
+    released(cluster, name, lies_on=f"{where}/{uid_of(cluster, 'n2')}", node=maker, **there)
+    code, said, broken = delete(f"{VOLUMES}/{name}").by(cluster.n1)
+    assert code == 422 and any("gives no volume of node n2 up" in each for each in [said, *broken]), (code, said, broken)
+
+
 def test_a_volume_of_a_machine_that_is_gone_stays_until_it_is_released(cluster: Secured) -> None:
     cluster.make(VOLUMES, volume("pv-free", lies_on="n9/uid-9", node="n9"))
     Abuse(delete(f"{VOLUMES}/pv-free"), "only when they are released").check(cluster, cluster.n1)
+
+
+@pytest.mark.parametrize(
+    ("maker", "lies_on", "may_go"),
+    [
+        ("n9", "n9/uid-9", True),
+        ("n8", "n9/uid-9", False),
+        ("n9-x", "n9/uid-9", False),
+        ("n2", "n2/former", False),
+        ("n9", "n9/{n2}", False),
+    ],
+)
+def test_one_without_node_affinity_may_go_if_its_maker_is_the_node_that_is_gone(
+    cluster: Secured, maker: str, lies_on: str, may_go: bool
+) -> None:
+    name = f"pv-{maker}-{lies_on[3:7]}".strip("{-")
+    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node=maker, nodeAffinity=None)
+    if may_go:
+        allowed(delete(f"{VOLUMES}/{name}"), cluster.n1)
+    else:
+        code, said, _ = delete(f"{VOLUMES}/{name}").by(cluster.n1)
+        assert code == 422 and "gives" in said, (code, said)
 
 
 def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(cluster: Secured) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, TABLE, Result, answer_to
+from sidecar.eviction.answers import BUDGET_PAUSE, LOOK_AGAIN, NEXT_PASS, TABLE, Result, answer_to
 from sidecar.kube.errors import Unavailable, from_status
 
 
@@ -17,12 +17,17 @@ def said(status: int, message: str = "no", *, reason: str = "", cause: str = "",
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 UID = "the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated"
 
+VERSION = (
+    "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (2). The object might have been modified"
+)
+
 
 @pytest.mark.parametrize(
     ("answer", "result", "again"),
     [
         pytest.param(said(404), Result.GONE, 0.0, id="gone"),
         pytest.param(said(409, UID), Result.REPLACED, 0.0, id="another-uid"),
+        pytest.param(said(409, VERSION), Result.CHANGED, LOOK_AGAIN, id="another-version"),
         pytest.param(said(409, "the object has been modified"), Result.FAILED, NEXT_PASS, id="modified"),
         pytest.param(said(429, cause="DisruptionBudget"), Result.BUDGET, BUDGET_PAUSE, id="budget"),
         pytest.param(said(429, cause="DisruptionBudget", retry_after=10), Result.BUDGET, BUDGET_PAUSE, id="budget-uncounted"),

@@ -115,3 +115,10 @@ def test_the_rate_is_one_a_second_after_a_burst_of_five() -> None:
 def test_asking_for_the_wait_costs_nothing() -> None:
     evictor = scene(Server())
     assert [evictor.wait() for _ in range(20)] == [0] * 20
+
+
+def test_of_a_pod_that_waits_for_a_node_the_version_is_named_too() -> None:
+    server = Server()
+    evict(scene(server), May("apps", "db-0", "uid-db-0", "7"))
+    [(_, (_, _, _, sent), _)] = server.calls
+    assert sent["deleteOptions"]["preconditions"] == {"uid": "uid-db-0", "resourceVersion": "7"}

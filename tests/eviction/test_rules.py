@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.eviction.rules import May, MayNot, may_evict
+from sidecar.eviction.rules import May, MayNot, may_evict, may_evict_waiting
 from sidecar.model import names
 from sidecar.model.objects import Owner
 from tests.harness.drain.samples import NAMESPACE, NODE, owner, pod, stamp
@@ -50,3 +50,29 @@ def test_a_kind_of_others_that_is_called_daemon_set_protects_nobody() -> None:
 
 def test_without_a_name_of_our_own_node_nobody_is_evicted() -> None:
     assert isinstance(may_evict(pod(node=""), node=""), MayNot)
+
+
+# --- pods that wait for a node --------------------------------------------------------------------------------------------
+
+
+def test_a_pod_without_a_node_may_be_evicted_in_the_version_in_which_it_had_none() -> None:
+    wanted = pod("db-0", node="")
+    assert may_evict_waiting(wanted, version="7") == May(NAMESPACE, "db-0", wanted.uid, "7")
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "said"),
+    [
+        pytest.param({"node": NODE}, "7", f"has a node by now, {NODE}", id="it has one by now"),
+        pytest.param({"node": "n2"}, "7", "has a node by now, n2", id="another one"),
+        pytest.param({}, "", "which version", id="its version is not known"),
+        pytest.param({"uid": ""}, "7", "uid", id="no-uid"),
+        pytest.param({"owner": owner("DaemonSet", "agent")}, "7", "DaemonSet", id="daemon-set"),
+        pytest.param({"namespace": "system"}, "7", "our own", id="ourselves"),
+        pytest.param({"deleting_since": stamp()}, "7", "deleted already", id="being-deleted"),
+    ],
+)
+def test_which_pod_without_a_node_is_left_alone(changes: dict[str, Any], version: str, said: str) -> None:
+    decision = may_evict_waiting(replace(pod("db-0", node=""), **changes), version=version, ours={"system/db-0"})
+    assert isinstance(decision, MayNot)
+    assert said in decision.why

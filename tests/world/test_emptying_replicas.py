@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sidecar.drain.emptying import controller, rules
+from sidecar.drain.emptying import controller, decisions, rules
 from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
@@ -23,7 +24,7 @@ from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import NotFound
 from sidecar.simulation.drains.drain_world import DrainWorld
 from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, KEPT, SET, TROUBLES, UNDONE, plan_of
-from sidecar.simulation.drains.emptying_world import NOT_EMPTIED, EmptyingWorld, play
+from sidecar.simulation.drains.emptying_world import NOT_EMPTIED, NOT_WHOLE, EmptyingWorld, play
 from sidecar.simulation.drains.evictions import WRONG_EVICTION
 from sidecar.simulation.drains.plan import GATED
 from sidecar.simulation.drains.replicas import TWO_AWAY, UNREADY
@@ -36,6 +37,8 @@ SEEDS = range(100 if ALL_SEEDS else 4)
 CROWDED = range(3)
 ARRIVES_LATE = 175
 """An eviction that was not answered is carried out half a minute later."""
+WAITS_FOR_EVER = 154
+"""A pod without a node whose ephemeral volume is on a node that is emptied."""
 AT_THE_SAME_MOMENT = 13
 """Of the first seeds the one in which two nodes look at the replicas of one set within the same second."""
 ARGS = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", "--max-concurrent-evacuations=0")
@@ -83,7 +86,7 @@ def played(plan: Plan, *, hangs: bool = False) -> tuple[Report, int]:
     return report, worlds[0].evictions.count
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, ARRIVES_LATE])
+@pytest.mark.parametrize("seed", [*SEEDS, ARRIVES_LATE, WAITS_FOR_EVER])
 def test_worlds_with_all_kinds_of_trouble(seed: int) -> None:
     report = play(plan_of(seed))
     assert report.ok, str(report)
@@ -144,8 +147,8 @@ def test_the_same_seed_is_the_same_world() -> None:
 
 
 def _others_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    def among(each: Any, view: Any) -> rules.Evict:
-        return rules.Evict(each.may, each.workload, 0, frozenset(), (), "whatever the others are")
+    def among(each: Any, view: Any) -> decisions.Evict:
+        return decisions.Evict(each.may, each.workload, 0, frozenset(), (), "whatever the others are")
 
     patch.setattr(rules, "_among", among)
 
@@ -206,3 +209,20 @@ def test_it_is_noticed_when_nobody_reckons_with_an_eviction_that_arrives_late(mo
     with monkeypatch.context() as patch:
         patch.setattr(Pauses, "unanswered", {})
         assert TWO_AWAY in play(plan_of(ARRIVES_LATE)).kinds
+
+
+def _who_waits_is_left_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "waiting_for", lambda view: ())
+
+
+def _in_whatever_version(patch: pytest.MonkeyPatch, *, real: Any = attempt_io.body) -> None:
+    patch.setattr(attempt_io, "body", lambda pod: real(replace(pod, version="")))
+
+
+@pytest.mark.parametrize(("breaks", "kind"), [(_who_waits_is_left_alone, NOT_WHOLE), (_in_whatever_version, WRONG_EVICTION)])
+def test_it_is_noticed_when_a_pod_that_waits_is_left_alone_or_evicted_in_whatever_version(
+    breaks: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        breaks(patch)
+        assert kind in play(plan_of(WAITS_FOR_EVER)).kinds

@@ -4,12 +4,13 @@ Just before each eviction the Node is read anew: what a watch shows may be old, 
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from sidecar.drain.duty import Outcome, Picture
-from sidecar.drain.emptying import rules
+from sidecar.drain.emptying import decisions, rivals, rules
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.evacuation import undone_io
@@ -18,8 +19,10 @@ from sidecar.drain.evacuation.undone_io import Undone
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import State
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.lease_io import LeaseWriter
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.rest import Rest
+from sidecar.drain.seen_leases import SeenLeases
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.answers import NEXT_PASS, Result
@@ -29,7 +32,7 @@ from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
-from sidecar.model.objects import Owner
+from sidecar.model.objects import Json, Owner
 from sidecar.tools import Tools
 
 R = TypeVar("R")
@@ -53,6 +56,7 @@ class _Answers:
         self.peers: dict[str, tuple[Pod, ...]] = {}
         self.sizes: dict[str, int | None] = {}
         self.unread: dict[str, str] = {}
+        self.versions: dict[str, str] = {}
         self.rivals: Rivals | None = None
 
 
@@ -67,19 +71,22 @@ class EmptyingDuty:
         self._refusals = refusals
         self._wall = tools.wall
         self._clock = tools.clock
-        self._pauses = Pauses()
+        self._pauses = Pauses(restarted=True)
         self._evictor = evictor
+        self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
+        self._seen = SeenLeases()
 
     async def perform(self, picture: Picture) -> Outcome:
         if not is_under_way(picture.signals, picture) or picture.snapshot is None:
-            self._pauses = Pauses()
+            if picture.signals.state is not State.IN_PROGRESS:
+                self._pauses = self._pauses.for_another()
             return Outcome(picture)
         if picture.away:
             return self._told(picture, Rest(picture.away))
         try:
             async with asyncio.timeout(LONGEST_PASS):
                 decision = await self._decide(picture)
-                if not isinstance(decision, rules.Evict):
+                if not isinstance(decision, decisions.Evict):
                     return self._told(picture, decision, rest=self._rest(decision))
                 if self._settings.dry_run:
                     return self._told(picture, Rest(f"a dry run: {decision.pod.full_name} would be evicted, because {decision.why}"))
@@ -93,22 +100,23 @@ class EmptyingDuty:
             return Outcome(picture, until=self._wall() + NEXT_PASS)
         return self._told(picture, decision, rest=await self._evict(decision))
 
-    async def _decide(self, picture: Picture) -> rules.Decision:
+    async def _decide(self, picture: Picture) -> decisions.Decision:
         snapshot = picture.snapshot
         assert snapshot is not None
-        self._pauses.see(snapshot.pods, now=self._clock())
+        waiting = (pod for pod in snapshot.claimants if not pod.node)
+        self._pauses.see((*snapshot.pods, *waiting), now=self._clock())
         answers = _Answers()
         decision = self._decided(snapshot, answers)
         begun, questions = self._clock(), 0
         while questions < _MOST_QUESTIONS and self._clock() - begun < LONGEST_PASS / 2:
             questions += 1
             match decision:
-                case rules.Ask(namespace):
+                case decisions.Ask(namespace):
                     answers.rivals = answers.rivals or await self._refusals.attempt(_NODES, self._rivals())
                     if answers.rivals is None:
                         break
-                    await self._ask(namespace, answers.peers, self._pods_of(namespace), answers)
-                case rules.AskController(namespace, owner):
+                    await self._ask(namespace, answers.peers, self._pods_of(namespace, answers.versions), answers)
+                case decisions.AskController(namespace, owner):
                     await self._ask(decision.workload, answers.sizes, self._size_of(namespace, owner), answers)
                 case _:
                     break
@@ -116,19 +124,22 @@ class EmptyingDuty:
         self._pauses.decided(decision, now=self._clock(), patience=snapshot.terminating_too_long)
         return decision
 
-    def _decided(self, snapshot: Snapshot, answers: "_Answers") -> rules.Decision:
+    def _decided(self, snapshot: Snapshot, answers: "_Answers") -> decisions.Decision:
         return rules.decide(
-            rules.EmptyingView(
+            decisions.EmptyingView(
                 snapshot,
                 peers=answers.peers,
                 sizes=answers.sizes,
                 unread=answers.unread,
+                versions=answers.versions,
                 expected=self._pauses.expected(self._clock()),
                 paused=self._pauses.paused(self._clock()),
                 before=self._pauses.before,
+                waiting_evicted=self._pauses.waiting_evicted,
                 rivals=answers.rivals or Rivals(),
                 leaving=self._pauses.leaving,
                 unanswered=self._pauses.unanswered,
+                in_doubt=self._pauses.in_doubt(self._clock()),
                 failures=self._pauses.failures,
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,
@@ -150,12 +161,30 @@ class EmptyingDuty:
 
     async def _rivals(self) -> Rivals:
         """Read before the pods: a node that is not among them yet will find this one there when it looks."""
-        label = names.of_driver(self._settings.driver, names.EVACUATION_STATE)
-        nodes = [node async for node in records(self._kube, NODES, Node.of, label_selector=f"{label}={State.IN_PROGRESS}")]
-        return Rivals.of(nodes, self._settings.driver, seconds=self._pauses.seconds(self._clock()))
+        driver = self._settings.driver
+        nodes = [node async for node in records(self._kube, NODES, Node.of, label_selector=rivals.selector(driver))]
+        taken = await self._taken()
+        return replace(Rivals.of(nodes, driver, seconds=self._pauses.seconds(self._clock())), taken=taken)
 
-    async def _pods_of(self, namespace: str) -> tuple[Pod, ...]:
-        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+    async def _taken(self) -> Mapping[str, str]:
+        """As `Rivals.taken`."""
+        driver, now = self._settings.driver, self._clock()
+        if not self._settings.namespace:
+            return {}  # without one nobody makes a replica anew
+        found = await self._writer.all(f"{names.REPROVISION_FOR}={driver}")
+        self._seen.see(found, now=now)
+        return {lease.name: lease.node or lease.holder for lease in found if not self._seen.has_run_out(lease, now=now)}
+
+    async def _pods_of(self, namespace: str, versions: dict[str, str]) -> tuple[Pod, ...]:
+        """`versions` receives those of pods without a node."""
+
+        def read(obj: Json) -> Pod:
+            pod = Pod.of(obj)
+            if not pod.node:
+                versions[pod.uid] = obj["metadata"].get("resourceVersion", "")
+            return pod
+
+        return tuple([pod async for pod in records(self._kube, PODS, read, namespace=namespace)])
 
     async def _size_of(self, namespace: str, owner: Owner) -> int | None:
         found = await find(self._kube, _CONTROLLERS[owner.kind], owner.name, namespace=namespace)
@@ -170,22 +199,22 @@ class EmptyingDuty:
             return Undone("whether the evacuation goes on could not be read")
         return found if isinstance(found, Undone) else None
 
-    def _rest(self, decision: rules.Decision) -> float | None:
+    def _rest(self, decision: decisions.Decision) -> float | None:
         """Seconds until the next look although nothing on this node changes; None: as usual."""
         now = self._clock()
         ends = [self._pauses.next_end(now)]
         match decision:
-            case rules.Ask() | rules.AskController():
+            case decisions.Ask() | decisions.AskController():
                 ends.append(_GOES_ON_AFTER)
-            case rules.Hold(Hindrance.REPLICA_NOT_READY):
+            case decisions.Hold(Hindrance.REPLICA_NOT_READY):
                 ends.append(self._pauses.until_replica(now))
-            case rules.Hold(Hindrance.POD_LEAVING):
+            case decisions.Hold(Hindrance.POD_LEAVING):
                 ends.append(NEXT_PASS)
             case _:
                 pass
         return min((end for end in ends if end is not None), default=None)
 
-    async def _evict(self, decision: rules.Evict) -> float:
+    async def _evict(self, decision: decisions.Evict) -> float:
         """Seconds until something may be done again; a pod that leaves wakes the room sooner."""
         answer = await self._evictor.evict(decision.pod, why=f"node {self._settings.node} is being retired: {decision.why}")
         self._metrics.evicted(str(answer.result))
@@ -196,7 +225,7 @@ class EmptyingDuty:
             self._refusals.note(_EVICTION, answer.why)
         return answer.again or NEXT_PASS
 
-    def _tell(self, decision: rules.Evict) -> None:
+    def _tell(self, decision: decisions.Evict) -> None:
         pod = decision.pod
         message = f"Evicted, because node {self._settings.node} is being retired: {decision.why}"
         self._recorder.record(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), names.NORMAL, names.POD_EVICTED, message)

@@ -3,16 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sidecar.drain.emptying.rules import Ask, AskController, Decision, Evict, Hold
+from sidecar.drain.emptying.decisions import Ask, AskController, Decision, Evict, Hold
 from sidecar.drain.vocabulary import Hindrance
-from sidecar.eviction.answers import NEXT_PASS, Answer, Result
+from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Answer, Result
 from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
-# For so long a request that got no answer may still be carried out.
-_MAY_ARRIVE_WITHIN: Final = 90.0
-_OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
+_OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS, Result.CHANGED)
 """Results that say nothing about an eviction of another pod."""
 # As a drainer that polls: soon after an eviction, and less and less often.
 _SOONEST: Final = 1.0
@@ -22,7 +20,9 @@ _SHARE: Final = 0.25
 class Pauses:
     """For one evacuation. All times are of the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, restarted: bool = False) -> None:
+        """`restarted`: an earlier process may have evicted pods of this evacuation."""
+        self._restarted = restarted
         self._leaving: dict[str, float] = {}
         """By uid: until when it counts as leaving although nothing shows that."""
         self._paused: dict[str, tuple[float, str]] = {}
@@ -33,6 +33,8 @@ class Pauses:
         """As `EmptyingView.failures`."""
         self.passed: frozenset[str] = frozenset()
         """As `EmptyingView.passed`."""
+        self.waiting_evicted: dict[str, int] = {}
+        """As `EmptyingView.waiting_evicted`."""
         self._unanswered: dict[str, tuple[str, float]] = {}
         """By workload: the uid of its pod whose eviction was not answered, and until when it may still be carried out."""
         self.slow: frozenset[str] = frozenset()
@@ -48,7 +50,7 @@ class Pauses:
         return frozenset(self._leaving)
 
     def see(self, pods: Iterable[Pod], *, now: float) -> None:
-        """`pods` are those of the node. Who is gone has left."""
+        """`pods` are those of the node, and those that wait for a node with a volume here. Who is gone has left."""
         there = {pod.uid for pod in pods}
         self._begun = now if self._begun is None else self._begun
         self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there and now < until}
@@ -66,6 +68,16 @@ class Pauses:
         if now - self._waited_since.setdefault(namespace, now) >= patience:
             self.slow |= {namespace}
 
+    def for_another(self) -> "Pauses":
+        """For the next evacuation. What was asked for and not answered may be carried out even then."""
+        another = Pauses()
+        another._unanswered = self._unanswered
+        return another
+
+    def in_doubt(self, now: float) -> bool:
+        """As `EmptyingView.in_doubt`."""
+        return self._restarted and self.seconds(now) < MAY_ARRIVE_WITHIN
+
     def seconds(self, now: float) -> float:
         """Since the first look."""
         return 0.0 if self._begun is None else now - self._begun
@@ -73,7 +85,10 @@ class Pauses:
     def note(self, evicted: Evict, answer: Answer, *, now: float) -> None:
         uid = evicted.pod.uid
         if answer.result in (Result.EVICTED, Result.FAILED):
-            self.before.setdefault(evicted.workload, evicted.here)
+            if evicted.waits:
+                self.waiting_evicted[evicted.workload] = self.waiting_evicted.get(evicted.workload, 0) + 1
+            else:
+                self.before.setdefault(evicted.workload, evicted.here)
         match answer.result:
             case Result.EVICTED:
                 self._leaving[uid], self._evicted_at = float("inf"), now
@@ -81,7 +96,7 @@ class Pauses:
             case Result.FAILED:
                 # It may have been evicted all the same.
                 self.failures[uid] = self.failures.get(uid, 0) + 1
-                self._unanswered[evicted.workload] = uid, now + _MAY_ARRIVE_WITHIN
+                self._unanswered[evicted.workload] = uid, now + MAY_ARRIVE_WITHIN
                 self._leaving[uid] = self._all_until = now + answer.again
                 self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.GONE | Result.REPLACED:
@@ -120,6 +135,7 @@ class Pauses:
             *(until for _, until in self._unanswered.values()),
             *self._leaving.values(),
             *(until for until, _ in self._expected.values()),
+            *((self._begun + MAY_ARRIVE_WITHIN,) if self._restarted and self._begun is not None else ()),
         )
         left = [until - now for until in (*ends, self._all_until) if now < until < float("inf")]
         return min(left, default=None)

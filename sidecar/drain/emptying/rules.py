@@ -5,144 +5,26 @@ again, it would not come back here, no other such pod is leaving, and every othe
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import field, replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.drain.emptying.decisions import Ask, AskController, Candidate, Decision, EmptyingView, Evict, Finished, Hold, workload_of
 from sidecar.drain.emptying.replicas import not_ready, replicas_of, says_how_many, too_few
-from sidecar.drain.emptying.rivals import Rivals
+from sidecar.drain.emptying.rivals import is_kept_apart
+from sidecar.drain.emptying.waiting import decide_waiting, in_use_by_others, waiting_for
 from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
-from sidecar.drain.judgement.pod_fates import counts_as_gone, is_bare
+from sidecar.drain.judgement.pod_fates import is_bare, running
 from sidecar.drain.judgement.volumes import LocalItem, classify
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance, Intent, Policy, VolumeClass
 from sidecar.drain.wording import first_few
-from sidecar.eviction.rules import May, MayNot, may_evict
-from sidecar.frozen import frozen
+from sidecar.eviction.rules import MayNot, may_evict
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node, Pod, Taint
-from sidecar.model.objects import Owner
 
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
-
-
-@frozen
-class EmptyingView:
-    """All that the rule looks at. A workload is named as `workload_of` says."""
-
-    snapshot: Snapshot
-    peers: Mapping[str, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """By namespace: all its pods, as the API server has them now. What is missing has not been asked for."""
-    sizes: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
-    """By workload: how many pods its controller wants now; None: there is no such object, or not of that uid."""
-    unread: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By namespace or workload that could not be asked about in this look: why."""
-    expected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By workload that lost a pod by an eviction of this process: how many pods it had."""
-    paused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By uid of a pod that is not to be tried for a while: what the API server said."""
-    before: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    """By such a workload: the uids of its pods that were here at its first eviction. Any other one has come since."""
-    rivals: Rivals = field(default_factory=Rivals)
-    """Other nodes that are emptied at the same time."""
-    leaving: Set[str] = frozenset()
-    """Uids of pods that were evicted, or may have been, and of which the snapshot need not show it yet."""
-    unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By workload: the uid of its pod whose eviction was not answered and may still be carried out."""
-    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By uid of a pod: how often its eviction has failed otherwise than by a budget."""
-    slow: Set[str] = frozenset()
-    """Namespaces whose pods take so long to leave that they hold up no other namespace any more."""
-    passed: Set[str] = frozenset()
-    """Workloads that earlier looks have asked about in vain, while others were not asked about yet."""
-    ours: Set[str] = frozenset()
-    """Full names of this program's own pods."""
-
-
-@frozen
-class Evict:
-    """Evict this pod."""
-
-    pod: May
-    workload: str
-    replicas: int
-    """How many pods that has, this one among them."""
-    here: frozenset[str]
-    """The uids of those that are on this node."""
-    volumes: tuple[str, ...]
-    why: str
-    passed: frozenset[str] = frozenset()
-    """Workloads before it that had to wait."""
-
-
-@frozen
-class Ask:
-    """Read all pods of this namespace, then decide again."""
-
-    namespace: str
-    pod: str
-    """Full name of the one whose turn it is."""
-    why: str
-    passed: frozenset[str] = frozenset()
-
-
-@frozen
-class AskController:
-    """Read the object that makes these pods, then decide again."""
-
-    namespace: str
-    owner: Owner
-    pod: str
-    why: str
-    passed: frozenset[str] = frozenset()
-
-    @property
-    def workload(self) -> str:
-        return f"{self.namespace}/{self.owner.uid}"
-
-
-@frozen
-class Hold:
-    """Evict nobody now: this is why, and it may pass."""
-
-    hindrance: Hindrance
-    pod: str
-    """`namespace/name`; empty: it is not about one pod."""
-    why: str
-
-
-@frozen
-class Finished:
-    """No pod here is ours to evict."""
-
-    why: str
-
-
-Decision = Evict | Ask | AskController | Hold | Finished
-
-
-@frozen
-class Candidate:
-    """A pod of which nothing says yet that it has to stay."""
-
-    pod: Pod
-    may: May
-    held: tuple[LocalItem, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(item.bytes for item in self.held)
-
-    @property
-    def workload(self) -> str:
-        return workload_of(self.pod)
-
-
-def workload_of(pod: Pod) -> str:
-    """Pods with the same controller, which is in their namespace: a pod elsewhere that names the same uid is none of them."""
-    return f"{pod.namespace}/{pod.owner.uid}" if pod.owner else ""
 
 
 def decide(view: EmptyingView) -> Decision:
@@ -167,6 +49,12 @@ def decide(view: EmptyingView) -> Decision:
             holds.append(hold)
         else:
             candidates.append(Candidate(pod, may, held))
+    for pod, held in waiting_for(view):
+        hold = _stays(pod, held, node, snapshot) or in_use_by_others(pod, held) or _paused(pod, view)
+        if hold:
+            holds.append(hold)
+        else:
+            candidates.append(Candidate(pod, None, held))
     return _first(candidates, holds, view)
 
 
@@ -189,6 +77,8 @@ def in_words(decision: Decision) -> str:
             return f"{pod.full_name} is evicted: {why}"
         case Hold(hindrance, pod, why):
             return f"nobody is evicted: {hindrance}{f' ({pod})' if pod else ''}: {why}. What to do: {HINDRANCES[hindrance].remedy}"
+        case Ask(pod=pod, waits=True):
+            return f"{pod}, which waits for a node, is evicted, if it has none by now, which only the sidecar looks at"
         case Ask(pod=pod) | AskController(pod=pod):
             return f"{pod} is evicted, if all other replicas of its workload are there and ready, which only the sidecar looks at"
         case Finished(why):
@@ -207,15 +97,15 @@ def unsure(snapshot: Snapshot) -> Hold | None:
 
 def users_of(snapshot: Snapshot) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
     """Pods here that have not ended, with what each has of this driver: volumes, and those that are being made for it."""
-    running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
+    pods = running(snapshot)
     by_pod: dict[str, list[LocalItem]] = defaultdict(list)
     by_claim: dict[str, list[LocalItem]] = defaultdict(list)
-    for item in classify(snapshot, running):
+    for item in classify(snapshot, pods):
         if item.class_ is VolumeClass.IN_FLIGHT:
             by_claim[item.claim].append(item)
         for user in item.pods:
             by_pod[user.uid].append(item)
-    found = ((pod, (*by_pod[pod.uid], *chain.from_iterable(by_claim[claim] for claim in pod.claim_names))) for pod in running)
+    found = ((pod, (*by_pod[pod.uid], *chain.from_iterable(by_claim[claim] for claim in pod.claim_names))) for pod in pods)
     return sorted(((pod, held) for pod, held in found if held), key=lambda each: (each[0].full_name, each[0].uid))
 
 
@@ -252,6 +142,10 @@ def _has_come_back(pod: Pod, view: EmptyingView) -> Hold | None:
     return Hold(Hindrance.WOULD_COME_BACK, pod.full_name, "it was put on this node after another pod of its workload had been evicted")
 
 
+def _paused(pod: Pod, view: EmptyingView) -> Hold | None:
+    return Hold(Hindrance.PAUSED, pod.full_name, view.paused[pod.uid]) if pod.uid in view.paused else None
+
+
 def _may_leave(item: LocalItem) -> bool:
     """It goes with its pod, or another node has it too, or its policy lets it be lost, and nobody can have meant anything else."""
     if item.class_ is VolumeClass.EPHEMERAL or item.shared:
@@ -269,8 +163,8 @@ def keeping_off(node: Node) -> tuple[Taint, ...]:
 
 def _refused(pod: Pod, view: EmptyingView, findings: BudgetFindings) -> Hold | None:
     """What the API server would say, or has said."""
-    if pod.uid in view.paused:
-        return Hold(Hindrance.PAUSED, pod.full_name, view.paused[pod.uid])
+    if paused := _paused(pod, view):
+        return paused
     if budgets := findings.conflicting(pod):
         return Hold(Hindrance.TWO_BUDGETS, pod.full_name, f"selected by {' and '.join(budgets)}")
     if budget := findings.blocked.get(pod.full_name):
@@ -293,10 +187,13 @@ def _first(candidates: Iterable[Candidate], holds: Sequence[Hold], view: Emptyin
 
 
 def _turn(each: Candidate, view: EmptyingView) -> tuple[Any, ...]:
-    """Whose turn it is. What cannot go, or takes long, comes after all others: nobody can hold up a node that is not theirs alone."""
+    """Whose turn it is. What cannot go, or takes long, comes after all others: nobody can hold up a node that is not theirs alone.
+
+    Who waits for a node comes before who runs: with it nothing is taken away, and its workload may be waiting for it.
+    """
     pod = each.pod
     last = view.failures.get(pod.uid, 0), pod.namespace in view.slow, each.workload in view.passed
-    return *last, not pod.ready, each.bytes, pod.full_name, pod.uid
+    return *last, not each.waits, not pod.ready, each.bytes, pod.full_name, pod.uid
 
 
 def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController | Hold:
@@ -305,6 +202,8 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
     assert owner is not None
     if failed := view.unread.get(pod.namespace) or view.unread.get(workload):
         return Hold(Hindrance.NOT_KNOWN, pod.full_name, f"its other replicas are not known: {failed}")
+    if each.may is None:
+        return decide_waiting(each, view)
     if view.unanswered.get(workload, pod.uid) != pod.uid:
         return Hold(
             Hindrance.POD_LEAVING, pod.full_name, "another pod of its workload may be evicted yet: that was asked for and not answered"
@@ -320,6 +219,12 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
         return AskController(pod.namespace, owner, pod.full_name, why)
     if found := too_few(pod, replicas, wanted=view.sizes.get(workload), before=view.expected.get(workload, 0)):
         return Hold(found[0], pod.full_name, found[1])
+    beside = [peer for peer in replicas if peer.uid != pod.uid and peer.node == pod.node]
+    if view.in_doubt and beside and not is_kept_apart(pod, beside, view.snapshot.budgets or ()):
+        why = f"the eviction of {beside[0].full_name}, of the same workload, may have been asked for before this process began"
+        return Hold(Hindrance.POD_LEAVING, pod.full_name, why)
+    if node := view.rivals.taken_by(pod, view.snapshot.driver):
+        return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, f"node {node} makes another replica of its workload anew")
     others = [peer for peer in replicas if peer.uid != pod.uid]
     if why := view.rivals.objection(pod, others, view.snapshot.budgets or ()):
         return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 
-from sidecar.drain.emptying.rules import EmptyingView, decide, in_words
+from sidecar.drain.emptying.decisions import EmptyingView
+from sidecar.drain.emptying.rules import decide, in_words
 from sidecar.drain.evacuation.rules import retires
 from sidecar.drain.facts.node_marks import read
 from sidecar.drain.facts.own_notes import State

@@ -60,6 +60,11 @@ def counts_as_gone(pod: Pod, snapshot: Snapshot) -> bool:
     return unanswered and overdue_seconds(pod, snapshot.now) > snapshot.skip_terminating_after
 
 
+def running(snapshot: Snapshot) -> list[Pod]:
+    """Pods of the node that have not ended and do not count as gone."""
+    return [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
+
+
 def is_bare(pod: Pod) -> bool:
     """Nothing creates it again after an eviction, and nobody has asked it to end yet."""
     return pod.owner is None and not pod.stays and not pod.deleting_since

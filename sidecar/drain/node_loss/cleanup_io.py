@@ -1,7 +1,8 @@
 """Carries out what `remains` decides under Cleanup: one request for each step, on condition of the version that was judged.
 
-Before each one it is asked anew whether the machine is gone, and the thing itself is read and judged again: lists are minutes old, and
-from a claim's deletion there is no way back. Whatever is not as it was is left to the next look.
+Before each one it is asked anew whether the machine is gone and whether somebody still says that its disks do not come back, and the thing
+itself is read and judged again: lists are minutes old, and from a claim's deletion there is no way back. Whatever is not as it was is left
+to the next look.
 """
 
 import logging
@@ -10,11 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.drain import machine_mark
-from sidecar.drain.node_loss.evidence import Gone
+from sidecar.drain.node_loss import report
+from sidecar.drain.node_loss.evidence import Evidence, Gone, is_announced
 from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
+from sidecar.drain.node_loss.report_io import Reports
 from sidecar.drain.node_loss.surroundings_io import Surroundings
+from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import ClaimThere, LostVolume, volume_of
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES, KubeApi, find
+from sidecar.drain.node_loss.unplaced_io import NEVER, UnplacedVolumes
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES, KubeApi, find, records
 from sidecar.kube.errors import Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.events.recorder import Recorder
@@ -30,40 +35,75 @@ MOST_AT_ONCE: Final = 50
 class Cleanup:
     """For one driver. Raises ApiError."""
 
-    def __init__(self, kube: KubeApi, surroundings: Surroundings, recorder: Recorder, *, driver: str, wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        kube: KubeApi,
+        surroundings: Surroundings,
+        reports: Reports,
+        recorder: Recorder,
+        unplaced: UnplacedVolumes,
+        *,
+        driver: str,
+        wall: Callable[[], float],
+    ) -> None:
         self._kube = kube
         self._surroundings = surroundings
+        self._reports = reports
         self._recorder = recorder
+        self._unplaced = unplaced
         self._driver = driver
         self._wall = wall
 
-    async def clear(self, view: RemainsView, done: list[Json], *, may_go_on: Callable[[], Awaitable[bool]]) -> None:
-        """Appends to `done` what it has done, also where it fails then. `may_go_on`: whether this process still has its turn."""
-        if not isinstance(view.loss, Gone) or not view.cleanup:
-            return
+    async def clear(self, view: RemainsView, done: list[Json], *, may_go_on: Callable[[], Awaitable[bool]]) -> float:
+        """Appends to `done` what it has done, also where it fails then. `may_go_on`: whether this process still has its turn. Seconds until
+        what the driver has refused is tried again."""
+        loss = view.loss
+        if not isinstance(loss, Gone) or not view.cleanup:
+            return NEVER
+        view = replace(view, deleted=self._unplaced.deleted(lost.volume for lost in view.volumes))
         steps = [item for item in remains(view) if item.step is not Step.NOTHING]
-        if steps and not await may_go_on():
-            return
-        for item in steps[:MOST_AT_ONCE]:
-            if not await self._is_gone(view.loss):
-                return
+        now = [item for item in steps if item.step is not Step.EMPTY_VOLUME or not self._unplaced.waits(item.uid)]
+        if now and not (await may_go_on() and await self._all_say_so(loss)):
+            return NEVER
+        for item in now[:MOST_AT_ONCE]:
+            if not await self._is_gone(loss) or not await self._is_acknowledged(loss):
+                break
             try:
-                if await self._perform(view, item):
-                    self._tell(view.loss, item, done)
+                if await self._perform(view, item, may_go_on):
+                    self._tell(loss, item, done)
             except (Conflict, NotFound):
                 continue  # it is not as it was judged
+        return self._unplaced.due_in(item.uid for item in steps)
 
     async def _is_gone(self, loss: Gone) -> bool:
         """By the API server's own word of this moment."""
         node = loss.machine.node
         return await self._surroundings.node_uid(node) == "" and await self._surroundings.has_csi_node(node) is False
 
-    async def _perform(self, view: RemainsView, item: Remain) -> bool:
+    async def _all_say_so(self, loss: Gone) -> bool:
+        """Where the volumes are the evidence: the look had them from a cache, which may be older than an undo."""
+        if loss.evidence is not Evidence.ANNOUNCED:
+            return True
+        found = [
+            lost.leaving async for lost in records(self._kube, VOLUMES, lambda obj: volume_of(obj, self._driver)) if _is_of(lost, loss)
+        ]
+        return is_announced(loss.machine, found)
+
+    async def _is_acknowledged(self, loss: Gone) -> bool:
+        """Where that is the evidence. A person stops what goes on by taking the word back."""
+        machine = loss.machine
+        if loss.evidence is not Evidence.ACKNOWLEDGED:
+            return True
+        return report.acknowledged(await self._reports.find(machine.node), Suspect(machine.node, machine.uid))
+
+    async def _perform(self, view: RemainsView, item: Remain, may_go_on: Callable[[], Awaitable[bool]]) -> bool:
         """Whether it was done."""
+        lost: LostVolume | None = None
         if item.kind == names.CLAIM:
             fresh = await self._claim_now(view, item)
         else:
-            fresh = await self._volume_now(view, item)
+            lost = await self._lost_now(view, item.name)
+            fresh = await self._volume_now(view, lost) if lost is not None and lost.volume.uid == item.uid else None
         if fresh is None or fresh.step is not item.step:
             return False
         match fresh.step:
@@ -76,6 +116,15 @@ class Cleanup:
                 await self._kube.delete(
                     CLAIMS, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=fresh.resource_version
                 )
+            case Step.EMPTY_VOLUME:
+                assert isinstance(view.loss, Gone) and lost is not None
+                loss = view.loss
+
+                async def still() -> bool:
+                    # In this order: a node that comes back has the last word.
+                    return await may_go_on() and await self._is_acknowledged(loss) and await self._is_gone(loss)
+
+                return await self._unplaced.delete(lost.volume, still)
             case Step.DELETE_VOLUME:
                 await self._kube.delete(VOLUMES, fresh.name, uid=fresh.uid, resource_version=fresh.resource_version)
             case Step.RELEASE_VOLUME:
@@ -86,21 +135,30 @@ class Cleanup:
 
     async def _claim_now(self, view: RemainsView, item: Remain) -> Remain | None:
         before = view.claims[item.uid]
-        there: ClaimThere | None = await self._surroundings.claim(before)
-        if there is None:
+        lost = await self._lost_now(view, item.volume)
+        there: ClaimThere | None = await self._surroundings.claim(before) if lost is not None else None
+        if lost is None or there is None:
             return None
         pods = await self._surroundings.pods_in(item.namespace)
         sets = await self._surroundings.sets_in((item.namespace,))
-        now = replace(view, claims={item.uid: there}, pods=pods, sets=sets, attachments=())
+        now = replace(view, volumes=(lost,), claims={item.uid: there}, pods=pods, sets=sets, attachments=())
         return next((found for found in remains(now) if (found.kind, found.uid) == (names.CLAIM, item.uid)), None)
 
-    async def _volume_now(self, view: RemainsView, item: Remain) -> Remain | None:
-        found = await find(self._kube, VOLUMES, item.name)
-        lost: LostVolume | None = volume_of(found, self._driver) if found is not None else None
-        if lost is None or lost.volume.uid != item.uid:
+    async def _volume_now(self, view: RemainsView, lost: LostVolume) -> Remain | None:
+        volume = lost.volume
+        # One without node affinity may be attached to any node.
+        attachments = await self._surroundings.attachments_of(volume.name) if volume.affinity is None else view.attachments
+        now = replace(view, volumes=(lost,), claims={}, attachments=attachments)
+        return next((found for found in remains(now) if (found.kind, found.uid) == (names.VOLUME, volume.uid)), None)
+
+    async def _lost_now(self, view: RemainsView, name: str) -> LostVolume | None:
+        """As it is stored now; None: it does not say any more what it was judged by."""
+        found = await find(self._kube, VOLUMES, name)
+        lost = volume_of(found, self._driver) if found is not None else None
+        if lost is None or not isinstance(view.loss, Gone) or not _is_of(lost, view.loss):
             return None
-        now = replace(view, volumes=(lost,), claims={})
-        return next((found for found in remains(now) if (found.kind, found.uid) == (names.VOLUME, item.uid)), None)
+        proven = view.loss.evidence is not Evidence.ANNOUNCED or is_announced(view.loss.machine, (lost.leaving,))
+        return lost if proven else None
 
     async def _release(self, item: Remain) -> None:
         """Takes our finalizer off, and no other."""
@@ -128,8 +186,16 @@ class Cleanup:
             }
         )
         if item.step is Step.RELEASE_VOLUME:
+            what = "Nobody has emptied the volume"
+            if self._unplaced.has_deleted(item.uid):
+                self._unplaced.forget(item.uid)
+                what = "The driver, asked on another node, says that the volume is deleted; it has not seen those disks"
             message = (
-                f"Given up, because node {loss.machine.node}, uid {loss.machine.uid}, is gone: {loss.why}. Nobody has emptied the volume:"
+                f"Given up, because node {loss.machine.node}, uid {loss.machine.uid}, is gone: {loss.why}. {what}:"
                 " scrub that machine's disks before they are used again"
             )
             self._recorder.record(ObjectRef("v1", names.VOLUME, "", item.name, item.uid), names.WARNING, names.NODE_GONE, message)
+
+
+def _is_of(lost: LostVolume, loss: Gone) -> bool:
+    return lost.lies_on == loss.machine

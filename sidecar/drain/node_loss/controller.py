@@ -24,6 +24,7 @@ from sidecar.drain.node_loss.report_io import Reports
 from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import LostVolume
+from sidecar.drain.node_loss.unplaced_io import DeleteByDriver, UnplacedVolumes
 from sidecar.drain.publish.stored import entries
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import CSI_NODES, NODES, VOLUMES, records
@@ -44,7 +45,15 @@ MOST_TOLD: Final = 50
 class NodeLoss:
     """`run` as a task."""
 
-    def __init__(self, tools: Tools, settings: Settings, *, own_node: Callable[[], Node | None], attaches: bool) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        settings: Settings,
+        *,
+        own_node: Callable[[], Node | None],
+        attaches: bool,
+        delete: DeleteByDriver | None = None,
+    ) -> None:
         self._kube = tools.kube
         self._settings = settings
         self._own_node = own_node
@@ -55,7 +64,10 @@ class NodeLoss:
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._surroundings = Surroundings(tools.kube, driver=settings.driver, attaches=attaches)
         self._reports = Reports(tools.kube, driver=settings.driver)
-        self._cleanup = Cleanup(tools.kube, self._surroundings, tools.recorder, driver=settings.driver, wall=tools.wall)
+        unplaced = UnplacedVolumes(tools, delete)
+        self._cleanup = Cleanup(
+            tools.kube, self._surroundings, self._reports, tools.recorder, unplaced, driver=settings.driver, wall=tools.wall
+        )
         self._held: Lease | None = None
         """As this process has it; None: it has it not, or does not know."""
         self._others: turn.Seen | None = None
@@ -272,8 +284,8 @@ class NodeLoss:
             attachments=left.attachments,
         )
         before = len(done)
-        await self._cleanup.clear(view, done, may_go_on=self._still_has_turn)
-        return turn.SOON if len(done) > before else turn.VOLUMES_EVERY
+        again = await self._cleanup.clear(view, done, may_go_on=self._still_has_turn)
+        return turn.SOON if len(done) > before else max(turn.SOON, min(again, turn.VOLUMES_EVERY))
 
     async def _take_away(self, stored: Json) -> None:
         try:

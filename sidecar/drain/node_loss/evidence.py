@@ -33,7 +33,8 @@ class Unread:
 
 @frozen
 class LossView:
-    """All that the rule looks at. What is asked of the API server is asked past every cache."""
+    """All that the rule looks at. What is asked of the API server is asked past every cache, but for what volumes say: whoever acts on that
+    asks for it again."""
 
     node: str
     machine: Machine | None
@@ -107,7 +108,11 @@ def _gone(view: LossView, machine: Machine) -> Gone:
     nothing = f"there is neither a Node nor a CSINode {view.node}"
     if view.acknowledged:
         return Gone(machine, Evidence.ACKNOWLEDGED, view.missed_since, f"{nothing}, and its report is acknowledged")
-    # One that does not say so may be what an undo had reached when the machine went.
-    if view.leaving and all(machine_mark.parse(said) == machine for said in view.leaving):
+    if is_announced(machine, view.leaving):
         return Gone(machine, Evidence.ANNOUNCED, view.missed_since, f"{nothing}, and all its volumes say that it was to be retired")
     return Gone(machine, Evidence.NONE, view.missed_since, f"{nothing}, and nobody has said that its disks do not come back")
+
+
+def is_announced(machine: Machine, leaving: Collection[str]) -> bool:
+    """One volume that does not say so may be what an undo had reached when the machine went."""
+    return bool(leaving) and all(machine_mark.parse(said) == machine for said in leaving)

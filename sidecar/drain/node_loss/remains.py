@@ -4,11 +4,12 @@ Without evidence that the disks do not come back, nothing is touched. Data is ke
 snapshots), pods are pod garbage collection's, and the node's capacity objects are for `capacity/gone_nodes`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss import unplaced
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.remade import NotRemade, ReplicatedSet, who_remakes
@@ -23,6 +24,8 @@ class Step(StrEnum):
     MARK_CLAIM = "MarkClaim"
     """Note on the claim with which machine its data was lost; only such a claim is deleted."""
     DELETE_CLAIM = "DeleteClaim"
+    EMPTY_VOLUME = "EmptyVolume"
+    """Have this node's driver delete what another node has made: a volume without node affinity, which any of its instances deletes."""
     DELETE_VOLUME = "DeleteVolume"
     RELEASE_VOLUME = "ReleaseVolume"
     """Take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied."""
@@ -59,6 +62,8 @@ class RemainsView:
     """Of the node, and those with a node that have one of the claims."""
     attachments: tuple[AttachmentThere, ...] = ()
     snapshots: tuple[ThingThere, ...] = ()
+    deleted: Collection[str] | None = None
+    """Uids of volumes without node affinity that the driver has deleted; None: it is not asked from here."""
 
 
 def remains(view: RemainsView) -> tuple[Remain, ...]:
@@ -95,7 +100,7 @@ def _claims(view: RemainsView) -> Iterator[Remain]:
         ref = lost.volume.claim
         there = view.claims.get(ref.uid) if ref else None
         if there is not None and there.volume == lost.volume.name:
-            step, why = _of_claim(view, there)
+            step, why = _of_claim(view, there, lost)
             yield Remain(
                 names.CLAIM,
                 there.claim.namespace,
@@ -108,7 +113,7 @@ def _claims(view: RemainsView) -> Iterator[Remain]:
             )
 
 
-def _of_claim(view: RemainsView, there: ClaimThere) -> tuple[Step, str]:
+def _of_claim(view: RemainsView, there: ClaimThere, lost: LostVolume) -> tuple[Step, str]:
     if there.deleting:
         return Step.NOTHING, "it is being deleted"
     remade = who_remakes(there.claim, view.sets)
@@ -117,6 +122,11 @@ def _of_claim(view: RemainsView, there: ClaimThere) -> tuple[Step, str]:
     machine = machine_to_clear(view)
     if isinstance(machine, Untouched):
         return Step.NOTHING, machine.why
+    if lost.lies_on != machine:
+        return Step.NOTHING, "its volume does not say that it was on this machine"
+    if (there.selected_node, there.provisioner) != (machine.node, lost.volume.driver):
+        # A claim that was bound by hand, or by a backup tool, and one of a node that was renamed: a person knows more of it.
+        return Step.NOTHING, f"it does not say that {lost.volume.driver} made its volume for node {machine.node}, by which policies know it"
     if users := _users(view.pods, there):
         return Step.NOTHING, f"pod {users[0].name} with node {users[0].node} has it"
     step = Step.DELETE_CLAIM if there.lost_with == machine_mark.text(machine) else Step.MARK_CLAIM
@@ -140,8 +150,6 @@ def _of_volume(view: RemainsView, lost: LostVolume) -> tuple[Step, str]:
         return Step.NOTHING, f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
     if volume.phase != "Released":
         return Step.NOTHING, f"phase is {volume.phase or 'not set'}, not Released"
-    if volume.affinity is None:
-        return Step.NOTHING, "it has no node affinity, so its bytes may be reached from another node"
     machine = machine_to_clear(view)
     if isinstance(machine, Untouched):
         return Step.NOTHING, machine.why
@@ -149,6 +157,13 @@ def _of_volume(view: RemainsView, lost: LostVolume) -> tuple[Step, str]:
         return Step.NOTHING, "it does not say that it was on this machine"
     if any(item.volume == volume.name for item in view.attachments):
         return Step.NOTHING, "a VolumeAttachment names it"
+    if volume.affinity is None:
+        if why := unplaced.doubt(lost, machine):
+            return Step.NOTHING, why
+        if view.deleted is None:
+            return Step.NOTHING, "it has no node affinity, and another program asks the driver to delete volumes"
+        if volume.uid not in view.deleted:
+            return Step.EMPTY_VOLUME, "it has no node affinity and its maker is gone, so the driver is asked from here"
     if not volume.deleting:
         return Step.DELETE_VOLUME, "its disks are gone with the node"
     if names.VOLUME_FINALIZER in volume.finalizers:

@@ -62,6 +62,13 @@ class Surroundings:
         found = [_pod(pod) async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)]
         return tuple(pod for pod in found if pod.node)
 
+    async def attachments_of(self, volume: str) -> tuple[AttachmentThere, ...]:
+        """To whatever node, past every cache. Raises ApiError."""
+        if not self._attaches:
+            return ()
+        listed = records(self._kube, ATTACHMENTS, lambda obj: _attachment(obj, self._driver, ""))
+        return tuple([item async for item in listed if item.volume == volume])
+
     async def _claims(self, volumes: Iterable[LostVolume], unread: list[str]) -> tuple[ClaimThere, ...]:
         """Of a few, one by one would be fewer bytes; of a node's many, a namespace's list is fewer requests."""
         wanted = {lost.volume.claim.uid: lost.volume.claim.namespace for lost in volumes if lost.volume.claim is not None}
@@ -107,7 +114,8 @@ def _pod(pod: Pod) -> PodThere:
 
 
 def _attachment(obj: Json, driver: str, node: str) -> AttachmentThere | None:
+    """`node` empty: to whatever node."""
     item, meta = Attachment.of(obj), obj["metadata"]
-    if item.node != node or (obj.get("spec") or {}).get("attacher") != driver:
+    if (node and item.node != node) or (obj.get("spec") or {}).get("attacher") != driver:
         return None
     return AttachmentThere(item.name, meta.get("uid", ""), item.volume, "deletionTimestamp" in meta)

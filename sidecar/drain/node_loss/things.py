@@ -9,7 +9,7 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.remade import LostClaim
 from sidecar.frozen import frozen
 from sidecar.model import names
-from sidecar.model.objects import Json, Volume, controller_of
+from sidecar.model.objects import Json, Volume, claim_provisioner, controller_of, selected_node
 
 
 @frozen
@@ -50,6 +50,10 @@ class ClaimThere:
     deleting: bool
     lost_with: str
     """What it says as `names.LOST_WITH`; empty: nothing."""
+    selected_node: str = ""
+    """For which node its volume was made. Nothing else on a claim says where its data is, and policies see no more than the claim."""
+    provisioner: str = ""
+    """The driver that was asked to make its volume."""
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "ClaimThere":
@@ -67,6 +71,8 @@ class ClaimThere:
             volume=str((obj.get("spec") or {}).get("volumeName") or ""),
             deleting="deletionTimestamp" in meta,
             lost_with=_note(obj, names.LOST_WITH),
+            selected_node=selected_node(obj),
+            provisioner=claim_provisioner(obj),
         )
 
 

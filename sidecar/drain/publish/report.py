@@ -5,6 +5,7 @@ hand differs from what it should say, and is written anew. What stands on the No
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from sidecar.drain.publish.events import about_marks, announced
 from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, remembered, seconds, shortened, status_of, text
 from sidecar.drain.publish.withdrawn import remembering, without_memory
 from sidecar.drain.vocabulary import Intent
+from sidecar.drain.wording import LOCK_SHUT
 from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -170,7 +172,7 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def differs(old: Json | None, new: Json) -> bool:
-    """Whether it has to be written now. A new time and new notes can wait for the next heartbeat."""
+    """Whether it has to be written now. A new time and most new notes can wait for the next heartbeat."""
     return old is None or owner_differs(old, new) or _timeless(status_of(old)) != _timeless(status_of(new))
 
 
@@ -205,6 +207,13 @@ def owner_patch(new: Json) -> Json:
 
 
 def _timeless(status: Json) -> Json:
-    # Notes about marks have become events, and what was told has to be remembered at once.
-    told = {"notes": about_marks(status.get("notes"))}
+    # Notes about marks have become events, and what was told has to be remembered at once. What keeps a replica from being made anew stands
+    # nowhere else, and somebody waits for it.
+    notes = status.get("notes")
+    told = {"notes": (*about_marks(notes), *_about_locks(notes))}
     return {key: value for key, value in status.items() if key not in _TIMES and key != "notes"} | told
+
+
+def _about_locks(notes: object) -> Iterable[str]:
+    stored = notes if isinstance(notes, list | tuple) else ()
+    return (note for note in stored if isinstance(note, str) and note.startswith(LOCK_SHUT))

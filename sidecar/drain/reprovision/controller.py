@@ -28,9 +28,9 @@ from sidecar.drain.reprovision.locks import Lock, LocksView
 from sidecar.drain.reprovision.outlook import Looked
 from sidecar.drain.reprovision.patience import Conflicts, Leavers, Turns
 from sidecar.drain.reprovision.record import Record, Stage, Target
-from sidecar.drain.reprovision.seen_leases import SeenLeases
 from sidecar.drain.reprovision.steps import Hold, StepView
 from sidecar.drain.rest import Rest
+from sidecar.drain.seen_leases import SeenLeases
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.engine.backoff import jittered
@@ -83,7 +83,7 @@ class ReprovisionDuty:
         self._refusals = refusals
         self._clock, self._wall, self._rng = tools.clock, tools.wall, tools.rng
         self._evictor = evictor
-        self._reading = Reading(tools.kube, settings.node)
+        self._reading = Reading(tools.kube, settings.node, settings.driver)
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._seen = SeenLeases()
         self._own: Mapping[str, Record | None] | None = None
@@ -336,7 +336,7 @@ class ReprovisionDuty:
             return undone, _AT_ONCE
         # A watch shows snapshots late, and a list of all of them is too much to ask for at every look.
         handles = {each.volume.handle for each in decision.claims if each.volume is not None}
-        if refusal := locks.kept_by(await self._reading.snapshots(self._settings.driver, handles)):
+        if refusal := locks.kept_by(await self._reading.snapshots(handles)):
             return Hold(refusal.hindrance, begun.target.full_name, refusal.why), NEXT_PASS
         for claim in (each.claim for each in decision.claims):
             try:
@@ -426,7 +426,7 @@ class ReprovisionDuty:
             return Hold(Hindrance.REPLACEMENT_NOT_READY, target.full_name, "another replica of its workload is not ready yet")
         if target.workload_uid in self._returned:
             return Hold(Hindrance.WOULD_COME_BACK, target.full_name, "a replica of its workload was put on this node again")
-        run_out = lease is not None and self._seen.unchanged_for(lease, now=self._clock()) >= leases.DURATION
+        run_out = lease is not None and self._seen.has_run_out(lease, now=self._clock())
         if lease is not None and not run_out:
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"node {lease.node or lease.holder} has Lease {lease.name}")
         facts = await self._facts(picture, target)

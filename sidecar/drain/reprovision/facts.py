@@ -51,6 +51,9 @@ class Facts:
     namespace: Notes = ()
     namespace_ends: bool = False
     budgets: tuple[Budget, ...] = ()
+    """Of the namespace, as long as the pod is there; later nobody asks them."""
+    emptied: frozenset[str] = frozenset()
+    """Names of other nodes that are being emptied, as long as the pod is there."""
 
     def pod(self, name: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.name == name), None)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 
+from sidecar.drain.emptying import rivals
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
@@ -12,6 +13,7 @@ from sidecar.kube.api import (
     CLAIMS,
     CLASSES,
     NAMESPACES,
+    NODES,
     PODS,
     SNAPSHOT_CONTENTS,
     STATEFUL_SETS,
@@ -22,16 +24,17 @@ from sidecar.kube.api import (
     records,
 )
 from sidecar.kube.errors import NotFound
-from sidecar.model.nodes import Budget, Pod, SnapshotContent
+from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Class, Json, Volume
 
 
 class Reading:
     """For one node. Whatever cannot be read is raised as ApiError: then nothing is decided."""
 
-    def __init__(self, kube: KubeApi, node: str) -> None:
+    def __init__(self, kube: KubeApi, node: str, driver: str) -> None:
         self._kube = kube
         self._node = node
+        self._driver = driver
 
     async def facts(self, target: Target, *, users: Set[str]) -> Facts:
         """`users` are the uids of pods of this node with a volume of this driver."""
@@ -43,6 +46,7 @@ class Reading:
         workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
         of_namespace = await self._find(NAMESPACES, namespace)
         notes, ends = namespace_of(of_namespace) if of_namespace else ((), True)
+        there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
         return Facts(
             pods=pods,
             leaving=await self._leaving(users),
@@ -51,7 +55,8 @@ class Reading:
             classes=await self._classes({each.volume.class_name for each in found.values() if each.volume}),
             namespace=notes,
             namespace_ends=ends,
-            budgets=tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)]),
+            budgets=await self._budgets(namespace) if there else (),
+            emptied=await self._emptied() if there else frozenset(),
         )
 
     async def replacement(self, target: Target) -> Facts:
@@ -67,12 +72,12 @@ class Reading:
         stored = await self._find(CLAIMS, name, namespace=namespace)
         return FoundClaim.of(stored, None) if stored else None
 
-    async def snapshots(self, driver: str, handles: Set[str]) -> tuple[SnapshotContent, ...]:
+    async def snapshots(self, handles: Set[str]) -> tuple[SnapshotContent, ...]:
         """Of volumes with these handles. No snapshots are installed where there is no such type."""
 
         def of(obj: Json) -> SnapshotContent | None:
             content = SnapshotContent.of(obj)
-            return content if content.driver == driver and content.source_handle in handles else None
+            return content if content.driver == self._driver and content.source_handle in handles else None
 
         try:
             return tuple([content async for content in records(self._kube, SNAPSHOT_CONTENTS, of)])
@@ -92,6 +97,13 @@ class Reading:
     async def _classes(self, names: Iterable[str]) -> Mapping[str, Class]:
         found = {name: await self._find(CLASSES, name) for name in sorted(names) if name}
         return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored})
+
+    async def _budgets(self, namespace: str) -> tuple[Budget, ...]:
+        return tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)])
+
+    async def _emptied(self) -> frozenset[str]:
+        found = records(self._kube, NODES, Node.of, label_selector=rivals.selector(self._driver))
+        return frozenset([node.name async for node in found]) - {self._node}
 
     async def _leaving(self, users: Set[str]) -> tuple[str, ...]:
         """A pod that was evicted a moment ago may not show in the watch yet."""

@@ -14,6 +14,7 @@ from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.budgets import check_budgets
 from sidecar.drain.judgement.policy import resolve
 from sidecar.drain.machine_mark import Machine, text
+from sidecar.drain.reprovision import spread
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
@@ -225,7 +226,9 @@ def _replicas(view: LocksView) -> Refusal | None:
     others = workload.replicas - 1
     lowered = [found.words.peers for _, found in view.claims if found is not None]
     # Of several claims the one that asks for most counts.
-    wanted = max((others if peers is None or view.alone else min(peers, others) for peers in lowered), default=others)
+    # One that is not ready may be away because another node evicted it.
+    all_of_them = view.alone or bool(view.facts.emptied)
+    wanted = max((others if peers is None or all_of_them else min(peers, others) for peers in lowered), default=others)
     return refusals[0] if ready < wanted else None
 
 
@@ -285,7 +288,18 @@ def _place(view: LocksView) -> Refusal | None:
         if not place.node:
             why = "; ".join(f"{node}: {why}" for node, why in place.excluded[:3]) or "there is no other node"
             return Refusal(Hindrance.NO_NODE_FITS, why)
-    return None
+    return _beside_the_others(view)
+
+
+def _beside_the_others(view: LocksView) -> Refusal | None:
+    """Free space is not all: a node that has another replica may take no second one."""
+    workload = view.facts.workload
+    if workload is None:
+        return None
+    others = [pod for pod in view.facts.pods if pod.name != view.target.pod]
+    claims = {claim.uid for claim in view.target.claims}
+    why = spread.nowhere(workload.spread, workload.template, pods=others, claims=claims, snapshot=view.snapshot)
+    return Refusal(Hindrance.NO_NODE_FITS, why) if why else None
 
 
 def _kept_off(view: LocksView) -> Refusal | None:

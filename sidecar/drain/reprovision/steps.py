@@ -9,6 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from sidecar.drain.emptying.rivals import SETTLED, unguarded
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.locks import Lock, Refusal, shut
 from sidecar.drain.reprovision.record import ClaimName, Record, Stage, Target
@@ -202,7 +203,18 @@ def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> D
     may = may_evict(pod, node=view.node, ours=view.ours)
     if isinstance(may, MayNot):
         return TakeBack(_marked(left), may.why)
+    if nodes := _may_cross(view, pod):
+        why = f"an eviction that {' or '.join(sorted(nodes))} asked for before this node had the Lease may be carried out yet"
+        return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)
     return Evict(may, "every other replica is ready, and its claims may be made anew")
+
+
+def _may_cross(view: StepView, pod: Pod) -> frozenset[str]:
+    """Nodes that are emptied too and have looked at the Leases, if at all, before this one was taken. Those that look later wait for it."""
+    if view.now - view.record.begun_at >= SETTLED:
+        return frozenset()
+    replicas = [other for other in view.facts.pods if other.owner is not None and other.owner.uid == view.record.target.workload_uid]
+    return unguarded(pod, replicas, view.facts.budgets, emptied=view.facts.emptied)
 
 
 def _without_its_pod(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
+from sidecar.drain.reprovision.spread import Spread
 from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod
@@ -30,6 +31,8 @@ class Workload:
     """Its controller has seen the last change."""
     template: Pod
     """What its pods ask for."""
+    spread: Spread = Spread()
+    """How far they want to be from each other."""
 
     def pod(self, ordinal: int) -> str:
         return f"{self.name}-{ordinal}"
@@ -63,6 +66,7 @@ class Workload:
             revision=str(status.get("updateRevision") or ""),
             observed=_whole(status.get("observedGeneration")) >= _whole(meta.get("generation")),
             template=Pod.of({"metadata": {"name": meta["name"]}, "spec": (spec.get("template") or {}).get("spec") or {}}),
+            spread=Spread.of(spec.get("template") or {}),
         )
 
 

@@ -236,11 +236,12 @@ class EmptyingReferee(EvictionReferee):
         return [name for name in super()._leaving(pod) if there.get(name) in self._evicted]
 
     def _carry_out(self, pod: Json | None, evict: Callable[[], Json]) -> Json:
-        node, sender = (pod or {}).get("spec", {}).get("nodeName", ""), SENDER.get()
+        node, sender = self.node_of(pod) if pod else "", SENDER.get()
         if pod and node != sender:
             self._of.found(WRONG_EVICTION, f"{pod['metadata']['name']} is on {node}, and {sender or 'nobody'} evicts it")
         dies = self._of.dies_at_eviction.pop(node, "") if pod else ""
-        faults = self._of.replicas.faults(pod) if pod else []
+        # Who has no node is away already.
+        faults = self._of.replicas.faults(pod) if pod and pod["spec"].get("nodeName") else []
         if dies == "before":
             self._of.nodes[node].kill()
         answer = evict()

@@ -46,24 +46,36 @@ class EvictionReferee:
         self.count += 1
         self.sample()
         options = body.get("deleteOptions") or {}
+        found = found if found and _is_hit(options, found) else None
         for wrong in self._faults(options, found):
             self._world.found(WRONG_EVICTION, f"{namespace}/{name}: {wrong}")
-        meant = found if found and (options.get("preconditions") or {}).get("uid") in (None, found["metadata"]["uid"]) else None
-        return self._carry_out(meant, lambda: self._post(resource, name, subresource, body, namespace=namespace))
+        return self._carry_out(found, lambda: self._post(resource, name, subresource, body, namespace=namespace))
 
     def _carry_out(self, pod: Json | None, evict: Callable[[], Json]) -> Json:
         """`pod` is the one that is hit if nothing forbids it."""
         return evict()
 
+    def node_of(self, pod: Json) -> str:
+        """Where it is; of one without a node, where the volume is that was made for it alone."""
+        if node := pod["spec"].get("nodeName"):
+            return str(node)
+        claims = self._world.cluster.store.all_of(CLAIMS)
+        owned = (each for each in claims if pod["metadata"]["uid"] in {ref["uid"] for ref in each["metadata"].get("ownerReferences") or ()})
+        volumes = {claim["spec"].get("volumeName") for claim in owned}
+        return next((name for name, node in self._world.nodes.items() if volumes & {each.name for each in node.driver.volumes()}), "")
+
     def _faults(self, options: Mapping[str, Any], pod: Json | None) -> list[str]:
+        """`pod` is the one that it hits."""
         wrong = []
         if not (options.get("preconditions") or {}).get("uid"):
             wrong.append("it names no uid")
         if "gracePeriodSeconds" in options:
             wrong.append("it takes the pod's grace period")
-        if pod is None or (options.get("preconditions") or {}).get("uid") not in (None, pod["metadata"]["uid"]):
+        if pod is None:
             return wrong
-        node = self._world.cluster.store.find(NODES, pod["spec"].get("nodeName") or "")
+        if not pod["spec"].get("nodeName") and not (options.get("preconditions") or {}).get("resourceVersion"):
+            wrong.append("it has no node, and may get one at any moment: which version of it was looked at is not said")
+        node = self._world.cluster.store.find(NODES, self.node_of(pod))
         if node is None or not self._is_evacuated(node):
             wrong.append("nobody asks for its node to be emptied")
         wrong += [f"{other} is leaving" for other in self._leaving(pod)]
@@ -77,7 +89,9 @@ class EvictionReferee:
         return asked and labels.get(names.of_driver(DRIVER, names.EVACUATION_STATE)) == "InProgress"
 
     def _leaving(self, pod: Json) -> list[str]:
-        """Others of its node that were asked to end and are still there."""
+        """Others of its node that were asked to end and are still there. A pod without a node leaves none."""
+        if not pod["spec"].get("nodeName"):
+            return []
         there = (each for each in self._world.cluster.store.all_of(PODS) if each["spec"].get("nodeName") == pod["spec"].get("nodeName"))
         others = (each["metadata"] for each in there if each["metadata"]["uid"] != pod["metadata"]["uid"])
         return [meta["name"] for meta in others if meta.get("deletionTimestamp")]
@@ -93,3 +107,9 @@ class EvictionReferee:
             for claim in claims
             if claim is not None and now - self._allowed.get(claim["metadata"]["uid"], float("-inf")) > self._heeded
         ]
+
+
+def _is_hit(options: Mapping[str, Any], pod: Json) -> bool:
+    """If no budget forbids it."""
+    only, meta = options.get("preconditions") or {}, pod["metadata"]
+    return only.get("uid") in (None, meta["uid"]) and only.get("resourceVersion") in (None, meta["resourceVersion"])

@@ -45,6 +45,23 @@ def test_what_may_leave_is_evicted_and_told_once_and_then_the_evacuation_succeed
     play(story, seen)
 
 
+@pytest.mark.parametrize(("qps", "seconds"), [("1", 9.0), ("10", 2.0)])
+def test_pods_leave_at_the_rate_that_is_asked_for(qps: str, seconds: float) -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        for number in range(10):
+            await app(bench, f"app-{number}")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        begun = bench.clock()
+        while await pods(bench):
+            await wait(bench, 0.1)
+        assert seconds - 1.5 < bench.clock() - begun - 2.0 < seconds + 1.5
+
+    play(story, seen, args=(*EVICTING, f"--eviction-qps={qps}"))
+
+
 @pytest.mark.parametrize(
     ("args", "taint"),
     [

@@ -108,9 +108,9 @@ def test_a_namespace_that_takes_long_to_read_keeps_only_its_own_pods_here(monkey
     seen = Evictions()
     read = EmptyingDuty._pods_of
 
-    async def slowly(self: EmptyingDuty, namespace: str) -> tuple[Pod, ...]:
+    async def slowly(self: EmptyingDuty, namespace: str, versions: dict[str, str]) -> tuple[Pod, ...]:
         await asyncio.sleep(60.0 if namespace == "a" else 0.0)
-        return await read(self, namespace)
+        return await read(self, namespace, versions)
 
     monkeypatch.setattr(EmptyingDuty, "_pods_of", slowly)
 

@@ -1,9 +1,11 @@
 """What one process remembers of its own evictions, and for how long."""
 
+from dataclasses import replace
+
 import pytest
 
+from sidecar.drain.emptying.decisions import Ask, Evict, Hold
 from sidecar.drain.emptying.pauses import Pauses
-from sidecar.drain.emptying.rules import Ask, Evict, Hold
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.answers import EVICTED, Answer, Result
 from sidecar.eviction.rules import May
@@ -28,6 +30,25 @@ def test_who_was_evicted_is_leaving_until_the_watch_no_longer_has_it(result: Res
     assert pauses.leaving == frozenset()
 
 
+def test_what_an_earlier_process_asked_for_is_in_doubt_for_as_long_as_it_may_arrive_and_not_in_the_next_evacuation() -> None:
+    pauses = Pauses(restarted=True)
+    assert pauses.in_doubt(50.0)
+    pauses.see([POD], now=50.0)
+    assert pauses.in_doubt(139.0)
+    assert pauses.next_end(130.0) == 10.0
+    assert not pauses.in_doubt(140.0)
+    assert not Pauses().in_doubt(0.0)
+    assert not pauses.for_another().in_doubt(60.0)
+
+
+def test_what_was_not_answered_before_an_undo_is_remembered_after_it() -> None:
+    pauses = noted(Answer(Result.FAILED, "no answer", 20.0)).for_another()
+    pauses.see([POD], now=150.0)
+    assert pauses.unanswered == {EVICT.workload: POD.uid}
+    pauses.see([POD], now=191.0)
+    assert pauses.unanswered == {}
+
+
 def test_who_may_have_been_evicted_is_leaving_for_a_while_and_nobody_else_is_tried() -> None:
     pauses = noted(Answer(Result.FAILED, "no answer", 20.0))
     pauses.see([POD], now=119.0)
@@ -48,7 +69,7 @@ def test_an_eviction_that_was_not_answered_may_be_carried_out_for_as_long_as_its
     assert pauses.unanswered == {}
 
 
-@pytest.mark.parametrize("result", [Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS])
+@pytest.mark.parametrize("result", [Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS, Result.CHANGED])
 def test_what_is_said_of_one_pod_holds_up_no_other(result: Result) -> None:
     pauses = noted(Answer(result, "because", 5.0))
     assert (pauses.paused(104.0), pauses.for_all(104.0), pauses.leaving) == ({POD.uid: "because"}, 0.0, frozenset())
@@ -127,3 +148,12 @@ def test_replicas_are_looked_for_soon_after_an_eviction_and_then_less_often() ->
     waits = [pauses.until_replica(100.0 + after) for after in (0.0, 2.0, 20.0, 60.0, 1e6)]
     assert waits == [1.0, 1.0, 5.0, 15.0, 20.0]
     assert Pauses().until_replica(0.0) == 20.0
+
+
+def test_of_pods_that_waited_it_is_counted_how_many_of_a_workload_may_have_been_evicted() -> None:
+    pauses, waiting = Pauses(), replace(EVICT, waits=True, here=frozenset())
+    for answer in (EVICTED, Answer(Result.FAILED, "no answer", 20.0), Answer(Result.CHANGED, "it has a node", 1.0)):
+        pauses.note(waiting, answer, now=100.0)
+    assert pauses.waiting_evicted == {"apps/uid-db": 2}
+    assert pauses.before == {}, "it was not on this node, so that whoever comes here has not come back"
+    assert noted(EVICTED).waiting_evicted == {}

@@ -12,6 +12,7 @@ from tests.harness.drain import samples
 from tests.harness.drain.samples import DRIVER
 
 HERE, THERE, ELSEWHERE = "n1", "n2", "n3"
+ROLES = (("primary", HERE), ("rest", THERE))
 BEGUN = {HERE: "2026-01-01T00:00:05Z", THERE: "2026-01-01T00:00:00Z", ELSEWHERE: "2026-01-01T00:00:09Z"}
 
 
@@ -72,6 +73,15 @@ def test_a_budget_that_allows_two_or_of_which_that_is_not_known_does_not(budgets
     made = [samples.budget(f"db-{number}", **each) for number, each in enumerate(budgets)]
     rivals = Rivals.of(emptied(HERE, THERE), DRIVER, seconds=SETTLED)
     assert rivals.objection(pod(), [samples.pod("db-1", node=THERE)], made) != ""
+
+
+def test_a_budget_of_some_of_the_replicas_does_not() -> None:
+    """Operators make one for the primary and another one for the rest, and some one for each pod."""
+    mine, other = (samples.budget(name, allowed=1, labels={"app": "db", "role": name}) for name in ("primary", "rest"))
+    rivals = Rivals.of(emptied(HERE, THERE), DRIVER, seconds=SETTLED)
+    primary, replica = (samples.pod(f"db-{role}", node=node, labels={"app": "db", "role": role}) for role, node in ROLES)
+    assert rivals.objection(primary, [replica], [mine, other]) != ""
+    assert rivals.objection(primary, [replica], [samples.budget("all", allowed=1)]) == ""
 
 
 def test_a_budget_is_not_asked_about_a_pod_that_is_not_ready() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from sidecar.drain.emptying.decisions import Ask, AskController, EmptyingView, Evict, Finished, Hold, workload_of
 from sidecar.drain.emptying.rivals import Rivals
-from sidecar.drain.emptying.rules import Ask, AskController, EmptyingView, Evict, Finished, Hold, decide, in_words, workload_of
+from sidecar.drain.emptying.rules import decide, in_words
 from sidecar.drain.facts.snapshot import CLAIM, InFlight, Snapshot, unread_key
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.model import names
@@ -206,6 +207,15 @@ def test_while_an_eviction_may_still_be_carried_out_no_other_pod_of_its_workload
     assert isinstance(decision, Evict) and decision.pod.name == "web-0"
 
 
+def test_soon_after_a_restart_a_pod_with_a_replica_beside_it_waits_unless_a_budget_lets_only_one_go() -> None:
+    """Which of them an earlier process has asked to go is forgotten."""
+    pods = evictable("db-0"), evictable("db-1")
+    assert held_by(decide(view(scene(*pods), in_doubt=True))) is Hindrance.POD_LEAVING
+    assert isinstance(decide(view(scene(*pods))), Evict)
+    assert isinstance(decide(view(scene(pods[0]), elsewhere=[samples.pod("db-1", node="n2")], in_doubt=True)), Evict)
+    assert isinstance(decide(view(scene(*pods, budgets=(samples.budget(allowed=1),)), in_doubt=True)), Evict)
+
+
 def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_with_others() -> None:
     rivals = Rivals(("n2", samples.NODE), settled=True)
     elsewhere = samples.pod("db-1", node="n2")
@@ -213,6 +223,16 @@ def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_w
     assert held_by(decision) is Hindrance.ANOTHER_NODE_FIRST
     web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
     decision = decide(view(scene(evictable(), web), elsewhere=[elsewhere], rivals=rivals))
+    assert isinstance(decision, Evict) and decision.pod.name == "web-0"
+
+
+def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_go_on() -> None:
+    taken = Rivals((samples.NODE,), taken={names.reprovision("uid-db", samples.DRIVER): "n2"})
+    decision = decide(view(scene(evictable()), rivals=taken))
+    assert held_by(decision) is Hindrance.ANOTHER_NODE_FIRST
+    assert isinstance(decision, Hold) and "n2" in decision.why
+    web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
+    decision = decide(view(scene(evictable(), web), rivals=taken))
     assert isinstance(decision, Evict) and decision.pod.name == "web-0"
 
 

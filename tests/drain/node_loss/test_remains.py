@@ -30,7 +30,8 @@ def volume(name: str = "pv", *, phase: str = "Bound", reclaim: str = "Delete", a
 
 
 def claim(**more: Any) -> ClaimThere:
-    return replace(ClaimThere(LostClaim("shop", "data-db-0", None), "uid-claim", "8", "pv", deleting=False, lost_with=""), **more)
+    there = ClaimThere(LostClaim("shop", "data-db-0", None), "uid-claim", "8", "pv", deleting=False, lost_with="")
+    return replace(there, **{"selected_node": "n1", "provisioner": DRIVER, **more})
 
 
 def view(**more: Any) -> RemainsView:
@@ -57,6 +58,9 @@ POD = PodThere("shop", "db-0", "uid-pod", "n1", ("data-db-0",))
         pytest.param(view(claims={"uid-claim": claim(lost_with="n1/uid-0")}), Step.MARK_CLAIM, id="G1 marked for another machine"),
         pytest.param(view(claims={"uid-claim": claim(lost_with="garbage")}), Step.MARK_CLAIM, id="garbage in the mark"),
         pytest.param(view(claims={"uid-claim": claim(deleting=True)}), Step.NOTHING, id="it is being deleted"),
+        pytest.param(view(claims={"uid-claim": claim(selected_node="n2", lost_with="n1/uid-1")}), Step.NOTHING, id="made for another node"),
+        pytest.param(view(claims={"uid-claim": claim(selected_node="", lost_with="n1/uid-1")}), Step.NOTHING, id="bound by hand"),
+        pytest.param(view(claims={"uid-claim": claim(provisioner="other", lost_with="n1/uid-1")}), Step.NOTHING, id="another driver's"),
         pytest.param(view(sets=()), Step.NOTHING, id="F2 nobody makes it again"),
         pytest.param(view(sets=(replace(DB, replicas=0),)), Step.NOTHING, id="a condemned ordinal"),
         pytest.param(view(sets=(replace(DB, deleting=True),)), Step.NOTHING, id="the set is being deleted"),

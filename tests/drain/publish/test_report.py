@@ -32,7 +32,9 @@ from sidecar.drain.publish.report import (
     is_stale,
     status_patch,
 )
-from sidecar.drain.vocabulary import Intent, Reason, Status
+from sidecar.drain.reprovision.locks import Lock, Refusal
+from sidecar.drain.reprovision.outlook import Looked
+from sidecar.drain.vocabulary import Hindrance, Intent, Reason, Status
 from sidecar.model.objects import Json
 from tests.harness.drain.judgements import BOTH, DRIVER, GIB, NODE, NOW, UID, blocked, blocker, everything, later, ready, verdict
 
@@ -226,6 +228,15 @@ def test_of_what_is_only_worth_knowing_what_was_told_of_marks_is_remembered_at_o
     assert not differs(before, made(ready(notes=("other volumes: 4",)), before))
     assert differs(before, made(ready(notes=("other volumes: 3", f"{OF_MARKS}drain-intent says 'retier'")), before))
     assert differs({"status": {"notes": 5}}, made(ready()))
+
+
+def test_which_lock_keeps_a_replica_from_being_made_anew_is_told_at_once() -> None:
+    looked = Looked("apps/db-0", "db-1 is not ready", (Lock("marks", None), Lock("budget", Refusal(Hindrance.PDB_BLOCKED, "db"))))
+    before, shut = made(ready(notes=("other volumes: 3",))), tuple(looked.in_words())
+    told = made(ready(notes=("other volumes: 3", *shut)), before)
+    assert differs(before, told)
+    assert differs(told, before)
+    assert not differs(told, made(ready(notes=("other volumes: 4", *shut)), told))
 
 
 def test_the_server_s_own_fields_make_no_difference() -> None:

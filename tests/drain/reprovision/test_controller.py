@@ -141,7 +141,15 @@ def _wish() -> dict[str, Any]:
 Story = Callable[[NotebookWorld, Workload], Awaitable[None]]
 
 
-def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: int = 3, templates: tuple[str, ...] = ("data",)) -> None:
+def play(
+    story: Story,
+    seen: Seen,
+    *,
+    args: tuple[str, ...] = ANEW,
+    replicas: int = 3,
+    templates: tuple[str, ...] = ("data",),
+    delay: Callable[[Call], Awaitable[None]] = simulated.no_time,
+) -> None:
     async def whole(bench: NotebookWorld) -> None:
         workload = Workload(bench, replicas, templates=templates)
         await workload.begin()
@@ -149,7 +157,7 @@ def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, replicas: in
         assert set((await places(bench)).values()) == {f"n{number}" for number in range(replicas)}
         await story(bench, workload)
 
-    simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE)
+    simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE, delay=delay)
 
 
 async def places(bench: NotebookWorld) -> dict[str, str]:
@@ -610,9 +618,9 @@ def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pyte
     """It is made between the last look at the locks and the deletion."""
     there: list[str] = []
 
-    async def listed(_: Reading, driver: str, handles: frozenset[str]) -> tuple[SnapshotContent, ...]:
+    async def listed(_: Reading, handles: frozenset[str]) -> tuple[SnapshotContent, ...]:
         (handle,) = handles
-        return tuple(SnapshotContent(name, f"uid-{name}", driver, handle, "", 1) for name in there)
+        return tuple(SnapshotContent(name, f"uid-{name}", DRIVER, handle, "", 1) for name in there)
 
     monkeypatch.setattr(Reading, "snapshots", listed)
     seen = Seen()

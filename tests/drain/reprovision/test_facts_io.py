@@ -19,7 +19,7 @@ def snapshots(*handles: str, kinds: tuple[Kind, ...] = KINDS) -> list[str]:
         for name, driver, handle in (("a", "d", "one"), ("b", "d", "two"), ("c", "other", "one"), ("d", "d", "")):
             source = {"volumeHandle": handle} if handle else {"snapshotHandle": "s"}
             cluster.create(SNAPSHOT_CONTENTS, {"metadata": {"name": name}, "spec": {"driver": driver, "source": source}})
-    found = asyncio.run(Reading(InProcessApi(cluster), "n1").snapshots("d", frozenset(handles)))
+    found = asyncio.run(Reading(InProcessApi(cluster), "n1", driver="d").snapshots(frozenset(handles)))
     return [content.name for content in found]
 
 

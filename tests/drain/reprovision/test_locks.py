@@ -296,6 +296,12 @@ def test_a_lease_that_was_another_nodes_makes_all_others_count() -> None:
     assert refused(view(fewer, alone=True)) == (Name.REPLICAS, Hindrance.REPLICA_NOT_READY)
 
 
+def test_fewer_replicas_are_not_enough_while_another_node_is_emptied() -> None:
+    """The one that is away may be away by the other node's doing."""
+    fewer = facts(replica(0), replica(1), replica(2, ready=False), claims={"data-db-0": noted(peers="1")})
+    assert refused(view(replace(fewer, emptied=frozenset({"n9"})))) == (Name.REPLICAS, Hindrance.REPLICA_NOT_READY)
+
+
 def test_of_two_claims_each_has_to_pass() -> None:
     both = {
         "data-db-0": found(),

@@ -27,14 +27,19 @@ def no_one(_: Call) -> None:
     return None
 
 
+async def no_time(_: Call) -> None:
+    return None
+
+
 def play(
     story: Story,
     *,
     args: tuple[str, ...] = JUDGING,
     nodes: tuple[str, ...] = ("n0", "n1"),
     refuse: Callable[[Call], ApiError | None] = no_one,
+    delay: Callable[[Call], Awaitable[None]] = no_time,
 ) -> None:
-    """`refuse` says which requests of sidecars are answered with an error."""
+    """`refuse` says which requests of sidecars are answered with an error, `delay` how long each is on its way."""
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -43,6 +48,7 @@ def play(
             async def before(call: Call) -> None:
                 if error := refuse(call):
                     raise error
+                await delay(call)
 
             bench.api = InProcessApi(bench.cluster, before=before)
             await bench.begin(Plan(1, nodes, args=args))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sidecar.drain.leases import Lease
+from sidecar.drain.leases import DURATION, Lease
 
 
 class SeenLeases:
@@ -17,6 +17,7 @@ class SeenLeases:
             version, since = before.get(lease.name, ("", now))
             self._seen[lease.name] = (lease.resource_version, since if version == lease.resource_version else now)
 
-    def unchanged_for(self, lease: Lease, *, now: float) -> float:
+    def has_run_out(self, lease: Lease, *, now: float) -> bool:
+        """Its holder has not been heard of for so long that another one may have what it stands for."""
         version, since = self._seen.get(lease.name, ("", now))
-        return now - since if version == lease.resource_version else 0.0
+        return version == lease.resource_version and now - since >= DURATION

@@ -1,0 +1,69 @@
+"""Has this node's driver delete a volume that another node has made, which is gone. That it may be deleted is decided in the drain room;
+here is asked what keeps any volume from being deleted, and more strictly: its driver has to take it for the very same one on every node."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from sidecar.csi.api import LIST_VOLUMES
+from sidecar.deletion.rules import DeletionView, Released
+from sidecar.kube.api import CLASSES, find
+from sidecar.local.here import Here
+from sidecar.model.objects import Class, Volume
+from sidecar.provisioning.deletion_io import Deletion
+from sidecar.provisioning.lookups import Lookups
+from sidecar.provisioning.requests.request import Unfit
+from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
+from sidecar.tools import Tools
+
+# Seconds for which it counts what the driver lists: dozens of volumes may be deleted one after the other.
+_LISTED: Final = 60.0
+
+
+class _NotNowError(Exception):
+    """What the deletion depended on is not so any more."""
+
+
+class LostVolumes:
+    def __init__(self, tools: Tools, *, here: Callable[[], Here]) -> None:
+        self._kube, self._driver, self._clock = tools.kube, tools.driver, tools.clock
+        self._here = here
+        self._lookup = Lookups(tools.kube)
+        self._deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver, clock=tools.clock)
+        self._listed: tuple[float, Mapping[str, bool]] | None = None
+
+    async def delete(self, volume: Volume, still: Callable[[], Awaitable[bool]]) -> str | None:
+        """Why it is kept; empty: the driver says that it is deleted; None: it is not as it was when that was decided. `still` is asked last
+        of all. Raises ApiError and DriverError."""
+        if await self._is_here_alone(volume.handle):
+            return "the driver has a volume of that handle on this node and on no other, which may be another volume"
+        secret = deletion_secret(volume, await self._class(volume.class_name))
+        if isinstance(secret, Unfit):
+            return secret.why
+
+        async def begin(ref: SecretRef | None = secret) -> Mapping[str, str]:
+            found = await self._lookup.secret_if_any(ref, about=volume.name)
+            if not await still():
+                raise _NotNowError
+            return found
+
+        # Any PersistentVolume with this handle uses it, wherever that is.
+        view = DeletionView(reason=Released(volume), handle=volume.handle, any_node=True)
+        try:
+            kept = await self._deletion.delete(view, secrets=begin, name=volume.name)
+        except _NotNowError:
+            return None
+        if kept is not None and kept.outdated:
+            return None
+        return kept.why if kept is not None else ""
+
+    async def _is_here_alone(self, handle: str) -> bool:
+        if LIST_VOLUMES not in self._here().driver.controller:
+            return False
+        now = self._clock()
+        if self._listed is None or now - self._listed[0] >= _LISTED:
+            self._listed = now, await self._driver.list_volumes()
+        return self._listed[1].get(handle) is True
+
+    async def _class(self, name: str) -> Class | None:
+        found = await find(self._kube, CLASSES, name) if name else None
+        return Class.of(found) if found is not None else None

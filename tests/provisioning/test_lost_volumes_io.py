@@ -1,0 +1,93 @@
+"""What keeps this node's driver from being asked to delete a volume whose maker is gone."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sidecar.csi.api import LIST_VOLUMES
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.kube.errors import Unavailable
+from sidecar.model.objects import Volume
+from sidecar.provisioning.lost_volumes_io import LostVolumes
+from tests.harness import samples
+from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
+
+Json = dict[str, Any]
+LISTING = samples.info(controller=frozenset({*samples.info().controller, LIST_VOLUMES}))
+
+
+def pv(name: str = "pv", handle: str = "h", *, node: str = "", **meta: Any) -> Json:
+    place = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}]
+    spec: Json = {"csi": {"driver": samples.DRIVER, "volumeHandle": handle}}
+    spec |= {"nodeAffinity": {"required": {"nodeSelectorTerms": place}}} if node else {}
+    return samples.volume_json(meta={"name": name, "uid": f"uid-{name}", "resourceVersion": "9"} | meta, spec=spec)
+
+
+def ask(
+    *others: Json, driver: ScriptedDriver | None = None, now: Json | None = None, still: bool = True, kube: ScriptedKube | None = None
+) -> tuple[str | None, ScriptedDriver]:
+    """`now`: the volume as it is stored by then."""
+    driver, kube = driver or ScriptedDriver(), kube or ScriptedKube()
+    kube.objects |= {("persistentvolumes", obj["metadata"]["name"]): obj for obj in (now or pv(), *others)}
+
+    async def last_look() -> bool:
+        assert driver.count("delete") == 0
+        return still
+
+    lost = LostVolumes(tools(kube, driver), here=lambda: samples.here(driver=driver.info))
+    return asyncio.run(lost.delete(Volume.of(pv()), last_look)), driver
+
+
+def test_the_driver_is_asked_once() -> None:
+    why, driver = ask()
+    assert why == ""
+    assert driver.asked == [("delete", "h")]
+
+
+@pytest.mark.parametrize("node", ["", samples.NODE, "elsewhere"])
+def test_any_other_object_with_the_handle_keeps_it(node: str) -> None:
+    why, driver = ask(pv("other", node=node))
+    assert why and "PersistentVolume other has the same handle" in why
+    assert driver.count("delete") == 0
+
+
+@pytest.mark.parametrize("now", [pv(resourceVersion="10"), pv(uid="uid-2")], ids=["changed", "made anew"])
+def test_what_is_not_as_it_was_judged_is_left_to_the_next_look(now: Json) -> None:
+    why, driver = ask(now=now)
+    assert why is None
+    assert driver.count("delete") == 0
+
+
+def test_the_last_look_has_the_last_word() -> None:
+    why, driver = ask(still=False)
+    assert why is None
+    assert driver.count("delete") == 0
+
+
+@pytest.mark.parametrize(
+    ("listed", "kept"),
+    [
+        pytest.param({"h": True}, True, id="here alone"),
+        pytest.param({"h": False}, False, id="here, and perhaps elsewhere"),
+        pytest.param({"x": True}, False, id="it is another's"),
+    ],
+)
+def test_what_the_driver_has_on_this_node_alone_may_be_another_volume(listed: Mapping[str, bool], kept: bool) -> None:
+    why, driver = ask(driver=ScriptedDriver(info=LISTING, lists=[listed]))
+    assert bool(why) is kept
+    assert driver.count("delete") == (0 if kept else 1)
+
+
+def test_what_the_driver_answers_is_passed_on() -> None:
+    refused = DriverError(Code.FAILED_PRECONDITION, "the owner is there")
+    with pytest.raises(DriverError):
+        ask(driver=ScriptedDriver(deletes=[refused]))
+
+
+def test_nothing_is_deleted_while_the_api_server_is_away() -> None:
+    driver = ScriptedDriver()
+    with pytest.raises(Unavailable):
+        ask(driver=driver, kube=ScriptedKube(failures={"list": [Unavailable("no answer")]}))
+    assert driver.count("delete") == 0
