@@ -244,6 +244,7 @@ class Hindrance(StrEnum):
     REPROVISION_OFF = "ReprovisionOff"
     POLICY_KEEPS = "PolicyKeeps"
     OWNER_NOT_SUPPORTED = "OwnerNotSupported"
+    TOO_MANY_CLAIMS = "TooManyClaims"
     NOBODY_MAKES_IT_AGAIN = "NobodyMakesClaimAgain"
     REPLICA_CONDEMNED = "ReplicaCondemned"
     SINGLE_REPLICA = "SingleReplica"
@@ -268,6 +269,7 @@ OF_REPROVISION: Final = frozenset(
         Hindrance.REPROVISION_OFF,
         Hindrance.POLICY_KEEPS,
         Hindrance.OWNER_NOT_SUPPORTED,
+        Hindrance.TOO_MANY_CLAIMS,
         Hindrance.NOBODY_MAKES_IT_AGAIN,
         Hindrance.REPLICA_CONDEMNED,
         Hindrance.SINGLE_REPLICA,
@@ -339,6 +341,10 @@ HINDRANCES: Final = MappingProxyType(
         Hindrance.OWNER_NOT_SUPPORTED: Meaning(
             "the pod's controller is no StatefulSet, so it is not known whether it makes the claim again",
             "make the replica anew by hand: delete the claim, then the pod",
+        ),
+        Hindrance.TOO_MANY_CLAIMS: Meaning(
+            "the pod uses more claims than are made anew together",
+            "make the replica anew by hand: delete the claims, then the pod",
         ),
         Hindrance.NOBODY_MAKES_IT_AGAIN: Meaning(
             "the StatefulSet has no template for the claim, or is gone, so nobody would make the claim again",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.pod_fates import counts_as_gone
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.reprovision.record import ClaimName, Target
+from sidecar.drain.reprovision.record import MOST_CLAIMS, ClaimName, Target
 from sidecar.drain.reprovision.workload import is_supported
 from sidecar.drain.vocabulary import Hindrance, Policy, VolumeClass
 from sidecar.frozen import frozen
@@ -59,5 +59,7 @@ def _candidate(pod: Pod, held: Iterable[LocalItem]) -> Candidate | Refused:
     if not pod.uid or not pod.owner.uid or any(item.object.kind != names.CLAIM or not item.object.uid for item in held):
         return Refused(pod.full_name, Hindrance.NOT_KNOWN, "one of its claims could not be read")
     claims = tuple(ClaimName(item.object.name, item.object.uid) for item in held)
+    if len(claims) > MOST_CLAIMS:
+        return Refused(pod.full_name, Hindrance.TOO_MANY_CLAIMS, f"it uses {len(claims)} claims, and at most {MOST_CLAIMS} are made anew")
     target = Target(pod.namespace, pod.name, pod.uid, pod.owner.name, pod.owner.uid, claims)
     return Candidate(target, sum(item.bytes for item in held), pod.ready)

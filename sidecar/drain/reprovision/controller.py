@@ -334,6 +334,10 @@ class ReprovisionDuty:
         await self._record(picture, lease, begun)
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
+        # A watch shows snapshots late, and a list of all of them is too much to ask for at every look.
+        handles = {each.volume.handle for each in decision.claims if each.volume is not None}
+        if refusal := locks.kept_by(await self._reading.snapshots(handles)):
+            return Hold(refusal.hindrance, begun.target.full_name, refusal.why), NEXT_PASS
         for claim in (each.claim for each in decision.claims):
             try:
                 await effects_io.delete(self._kube, self._of(decision, claim.name))

@@ -8,8 +8,23 @@ from sidecar.drain.emptying import rivals
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, STATEFUL_SETS, VOLUMES, KubeApi, Resource, find, records
-from sidecar.model.nodes import Budget, Node, Pod
+from sidecar.kube.api import (
+    BUDGETS,
+    CLAIMS,
+    CLASSES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SNAPSHOT_CONTENTS,
+    STATEFUL_SETS,
+    VOLUMES,
+    KubeApi,
+    Resource,
+    find,
+    records,
+)
+from sidecar.kube.errors import NotFound
+from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Class, Json, Volume
 
 
@@ -56,6 +71,18 @@ class Reading:
         """Without its volume."""
         stored = await self._find(CLAIMS, name, namespace=namespace)
         return FoundClaim.of(stored, None) if stored else None
+
+    async def snapshots(self, handles: Set[str]) -> tuple[SnapshotContent, ...]:
+        """Of volumes with these handles. No snapshots are installed where there is no such type."""
+
+        def of(obj: Json) -> SnapshotContent | None:
+            content = SnapshotContent.of(obj)
+            return content if content.driver == self._driver and content.source_handle in handles else None
+
+        try:
+            return tuple([content async for content in records(self._kube, SNAPSHOT_CONTENTS, of)])
+        except NotFound:
+            return ()
 
     async def _claims(self, namespace: str, names: Iterable[str]) -> Mapping[str, FoundClaim]:
         found: dict[str, FoundClaim] = {}

@@ -23,7 +23,7 @@ from sidecar.drain.vocabulary import Hindrance, Intent, Policy
 from sidecar.drain.wording import first_few
 from sidecar.frozen import frozen
 from sidecar.model import names, nodes
-from sidecar.model.nodes import Pod
+from sidecar.model.nodes import Pod, SnapshotContent
 from sidecar.model.objects import Volume
 
 
@@ -351,8 +351,14 @@ def _finalizers(view: LocksView) -> Refusal | None:
 
 def _snapshots(view: LocksView) -> Refusal | None:
     handles = {found.volume.handle for _, found in view.claims if found is not None and found.volume is not None}
-    for content in (*view.snapshot.contents, *view.snapshot.unplaced_contents):
-        if content.source_handle in handles and not is_acknowledged(content.notes):
+    known = (*view.snapshot.contents, *view.snapshot.unplaced_contents)
+    return kept_by(content for content in known if content.source_handle in handles)
+
+
+def kept_by(contents: Iterable[SnapshotContent]) -> Refusal | None:
+    """By one of these snapshots, which are made of volumes of the replica."""
+    for content in contents:
+        if not is_acknowledged(content.notes):
             return Refusal(Hindrance.SNAPSHOT_ON_NODE, f"VolumeSnapshotContent {content.name} is made of it")
     return None
 

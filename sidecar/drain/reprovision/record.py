@@ -11,7 +11,8 @@ from sidecar.frozen import frozen
 from sidecar.model import names
 
 _LONGEST: Final = 16 * 2**10
-_MOST_CLAIMS: Final = 32
+MOST_CLAIMS: Final = 32
+"""Of one replica: with more of them its record would be no record any more."""
 
 
 class Stage(StrEnum):
@@ -106,7 +107,7 @@ def selector(driver: str) -> str:
 
 def _read(said: Any) -> Record | None:
     listed = said["claims"]
-    if not isinstance(listed, list) or not 0 < len(listed) <= _MOST_CLAIMS:
+    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_CLAIMS:
         return None
     claims = tuple(ClaimName(_text(item["name"]), _text(item["uid"])) for item in listed)
     target = Target(

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import pytest
 
+from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.model import names
+from sidecar.model.nodes import SnapshotContent
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
@@ -608,5 +610,28 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out(duration: in
         await wait(bench, 300)
         assert (await places(bench))["db-0"] == "n3"
         assert await at_rest(bench)
+
+    play(story, seen)
+
+
+def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made between the last look at the locks and the deletion."""
+    there: list[str] = []
+
+    async def listed(_: Reading, handles: frozenset[str]) -> tuple[SnapshotContent, ...]:
+        (handle,) = handles
+        return tuple(SnapshotContent(name, f"uid-{name}", DRIVER, handle, "", 1) for name in there)
+
+    monkeypatch.setattr(Reading, "snapshots", listed)
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        seen.at("evict db-0", lambda: seen.at("update lease", lambda: there.append("snap"), after=True), after=True)
+        await evacuate(bench)
+        await wait(bench, 60)
+        assert there and "delete data-db-0" not in seen.did
+        there.clear()
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
 
     play(story, seen)

@@ -17,7 +17,7 @@ from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.drain.reprovision.test_controller import ANEW, Seen, Workload, at_rest, evacuate, places, said, unready
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import wait
+from tests.harness.drain.simulated import EVACUATE, change, wait
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
 TENANT: Final = "a-tenant"
@@ -226,5 +226,36 @@ def test_marks_that_somebody_forges_and_that_cannot_be_taken_off_keep_nobody_her
         await evacuate(bench)
         await left(bench, "db-0", SOON)
         assert 1 <= len(tried) < 20
+
+    play(story, seen)
+
+
+def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_lose_anything() -> None:
+    """An owner's uid is only a word: its Lease is taken by nobody but who has the set itself in the namespace."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}
+        of["uid"] = (await bench.you.get(STATEFUL_SETS, "db", namespace="default"))["metadata"]["uid"]
+        await bench.you.patch(PODS, "aa-0", {"metadata": {"ownerReferences": [of]}}, namespace=TENANT, content_type=MERGE_PATCH)
+        await evacuate(bench)
+        await left(bench, "db-0", SOON)
+        await wait(bench, 60)
+        assert not {"evict aa-0", "delete data-aa-0"} & set(seen.did)
+        assert await at_rest(bench)
+
+    play(story, seen)
+
+
+@pytest.mark.parametrize("why", ["retired as well", "cordoned"])
+def test_nothing_is_deleted_for_a_place_on_a_node_that_takes_no_pods(why: str) -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        for node in ("n1", "n2", "n3"):
+            await change(bench, node, {"taints": [EVACUATE]} if why == "retired as well" else {"unschedulable": True})
+        await evacuate(bench, True, "aa")
+        await wait(bench, 90)
+        assert not any(what.startswith(("delete data", "evict")) for what in seen.did)
 
     play(story, seen)

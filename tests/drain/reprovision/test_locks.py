@@ -205,6 +205,12 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
         H.CLAIM_IN_USE,
     ),
     ("another pod leaves", lambda: view(facts(leaving=("apps/web-0",))), N.NOBODY_LEAVES, H.POD_LEAVING),
+    (
+        "another pod of the namespace has long been leaving",
+        lambda: view(facts(leaving=("apps/a",)), slow=frozenset({"apps/a"})),
+        N.NOBODY_LEAVES,
+        H.POD_LEAVING,
+    ),
     ("F2 B7 the budget", lambda: view(facts(budgets=(samples.budget(allowed=0),))), N.BUDGET, H.PDB_BLOCKED),
     ("two budgets", lambda: view(facts(budgets=(samples.budget("a"), samples.budget("b")))), N.BUDGET, H.TWO_BUDGETS),
     ("a budget that is not counted", lambda: view(facts(budgets=(samples.budget(observed=False),))), N.BUDGET, H.PDB_BLOCKED),
@@ -252,6 +258,7 @@ OPEN: list[tuple[str, Callable[[], LocksView]]] = [
     ("our own mark", lambda: view(with_claim(noted(mark="n1/uid-n1")))),
     ("an acknowledged snapshot", lambda: judged(contents=(samples.content(ack="me"),))),
     ("a snapshot of another volume", lambda: judged(contents=(samples.content(source_handle="other"),))),
+    ("a pod of another namespace has long been leaving", lambda: view(facts(leaving=("web/a",)), slow=frozenset({"web/a"}))),
     ("the pod itself leaves", lambda: view(facts(leaving=("apps/db-0",)))),
     ("its pod is gone, so the budget was asked", lambda: view(facts(replica(1), replica(2), budgets=(samples.budget(allowed=0),)))),
     (

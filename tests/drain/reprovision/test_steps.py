@@ -138,6 +138,30 @@ def test_with_a_shut_lock_nothing_is_deleted_and_the_lease_is_kept(stage: Stage)
     assert (decision.hindrance, decision.is_overdue) == (Hindrance.REPLICA_NOT_READY, False)
 
 
+@pytest.mark.parametrize("at", [NOW - 1800, NOW + 1800, 1e300])
+def test_after_the_timeout_what_is_in_its_way_holds_up_no_others(at: float) -> None:
+    """Nor does a record that says it was written in the far future."""
+    record = Record(target(), EVICTING, at, at)
+    ending = step(EVICTING, there(MARKED, pod=replica(0, deleting_since=stamp())), record=record)
+    shut = step(EVICTING, away(MARKED), shut=True, record=record)
+    later = replace(away(ANEW, replica(0, node="n4", uid="uid-made-again")), workload=replace(WORKLOAD, ready_for=2.0**31))
+    years = step(DELETING, later, record=replace(record, stage=DELETING), ready_for=9e6)
+    assert [each.hindrance for each in (ending, shut, years)] == [
+        Hindrance.POD_LEAVING,
+        Hindrance.REPLACEMENT_NOT_READY,
+        Hindrance.REPLACEMENT_NOT_READY,
+    ]
+    assert all(each.is_overdue for each in (ending, shut, years))
+    assert Hindrance.REPLICA_NOT_READY in shut.why
+
+
+@pytest.mark.parametrize("hindrance", [Hindrance.NOBODY_MAKES_IT_AGAIN, Hindrance.REPLICA_CONDEMNED])
+def test_where_nobody_makes_the_replica_again_it_is_given_up_before_anything_is_deleted(hindrance: Hindrance) -> None:
+    decision = step(EVICTING, away(MARKED), locks=(Lock(Name.MADE_AGAIN, Refusal(hindrance, "it is gone")),))
+    assert isinstance(decision, TakeBack)
+    assert len(decision.claims) == 1
+
+
 # --- the undo -------------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +217,7 @@ def test_undone_in_between_the_claims_nothing_more_is_deleted() -> None:
     unmarked = replace(LOGS, claim=replace(LOGS.claim, notes=()))
     rest = replace(half, claims={**half.claims, "logs-db-0": unmarked})
     assert isinstance(step(DELETING, rest, record=BOTH, undone=UNDONE), Await)
+    assert isinstance(step(DELETING, rest, record=BOTH), Mark), "asked for again, it is marked again before it is deleted"
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,73 @@
+"""The locks, as a process looks at them: at the last moment, by what the API server says and not by what watches have shown."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from sidecar.drain.reprovision.locks import Name
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
+from sidecar.model import names
+from sidecar.simulation.cluster import Cluster
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.drain.reprovision.test_controller import Seen, Workload, evacuate, play
+from tests.harness.drain.simulated import wait
+
+
+def change_claim(cluster: Cluster, change: dict[str, Any]) -> None:
+    cluster.patch(CLAIMS, "data-db-0", change, namespace="default", content_type=MERGE_PATCH)
+
+
+def change_set(cluster: Cluster, change: dict[str, Any], subresource: str = "") -> None:
+    cluster.patch(STATEFUL_SETS, "db", change, namespace="default", subresource=subresource, content_type=MERGE_PATCH)
+
+
+def change_pod(cluster: Cluster, change: dict[str, Any]) -> None:
+    cluster.patch(PODS, "db-2", change, namespace="default", content_type=MERGE_PATCH)
+
+
+def volume_of(cluster: Cluster) -> str:
+    return str(cluster.get(CLAIMS, "data-db-0", namespace="default").obj["spec"]["volumeName"])
+
+
+def another_pod(cluster: Cluster) -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+    spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeName": "n0"}
+    cluster.create(PODS, {"metadata": {"name": "job"}, "spec": spec}, namespace="default")
+
+
+NOT_READY: Final = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+BLOCK: Final = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Block"}}}
+SHUT_AT_LAST: Final[dict[Name, Callable[[Cluster], object]]] = {
+    Name.SAME: lambda cluster: cluster.delete(CLAIMS, "data-db-0", namespace="default"),
+    Name.POLICY: lambda cluster: cluster.patch(VOLUMES, volume_of(cluster), BLOCK, content_type=MERGE_PATCH),
+    Name.MARKS: lambda cluster: change_claim(cluster, {"metadata": {"annotations": {names.REPROVISIONED_BY: "n9/uid-n9"}}}),
+    Name.MADE_AGAIN: lambda cluster: change_set(cluster, {"spec": {"replicas": 0}}),
+    Name.REPLICAS: lambda cluster: cluster.patch(
+        PODS, "db-2", NOT_READY, namespace="default", subresource="status", content_type=MERGE_PATCH
+    ),
+    Name.NOT_ROLLING: lambda cluster: change_set(cluster, {"status": {"updateRevision": "db-2"}}, "status"),
+    Name.KEPT_OFF: lambda cluster: change_set(cluster, {"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}),
+    Name.FINALIZERS: lambda cluster: change_claim(cluster, {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/backup"]}}),
+    Name.NOBODY_ELSE: another_pod,
+}
+"""How each lock is shut while no watch shows it. The others are about the node, which is read anew, and about places."""
+
+
+@pytest.mark.parametrize("lock", [None, *SHUT_AT_LAST], ids=str)
+def test_a_lock_that_is_shut_at_the_last_moment_is_seen_whatever_the_watches_show(lock: Name | None) -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        def shut() -> None:
+            bench.network.local_delay("n0", 600.0)
+            if lock is not None:
+                SHUT_AT_LAST[lock](bench.cluster)
+
+        seen.at("evict db-0", shut, after=True)
+        await evacuate(bench)
+        await wait(bench, 60)
+        assert "evict db-0" in seen.did
+        assert ("delete data-db-0" in seen.did) is (lock is None)
+
+    play(story, seen)

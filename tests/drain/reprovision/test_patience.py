@@ -1,0 +1,28 @@
+"""What keeps one replica, one pod or one namespace from holding up all others for ever."""
+
+from sidecar.drain.reprovision.patience import Conflicts, Leavers, Turns
+
+
+def test_whoever_was_looked_at_comes_last_also_if_the_look_came_to_nothing() -> None:
+    turns = Turns()
+    assert [next(turns.of("abc", 1)) for _ in range(4)] == ["a", "b", "c", "a"]
+    assert list(turns.of("abc", 9)) == ["b", "c", "a"]
+    assert list(turns.of("", 3)) == []
+    turns.restart()
+    assert next(turns.of("abc", 2)) == "a"
+
+
+def test_a_pod_is_slow_that_has_been_seen_leaving_all_the_time() -> None:
+    leavers = Leavers()
+    leavers.see(["a/one", "a/two"], now=0.0)
+    leavers.see(["a/one"], now=100.0)
+    leavers.see(["a/one", "a/two"], now=300.0)
+    assert leavers.slow(now=300.0, patience=300.0) == {"a/one"}
+    assert leavers.slow(now=299.0, patience=300.0) == set()
+
+
+def test_after_a_few_conflicts_in_a_row_nothing_is_tried_at_once() -> None:
+    conflicts = Conflicts()
+    assert [conflicts.one_more() for _ in range(5)] == [True, True, True, False, False]
+    conflicts.none()
+    assert conflicts.one_more()
