@@ -259,6 +259,7 @@ class Hindrance(StrEnum):
     MARK_NOT_UNDERSTOOD = "MarkNotUnderstood"
     WORKLOAD_TAKEN = "WorkloadTaken"
     CLAIM_IN_USE = "ClaimInUse"
+    CLAIM_NOT_DELETED = "ClaimNotDeleted"
     REPLACEMENT_NOT_READY = "ReplacementNotReady"
 
 
@@ -282,6 +283,7 @@ OF_REPROVISION: Final = frozenset(
         Hindrance.MARK_NOT_UNDERSTOOD,
         Hindrance.WORKLOAD_TAKEN,
         Hindrance.CLAIM_IN_USE,
+        Hindrance.CLAIM_NOT_DELETED,
         Hindrance.REPLACEMENT_NOT_READY,
     }
 )
@@ -389,9 +391,16 @@ HINDRANCES: Final = MappingProxyType(
             "another pod that has a node uses the claim",
             "stop that pod",
         ),
+        Hindrance.CLAIM_NOT_DELETED: Meaning(
+            "the API server, or a policy or webhook there, refuses to delete the claim",
+            "see the message; a right that is missing is in deploy/components/reprovision. To give it up, take the taint off the "
+            "node: until its claim is deleted the pod returns to its data",
+        ),
         Hindrance.REPLACEMENT_NOT_READY: Meaning(
-            "the replica that was made anew is not Ready within --reprovision-ready-timeout, so no other one of its workload is touched",
-            "see the events and the log of the pod that the message names",
+            "the replica that was evicted or made anew is not Ready within --reprovision-ready-timeout, so no other one of its workload is "
+            "touched",
+            "see the message, and the events and the log of the pod that it names; as long as its claim is not deleted, it returns "
+            "to its data if the taint is taken off the node",
         ),
     }
 )

@@ -47,6 +47,9 @@ _SOON: Final = 0.1
 # Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes.
 _POLL: Final = 5.0
 _SPREAD: Final = 0.2
+# After so many refusals on end, for so many seconds, others are tried first.
+_MOST_REFUSALS: Final = 2
+_KEPT_FOR: Final = 120.0
 # That one pass looks at: each costs some ten requests.
 _MOST_CANDIDATES: Final = 3
 
@@ -90,6 +93,8 @@ class ReprovisionDuty:
         """Names of such Leases whose replacement was told to be late."""
         self._ready_since: dict[str, float] = {}
         """By uid of a replacement: since when it has been seen Ready, by the monotonic clock."""
+        self._kept: dict[str, tuple[int, float, str]] = {}
+        """By uid of a pod: how often the API server has not let it go, when it said so last, by the monotonic clock, and what."""
         self._returned: set[str] = set()
         """Uids of workloads whose replacement came back to this node."""
         self._first = 0
@@ -235,6 +240,7 @@ class ReprovisionDuty:
             now=self._wall(),
             ready_for=0.0 if since is None else self._clock() - since,
             timeout=self._settings.ready_timeout,
+            kept=self._keeps(found.target),
             ours=self._settings.own_pods,
         )
 
@@ -269,18 +275,21 @@ class ReprovisionDuty:
                         self._returned.add(found.target.workload_uid)
                 return decision, _AT_ONCE
             case Hold():
-                if decision.is_stuck and lease.name not in self._late:
-                    self._late.add(lease.name)
-                    self._metrics.reprovisioned(str(steps.Result.NOT_READY))
-                self._metrics.replacements_late(len(self._late))
-                return decision, NEXT_PASS
+                return self._hold(lease, decision)
             case steps.Mark():
                 return decision, _AT_ONCE
+
+    def _hold(self, lease: Lease, decision: Hold) -> tuple[Told, float]:
+        if decision.is_stuck and lease.name not in self._late:
+            self._late.add(lease.name)
+            self._metrics.reprovisioned(str(steps.Result.NOT_READY))
+        self._metrics.replacements_late(len(self._late))
+        return decision, NEXT_PASS
 
     async def _evict(self, picture: Picture, lease: Lease, found: Record, decision: steps.Evict) -> tuple[Told, float]:
         if (wait := self._evictor.wait()) > 0:
             return Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), wait
-        await self._record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
+        lease = await self._record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
         answer = await self._evictor.evict(decision.pod)
@@ -288,13 +297,26 @@ class ReprovisionDuty:
         if answer.result is Result.EVICTED:
             pod, why = decision.pod, f"Evicted, because node {picture.node.name} is being retired: {decision.why}"
             self._tell(names.POD, pod.namespace, pod.name, pod.uid, names.POD_EVICTED, why)
-        elif not answer.is_expected:
+        elif not answer.is_over and answer.result is not Result.FAILED:
+            # It was refused, and will not be carried out later.
+            await self._record(picture, lease, replace(found, stage=Stage.TAKEN))
+        if not answer.is_expected:
             self._failed(answer.why)
+            self._kept[decision.pod.uid] = self._kept.get(decision.pod.uid, (0, 0.0, ""))[0] + 1, self._clock(), answer.why
         return decision, _POLL if answer.is_over else max(answer.again, 1.0)
+
+    def _keeps(self, target: Target) -> str:
+        """As `StepView.kept`. For a while others have their turn, and then it is tried again."""
+        times, at, why = self._kept.get(target.pod_uid, (0, 0.0, ""))
+        if times >= _MOST_REFUSALS and self._clock() - at >= _KEPT_FOR:
+            del self._kept[target.pod_uid]
+            return ""
+        return why if times >= _MOST_REFUSALS else ""
 
     async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims) -> tuple[Told, float]:
         # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
-        await self._record(picture, lease, replace(found, stage=Stage.DELETING, at=self._wall()))
+        since = found.at if found.stage is Stage.DELETING else self._wall()
+        await self._record(picture, lease, replace(found, stage=Stage.DELETING, at=since))
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
         for claim in (each.claim for each in decision.claims):
@@ -302,6 +324,13 @@ class ReprovisionDuty:
                 await effects_io.delete(self._kube, self._of(decision, claim.name))
             except NotFound:
                 continue
+            except Conflict:
+                raise
+            except ApiError as error:
+                self._failed(str(error))
+                late = self._wall() - since >= self._settings.ready_timeout
+                reason = Hindrance.REPLACEMENT_NOT_READY if late else Hindrance.CLAIM_NOT_DELETED
+                return self._hold(lease, Hold(reason, found.target.full_name, f"claim {claim.name} could not be deleted: {error}"))
             why = f"Deleted, with its data on node {picture.node.name}, which is being retired: {decision.why}"
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, why)
         return decision, _AT_ONCE
@@ -377,6 +406,8 @@ class ReprovisionDuty:
         lease = stored.get(name)
         if self._own and name in self._own:
             return Hold(Hindrance.REPLACEMENT_NOT_READY, target.full_name, "another replica of its workload is not ready yet")
+        if why := self._keeps(target):
+            return Hold(Hindrance.PAUSED, target.full_name, why)
         if target.workload_uid in self._returned:
             return Hold(Hindrance.WOULD_COME_BACK, target.full_name, "a replica of its workload was put on this node again")
         run_out = lease is not None and self._seen.has_run_out(lease, now=self._clock())

@@ -3,13 +3,18 @@
 import asyncio
 from typing import Final
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH
+import pytest
+
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS
+from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.reprovision.test_controller import Seen, Workload, evacuate, places, play
+from tests.drain.reprovision.test_controller import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
+from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, change, wait
 
+HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")
 ON_ITS_WAY: Final = 9.0
 """Seconds: a little less than a sidecar waits for an answer."""
 
@@ -78,3 +83,102 @@ def test_a_node_that_is_emptied_waits_for_a_replica_that_is_being_made_anew() ->
         assert {"delete data-db-0", "evict db-1"} <= set(seen.did)
 
     play(story, seen, delay=delay)
+
+
+def test_a_replica_that_was_evicted_and_may_not_be_made_anew_is_told_as_late() -> None:
+    """Another one has fallen since. Somebody has to hear of a replica that is away by our doing for half an hour."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "csi_node_sidecar_replacements_not_ready 1" not in metric(bench)
+        await wait(bench, 200)
+        assert "delete data-db-0" not in seen.did
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        await unready(bench, "db-2", False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
+        assert "csi_node_sidecar_replacements_not_ready 0" in metric(bench)
+        assert await at_rest(bench)
+
+    play(story, seen, args=HASTY)
+
+
+def test_a_pod_that_was_evicted_and_does_not_end_is_told_as_late() -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+        await bench.you.patch(PODS, "db-0", keep, namespace="default", content_type=MERGE_PATCH)
+        await evacuate(bench)
+        await wait(bench, 400)
+        assert seen.did.count("evict db-0") == 1
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        await bench.you.patch(PODS, "db-0", {"metadata": {"finalizers": None}}, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+        assert await at_rest(bench)
+
+    play(story, seen, args=HASTY)
+
+
+@pytest.mark.parametrize("error", [Forbidden("a webhook denied it", status=403), ApiError("a webhook broke", status=500)], ids=str)
+def test_a_deletion_that_is_always_refused_is_told_as_late(error: ApiError) -> None:
+    refusing = [True]
+    seen = Seen(lambda call: error if refusing and call.resource == CLAIMS and call.verb == "delete" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 400)
+        assert "evict db-0" in seen.did
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        refusing.clear()
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+        assert await at_rest(bench)
+
+    play(story, seen, args=HASTY)
+
+
+@pytest.mark.parametrize("happens", ["scaled down", "deleted"])
+def test_a_replica_that_nobody_wants_any_more_after_its_eviction_keeps_nobody_waiting(happens: str) -> None:
+    """Its claim is somebody else's business then, and nothing is left to wait for."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, workload: Workload) -> None:
+        before = await uids(bench)
+
+        def change_it() -> None:
+            workload.stop()
+            if happens == "deleted":
+                bench.cluster.delete(STATEFUL_SETS, "db", namespace="default")
+            else:
+                spec = {"spec": {"replicas": 2, "ordinals": {"start": 1}}}
+                bench.cluster.patch(STATEFUL_SETS, "db", spec, namespace="default", content_type=MERGE_PATCH)
+
+        seen.at("evict db-0", change_it, after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" in seen.did
+        assert await uids(bench) == before
+        assert await at_rest(bench)
+
+    play(story, seen)
+
+
+def test_an_eviction_that_a_webhook_refuses_keeps_no_other_pod_of_the_node_waiting() -> None:
+    denied = Forbidden("a webhook denied it", status=403)
+    seen = Seen(lambda call: denied if call.subresource == "eviction" and call.name == "db-0" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        await may_be_lost(bench, "app-0")
+        await wait(bench, 20)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict app-0" in seen.did
+        assert "delete data-db-0" not in seen.did
+
+    play(story, seen)

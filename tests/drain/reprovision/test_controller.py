@@ -71,6 +71,11 @@ class Workload:
     def __init__(self, bench: NotebookWorld, replicas: int = 3, *, templates: tuple[str, ...] = ("data",)) -> None:
         self._bench, self._replicas, self._templates = bench, replicas, templates
         self.uid = ""
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nothing is made again any more."""
+        self._stopped = True
 
     async def begin(self) -> None:
         template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
@@ -95,7 +100,7 @@ class Workload:
         while True:
             await asyncio.sleep(1.0)
             with contextlib.suppress(NotFound, AlreadyExists, Conflict):
-                await self._sync()
+                await (asyncio.sleep(0) if self._stopped else self._sync())
 
     async def _sync(self) -> None:
         for number in range(self._replicas):
