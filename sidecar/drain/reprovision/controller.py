@@ -23,7 +23,8 @@ from sidecar.drain.reprovision import candidates, effects_io, locks, record, ste
 from sidecar.drain.reprovision.candidates import Candidate
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.locks import Lock, LocksView
+from sidecar.drain.reprovision.kept import KeptPods
+from sidecar.drain.reprovision.locks import Lock, LocksView, Refusal
 from sidecar.drain.reprovision.outlook import Looked
 from sidecar.drain.reprovision.record import Record, Stage, Target
 from sidecar.drain.reprovision.steps import Hold, StepView
@@ -47,9 +48,6 @@ _SOON: Final = 0.1
 # Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes.
 _POLL: Final = 5.0
 _SPREAD: Final = 0.2
-# After so many refusals on end, for so many seconds, others are tried first.
-_MOST_REFUSALS: Final = 2
-_KEPT_FOR: Final = 120.0
 # That one pass looks at: each costs some ten requests.
 _MOST_CANDIDATES: Final = 3
 
@@ -93,8 +91,7 @@ class ReprovisionDuty:
         """Names of such Leases whose replacement was told to be late."""
         self._ready_since: dict[str, float] = {}
         """By uid of a replacement: since when it has been seen Ready, by the monotonic clock."""
-        self._kept: dict[str, tuple[int, float, str]] = {}
-        """By uid of a pod: how often the API server has not let it go, when it said so last, by the monotonic clock, and what."""
+        self._kept = KeptPods()
         self._returned: set[str] = set()
         """Uids of workloads whose replacement came back to this node."""
         self._first = 0
@@ -167,6 +164,7 @@ class ReprovisionDuty:
         self._own = {name: record.of(lease, driver=self._settings.driver) for name, lease in own.items()}
         self._late &= set(own)
         self._deleted &= set(own)
+        self._kept.see({pod.uid for pod in picture.snapshot.pods} if picture.snapshot else frozenset())
         if self._settings.dry_run:
             return await self._begin(picture, stored) if goes_on else (Rest("nobody asks for it"), NEXT_PASS)
         undone = "" if goes_on else "the evacuation was undone, or has ended"
@@ -240,7 +238,7 @@ class ReprovisionDuty:
             now=self._wall(),
             ready_for=0.0 if since is None else self._clock() - since,
             timeout=self._settings.ready_timeout,
-            kept=self._keeps(found.target),
+            kept=self._kept.why(found.target.pod_uid, now=self._clock()),
             ours=self._settings.own_pods,
         )
 
@@ -289,6 +287,9 @@ class ReprovisionDuty:
     async def _evict(self, picture: Picture, lease: Lease, found: Record, decision: steps.Evict) -> tuple[Told, float]:
         if (wait := self._evictor.wait()) > 0:
             return Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), wait
+        if refusal := await self._keeps_claims(decision):
+            self._note_kept(found.target, refusal)
+            return Hold(refusal.hindrance, found.target.full_name, refusal.why), NEXT_PASS
         lease = await self._record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
@@ -301,17 +302,23 @@ class ReprovisionDuty:
             # It was refused, and will not be carried out later.
             await self._record(picture, lease, replace(found, stage=Stage.TAKEN))
         if not answer.is_expected:
-            self._failed(answer.why)
-            self._kept[decision.pod.uid] = self._kept.get(decision.pod.uid, (0, 0.0, ""))[0] + 1, self._clock(), answer.why
+            self._note_kept(found.target, Refusal(Hindrance.PAUSED, answer.why))
         return decision, _POLL if answer.is_over else max(answer.again, 1.0)
 
-    def _keeps(self, target: Target) -> str:
-        """As `StepView.kept`. For a while others have their turn, and then it is tried again."""
-        times, at, why = self._kept.get(target.pod_uid, (0, 0.0, ""))
-        if times >= _MOST_REFUSALS and self._clock() - at >= _KEPT_FOR:
-            del self._kept[target.pod_uid]
-            return ""
-        return why if times >= _MOST_REFUSALS else ""
+    async def _keeps_claims(self, decision: steps.Evict) -> Refusal | None:
+        """Without the right to delete the claims its pod would be away for nothing."""
+        for found in decision.claims:
+            try:
+                await effects_io.try_delete(self._kube, found)
+            except (Conflict, NotFound) as error:
+                raise Conflict(str(error), status=409) from error
+            except ApiError as error:
+                return Refusal(Hindrance.CLAIM_NOT_DELETED, f"claim {found.claim.name} could not be deleted: {error}")
+        return None
+
+    def _note_kept(self, target: Target, refusal: Refusal) -> None:
+        self._failed(refusal.why)
+        self._kept.note(target.pod_uid, refusal, now=self._clock())
 
     async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims) -> tuple[Told, float]:
         # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
@@ -406,8 +413,8 @@ class ReprovisionDuty:
         lease = stored.get(name)
         if self._own and name in self._own:
             return Hold(Hindrance.REPLACEMENT_NOT_READY, target.full_name, "another replica of its workload is not ready yet")
-        if why := self._keeps(target):
-            return Hold(Hindrance.PAUSED, target.full_name, why)
+        if kept := self._kept.why(target.pod_uid, now=self._clock()):
+            return Hold(kept.hindrance, target.full_name, kept.why)
         if target.workload_uid in self._returned:
             return Hold(Hindrance.WOULD_COME_BACK, target.full_name, "a replica of its workload was put on this node again")
         run_out = lease is not None and self._seen.has_run_out(lease, now=self._clock())

@@ -50,8 +50,8 @@ class StepView:
     ready_for: float = 0.0
     """For how many seconds the replacement has been seen Ready."""
     timeout: float = READY_TIMEOUT
-    kept: str = ""
-    """Why the API server does not let the pod go, where it has said so again and again."""
+    kept: Refusal | None = None
+    """Why the API server does not let the pod or its claims go, where it has said so again and again."""
     ours: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
 
@@ -66,9 +66,10 @@ class Mark:
 
 @frozen
 class Evict:
-    """Record it, look at the Node once more, and evict this pod."""
+    """Try whether the claims could be deleted, record the step, look at the Node once more, and evict this pod."""
 
     pod: May
+    claims: tuple[FoundClaim, ...]
     why: str
 
 
@@ -207,7 +208,7 @@ def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> D
     if refusal is not None:
         return _take_back(view, left, f"{refusal.hindrance}: {refusal.why}")
     if view.kept:
-        return _take_back(view, left, f"{Hindrance.PAUSED}: {view.kept}")
+        return _take_back(view, left, f"{view.kept.hindrance}: {view.kept.why}")
     if unmarked := _unmarked(left):
         return Mark(unmarked, f"all locks of {pod.full_name} are open")
     may = may_evict(pod, node=view.node, ours=view.ours)
@@ -216,7 +217,7 @@ def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> D
     if nodes := _may_cross(view, pod):
         why = f"an eviction that {' or '.join(sorted(nodes))} asked for before this node had the Lease may be carried out yet"
         return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)
-    return Evict(may, "every other replica is ready, and its claims may be made anew")
+    return Evict(may, left, "every other replica is ready, and its claims may be made anew")
 
 
 def _may_cross(view: StepView, pod: Pod) -> frozenset[str]:

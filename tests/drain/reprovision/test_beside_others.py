@@ -124,10 +124,14 @@ def test_a_pod_that_was_evicted_and_does_not_end_is_told_as_late() -> None:
     play(story, seen, args=HASTY)
 
 
+def _deletes(call: Call) -> bool:
+    return call.resource == CLAIMS and call.verb == "delete" and not call.dry_run
+
+
 @pytest.mark.parametrize("error", [Forbidden("a webhook denied it", status=403), ApiError("a webhook broke", status=500)], ids=str)
 def test_a_deletion_that_is_always_refused_is_told_as_late(error: ApiError) -> None:
     refusing = [True]
-    seen = Seen(lambda call: error if refusing and call.resource == CLAIMS and call.verb == "delete" else None)
+    seen = Seen(lambda call: error if refusing and _deletes(call) else None)
 
     async def story(bench: NotebookWorld, _: Workload) -> None:
         await evacuate(bench)
@@ -164,6 +168,38 @@ def test_a_replica_that_nobody_wants_any_more_after_its_eviction_keeps_nobody_wa
         assert "evict db-0" in seen.did
         assert await uids(bench) == before
         assert await at_rest(bench)
+
+    play(story, seen)
+
+
+def test_without_the_right_to_delete_its_claim_no_pod_is_evicted_for_it_and_others_go_on() -> None:
+    """The flag was given, and the component's role was not."""
+    denied = Forbidden("no such right", status=403)
+    seen = Seen(lambda call: denied if call.resource == CLAIMS and call.verb == "delete" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        await may_be_lost(bench, "app-0")
+        await wait(bench, 20)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" not in seen.did
+        assert "evict app-0" in seen.did
+        assert len(await places(bench)) >= 3
+
+    play(story, seen)
+
+
+def test_a_webhook_that_cannot_be_tried_is_no_reason_to_wait() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return ApiError("admission webhook does not support dry run", status=400) if call.dry_run else None
+
+    seen = Seen(refuse)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
 
     play(story, seen)
 

@@ -55,7 +55,7 @@ class Seen:
 def _said(call: Call) -> str:
     if call.resource == PODS and call.subresource == "eviction":
         return f"evict {call.name}"
-    if call.resource == CLAIMS and call.verb == "delete":
+    if call.resource == CLAIMS and call.verb == "delete" and not call.dry_run:
         return f"delete {call.name}"
     if call.resource == CLAIMS and call.verb == "patch":
         return f"note {call.name}"

@@ -33,6 +33,7 @@ MARKED = {"data-db-0": noted(mark="n1/uid-n1")}
 ANEW = {"data-db-0": found(claim=claim(uid="uid-new"), volume=None)}
 WAITS = replica(0, uid="uid-made-again", ready=False, phase="Pending")
 PENDING = replace(WAITS, node="")
+KEPT = Refusal(Hindrance.PAUSED, "a webhook denied it")
 UNDONE = "it was undone"
 TAKEN, EVICTING, DELETING = Stage.TAKEN, Stage.EVICTING, Stage.DELETING
 
@@ -130,7 +131,7 @@ def test_with_a_shut_lock_nobody_is_evicted_and_the_lease_is_given_back(stage: S
     assert step(stage, there(), shut=True).claims == ()
 
 
-@pytest.mark.parametrize("how", [{"shut": True}, {"undone": UNDONE}, {"kept": "a webhook denied it"}], ids=["shut", "undone", "kept"])
+@pytest.mark.parametrize("how", [{"shut": True}, {"undone": UNDONE}, {"kept": KEPT}], ids=["shut", "undone", "kept"])
 def test_the_lease_is_kept_until_an_eviction_that_was_not_answered_can_come_no_more(how: Any) -> None:
     """Meanwhile another node would find this pod ready, and send another one away."""
     asked = Record(target(), EVICTING, NOW - 100, NOW - 80)
@@ -156,7 +157,7 @@ def test_where_another_node_is_emptied_and_no_budget_keeps_it_away_the_eviction_
 
 
 def test_whom_the_api_server_does_not_let_go_is_given_up() -> None:
-    decision = step(TAKEN, there(MARKED), kept="a webhook denied it")
+    decision = step(TAKEN, there(MARKED), kept=KEPT)
     assert isinstance(decision, TakeBack)
     assert "a webhook denied it" in decision.why
 
