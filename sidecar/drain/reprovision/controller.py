@@ -87,6 +87,8 @@ class ReprovisionDuty:
         """By name of a Lease that this node holds; None: not known, for an earlier process may have taken one."""
         self._deleted: set[str] = set()
         """Names of such Leases all of whose claims are known to be gone."""
+        self._words: dict[str, Facts] = {}
+        """By name of the Lease that was taken last: what its locks were looked at with, for the look right after that."""
         self._late: set[str] = set()
         """Names of such Leases whose replacement was told to be late."""
         self._ready_since: dict[str, float] = {}
@@ -202,14 +204,15 @@ class ReprovisionDuty:
     async def _look(self, picture: Picture, name: str, found: Record) -> tuple[Facts, tuple[Lock, ...]]:
         if name in self._deleted:
             return await self._reading.replacement(found.target), ()
-        facts = await self._facts(picture, found.target)
+        facts = await self._facts(picture, found.target, words=self._words.pop(name, None) if found.stage is Stage.TAKEN else None)
         left = steps.left_of(found, facts)
         deleted = frozenset(claim.name for claim in found.target.claims) - {claim.name for claim in left.claims}
         return facts, locks.look(self._locks(picture, left, facts, deleted=deleted))
 
-    async def _facts(self, picture: Picture, target: Target) -> Facts:
+    async def _facts(self, picture: Picture, target: Target, *, words: Facts | None = None, rivals_matter: bool = True) -> Facts:
         assert picture.snapshot is not None
-        return await self._reading.facts(target, users=frozenset(pod.uid for pod, _ in users_of(picture.snapshot)))
+        users = frozenset(pod.uid for pod, _ in users_of(picture.snapshot))
+        return await self._reading.facts(target, users=users, words=words, rivals_matter=rivals_matter)
 
     def _locks(
         self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), alone: bool = False
@@ -340,6 +343,7 @@ class ReprovisionDuty:
                 return self._hold(lease, Hold(reason, found.target.full_name, f"claim {claim.name} could not be deleted: {error}"))
             why = f"Deleted, with its data on node {picture.node.name}, which is being retired: {decision.why}"
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, why)
+        self._deleted.add(lease.name)
         return decision, _AT_ONCE
 
     def _of(self, decision: steps.DeleteClaims, name: str) -> FoundClaim:
@@ -420,7 +424,8 @@ class ReprovisionDuty:
         run_out = lease is not None and self._seen.has_run_out(lease, now=self._clock())
         if lease is not None and not run_out:
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"node {lease.node or lease.holder} has Lease {lease.name}")
-        facts = await self._facts(picture, target)
+        # Other nodes that are emptied matter from the moment on in which they can see the Lease.
+        facts = await self._facts(picture, target, rivals_matter=False)
         looked = locks.look(self._locks(picture, target, facts, alone=lease is not None))
         refusal = locks.shut(looked)
         self._looked = Looked(target.full_name, "all locks are open" if refusal is None else refusal.why, looked)
@@ -436,6 +441,7 @@ class ReprovisionDuty:
         if not isinstance(outcome, Written):
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"Lease {name} was taken by another one")
         self._own = {**(self._own or {}), name: Record(target, Stage.TAKEN, now, now)}
+        self._words = {name: facts}
         return Taken(f"{target.full_name} is to be made anew")
 
     # --- marks without a record ---------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Making a replica anew beside others who send pods away, or keep them: sidecars that empty nodes, webhooks, people and their tools."""
 
 import asyncio
+from collections import Counter
 from typing import Final
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
@@ -218,3 +219,23 @@ def test_an_eviction_that_a_webhook_refuses_keeps_no_other_pod_of_the_node_waiti
         assert "delete data-db-0" not in seen.did
 
     play(story, seen)
+
+
+def test_what_the_locks_look_at_is_asked_for_once_in_a_look_and_words_of_people_no_more_often_than_needed() -> None:
+    """Three looks: before the Lease, before the eviction, before the deletion. The second takes the class from the first."""
+    asked: Counter[str] = Counter()
+
+    def count(call: Call) -> None:
+        if call.verb in ("get", "list") and call.resource in (CLAIMS, CLASSES, BUDGETS):
+            asked[f"{call.verb} {call.resource}"] += 1
+
+    seen = Seen(count)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        asked.clear()
+        await evacuate(bench)
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+
+    play(story, seen)
+    assert (asked[f"get {CLAIMS}"], asked[f"get {CLASSES}"], asked[f"list {BUDGETS}"]) == (3, 2, 2)
