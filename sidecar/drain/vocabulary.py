@@ -358,7 +358,7 @@ HINDRANCES: Final = MappingProxyType(
         ),
         Hindrance.WORKLOAD_ROLLING: Meaning(
             "the StatefulSet is being rolled out, so its replicas are replaced by its controller too",
-            "wait for the end of the rollout",
+            "wait for the end of the rollout; with OnDelete or a partition that is when all its pods are of the new revision",
         ),
         Hindrance.CLAIM_CHANGED: Meaning(
             "the claim is another one than that which was judged, or is being deleted by somebody",

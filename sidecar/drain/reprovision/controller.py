@@ -48,6 +48,7 @@ _SOON: Final = 0.1
 # Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes.
 _POLL: Final = 5.0
 _SPREAD: Final = 0.2
+_STRIPPED: Final = "the mark that was written on its claim is not there: a webhook takes it off"
 # That one pass looks at: each costs some ten requests.
 _MOST_CANDIDATES: Final = 3
 
@@ -195,8 +196,12 @@ class ReprovisionDuty:
         facts, looked = await self._look(picture, lease.name, found)
         decision = steps.decide(self._view(picture, found, facts, looked, undone))
         if isinstance(decision, steps.Mark):
+            # Whoever hears of the mark may have changed the claim.
             facts = await self._mark(picture, decision, facts)
+            looked = self._locks_of(picture, found, facts)
             decision = steps.decide(self._view(picture, found, facts, looked, undone))
+            if isinstance(decision, steps.Mark):
+                return self._refused(lease, found, Refusal(Hindrance.MARK_NOT_UNDERSTOOD, _STRIPPED))
         irrevocable = isinstance(decision, steps.Await | steps.Finish)
         self._looked = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
         return await self._perform(picture, lease, found, decision)
@@ -205,9 +210,12 @@ class ReprovisionDuty:
         if name in self._deleted:
             return await self._reading.replacement(found.target), ()
         facts = await self._facts(picture, found.target, words=self._words.pop(name, None) if found.stage is Stage.TAKEN else None)
+        return facts, self._locks_of(picture, found, facts)
+
+    def _locks_of(self, picture: Picture, found: Record, facts: Facts) -> tuple[Lock, ...]:
         left = steps.left_of(found, facts)
         deleted = frozenset(claim.name for claim in found.target.claims) - {claim.name for claim in left.claims}
-        return facts, locks.look(self._locks(picture, left, facts, deleted=deleted))
+        return locks.look(self._locks(picture, left, facts, deleted=deleted))
 
     async def _facts(self, picture: Picture, target: Target, *, words: Facts | None = None, rivals_matter: bool = True) -> Facts:
         assert picture.snapshot is not None
@@ -291,8 +299,7 @@ class ReprovisionDuty:
         if (wait := self._evictor.wait()) > 0:
             return Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), wait
         if refusal := await self._keeps_claims(decision):
-            self._note_kept(found.target, refusal)
-            return Hold(refusal.hindrance, found.target.full_name, refusal.why), NEXT_PASS
+            return self._refused(lease, found, refusal)
         lease = await self._record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
@@ -305,7 +312,8 @@ class ReprovisionDuty:
             # It was refused, and will not be carried out later.
             await self._record(picture, lease, replace(found, stage=Stage.TAKEN))
         if not answer.is_expected:
-            self._note_kept(found.target, Refusal(Hindrance.PAUSED, answer.why))
+            self._failed(answer.why)
+            self._kept.note(found.target.pod_uid, Refusal(Hindrance.PAUSED, answer.why), now=self._clock())
         return decision, _POLL if answer.is_over else max(answer.again, 1.0)
 
     async def _keeps_claims(self, decision: steps.Evict) -> Refusal | None:
@@ -319,9 +327,13 @@ class ReprovisionDuty:
                 return Refusal(Hindrance.CLAIM_NOT_DELETED, f"claim {found.claim.name} could not be deleted: {error}")
         return None
 
-    def _note_kept(self, target: Target, refusal: Refusal) -> None:
+    def _refused(self, lease: Lease, found: Record, refusal: Refusal) -> tuple[Told, float]:
+        """The API server, or a webhook there, has not done what was asked."""
         self._failed(refusal.why)
-        self._kept.note(target.pod_uid, refusal, now=self._clock())
+        self._kept.note(found.target.pod_uid, refusal, now=self._clock())
+        late = found.stage is not Stage.TAKEN and self._wall() - found.at >= self._settings.ready_timeout
+        reason = Hindrance.REPLACEMENT_NOT_READY if late else refusal.hindrance
+        return self._hold(lease, Hold(reason, found.target.full_name, refusal.why))
 
     async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims) -> tuple[Told, float]:
         # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
@@ -337,10 +349,8 @@ class ReprovisionDuty:
             except Conflict:
                 raise
             except ApiError as error:
-                self._failed(str(error))
-                late = self._wall() - since >= self._settings.ready_timeout
-                reason = Hindrance.REPLACEMENT_NOT_READY if late else Hindrance.CLAIM_NOT_DELETED
-                return self._hold(lease, Hold(reason, found.target.full_name, f"claim {claim.name} could not be deleted: {error}"))
+                refusal = Refusal(Hindrance.CLAIM_NOT_DELETED, f"claim {claim.name} could not be deleted: {error}")
+                return self._refused(lease, replace(found, stage=Stage.DELETING, at=since), refusal)
             why = f"Deleted, with its data on node {picture.node.name}, which is being retired: {decision.why}"
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, why)
         self._deleted.add(lease.name)

@@ -2,10 +2,14 @@
 
 import asyncio
 from collections import Counter
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
+from sidecar.drain.machine_mark import Machine
+from sidecar.drain.reprovision import effects_io
+from sidecar.drain.reprovision.facts import FoundClaim
 from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
@@ -201,6 +205,42 @@ def test_a_webhook_that_cannot_be_tried_is_no_reason_to_wait() -> None:
         await evacuate(bench)
         await wait(bench, 100)
         assert (await places(bench))["db-0"] == "n3"
+
+    play(story, seen)
+
+
+def test_where_a_webhook_takes_the_mark_off_nobody_is_evicted_and_nobody_writes_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    async def stripped(_: object, found: FoundClaim, __: object) -> FoundClaim:
+        tried.append(found.claim.name)
+        return found
+
+    monkeypatch.setattr(effects_io, "mark", stripped)
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" not in seen.did
+        assert 1 <= len(tried) <= 6
+
+    play(story, seen)
+
+
+def test_a_finalizer_that_a_webhook_adds_to_the_marked_claim_keeps_the_pod_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = effects_io.mark
+
+    async def with_finalizer(kube: Any, found: FoundClaim, machine: Machine) -> FoundClaim:
+        return replace(await mark(kube, found, machine), finalizers=("example.com/protects",))
+
+    monkeypatch.setattr(effects_io, "mark", with_finalizer)
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 20)
+        assert "evict db-0" not in seen.did
 
     play(story, seen)
 
