@@ -27,6 +27,7 @@ from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.judgement.controller import JudgementDuty
 from sidecar.drain.judgement.new_uses import NewUses
 from sidecar.drain.leases import RENEWED_EVERY
+from sidecar.drain.left_leases_io import LeftLeasesDuty
 from sidecar.drain.publish.as_json import bytes_in_the_way
 from sidecar.drain.publish.controller import MarksDuty, ReportDuty, ReportWriter
 from sidecar.drain.publish.own_node_io import OwnNode
@@ -127,7 +128,7 @@ class DrainRoom:
                 self._gate,
                 marks,
                 # First what takes minutes and is stored: while a replica is on its way nobody else is evicted.
-                *((anew,) if anew else ()),
+                *((anew,) if anew else (LeftLeasesDuty(settings, kube, refusals),) if settings.evicts else ()),
                 *((EmptyingDuty(settings, tools, refusals, evictor=evictor),) if settings.evicts else ()),
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
             )

@@ -261,6 +261,7 @@ class Hindrance(StrEnum):
     MARK_NOT_UNDERSTOOD = "MarkNotUnderstood"
     WORKLOAD_TAKEN = "WorkloadTaken"
     CLAIM_IN_USE = "ClaimInUse"
+    CLAIM_NOT_DELETED = "ClaimNotDeleted"
     REPLACEMENT_NOT_READY = "ReplacementNotReady"
 
 
@@ -286,6 +287,7 @@ OF_REPROVISION: Final = frozenset(
         Hindrance.MARK_NOT_UNDERSTOOD,
         Hindrance.WORKLOAD_TAKEN,
         Hindrance.CLAIM_IN_USE,
+        Hindrance.CLAIM_NOT_DELETED,
         Hindrance.REPLACEMENT_NOT_READY,
     }
 )
@@ -369,7 +371,7 @@ HINDRANCES: Final = MappingProxyType(
         ),
         Hindrance.WORKLOAD_ROLLING: Meaning(
             "the StatefulSet is being rolled out, so its replicas are replaced by its controller too",
-            "wait for the end of the rollout",
+            "wait for the end of the rollout; with OnDelete or a partition that is when all its pods are of the new revision",
         ),
         Hindrance.CLAIM_CHANGED: Meaning(
             "the claim is another one than that which was judged, or is being deleted by somebody",
@@ -402,10 +404,16 @@ HINDRANCES: Final = MappingProxyType(
             "another pod that has a node uses the claim",
             "stop that pod",
         ),
+        Hindrance.CLAIM_NOT_DELETED: Meaning(
+            "the API server, or a policy or webhook there, refuses to delete the claim",
+            "see the message; a right that is missing is in deploy/components/reprovision. To give it up, take the taint off the "
+            "node: until its claim is deleted the pod returns to its data",
+        ),
         Hindrance.REPLACEMENT_NOT_READY: Meaning(
             "a replica that was sent away is not Ready again within --reprovision-ready-timeout, so no other one of its workload is "
             "touched",
-            "see what the message says, and the events and the log of the pod that it names",
+            "see what the message says, and the events and the log of the pod that it names; as long as its claim is not deleted, it "
+            "returns to its data if the taint is taken off the node",
         ),
     }
 )

@@ -293,8 +293,12 @@ class KubeApi(Protocol):
         resource_version: str = "",
         grace_period_seconds: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
-        """Conflict if a uid or resourceVersion is given that is not the object's; NotFound if it is gone already."""
+        """Conflict if a uid or resourceVersion is given that is not the object's; NotFound if it is gone already.
+
+        `dry_run`: it is only asked whether rights, policies and webhooks would let it be deleted.
+        """
         ...
 
     async def create_subresource(

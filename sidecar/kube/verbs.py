@@ -254,6 +254,7 @@ class KubeClient:
         resource_version: str = "",
         grace_period_seconds: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}:
@@ -262,6 +263,8 @@ class KubeClient:
             options["gracePeriodSeconds"] = grace_period_seconds
         if propagation:
             options["propagationPolicy"] = propagation
+        if dry_run:
+            options["dryRun"] = ["All"]
         await self._ask("delete", "DELETE", resource, name=name, namespace=namespace, body=options)
 
     async def create_subresource(

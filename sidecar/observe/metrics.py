@@ -136,7 +136,7 @@ class Metrics:
         self._reprovision_seconds.observe((), seconds)
 
     def replacements_late(self, count: int) -> None:
-        """Replicas made anew that are not Ready in time, as of now."""
+        """Replicas evicted or made anew that are not Ready in time, as of now."""
         self._replacements_late.set(count)
 
     def race_bid(self) -> None:
@@ -292,7 +292,7 @@ class Metrics:
         self._reprovisions = self._counter("reprovisions_total", "Replicas made anew on another node, by how that ended.", "result")
         of = "From the decision to make a replica anew until it was Ready."
         self._reprovision_seconds = self._add(Durations(f"{OURS}reprovision_seconds", of, buckets=REPROVISION_BUCKETS))
-        self._replacements_late = self._gauge("replacements_not_ready", "Replicas made anew that are not Ready in time.")
+        self._replacements_late = self._gauge("replacements_not_ready", "Replicas evicted or made anew that are not Ready in time.")
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")

@@ -137,6 +137,9 @@ async def test_delete_by_uid_and_version(api: KubeApi, namespace: str) -> None:
     with pytest.raises(Conflict):
         await api.delete(CONFIG_MAPS, "a", namespace=namespace, resource_version="1")
     meta = made["metadata"]
+    with pytest.raises(Conflict):
+        await api.delete(CONFIG_MAPS, "a", namespace=namespace, uid="other", dry_run=True)
+    await api.delete(CONFIG_MAPS, "a", namespace=namespace, uid=meta["uid"], resource_version=meta["resourceVersion"], dry_run=True)
     await api.delete(
         CONFIG_MAPS, "a", namespace=namespace, uid=meta["uid"], resource_version=meta["resourceVersion"], propagation="Background"
     )

@@ -11,7 +11,9 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, OurDriver, Sidecar, within
+from sidecar.kube.api import CLAIMS as CLAIM
 from sidecar.model import names
+from sidecar.rights.rights import Right
 from tests.e2e.conftest import CLAIMS, NODES, PODS, VOLUMES, Cluster
 from tests.e2e.draining import BUDGETS, EVENTS, LEASES, STATEFUL_SETS, Ground, budget, component, installed, stateful_set
 from tests.e2e.lacking import naming
@@ -188,3 +190,19 @@ def test_without_the_rights_nothing_is_made_anew_which_is_told_until_they_are_gr
         plane.apply(manifest)
     scene.fewest_until(lambda: scene.ready().get(pod, "n1") != "n1", "it leaves once the rights are granted")
     assert NODES
+
+
+def test_without_the_right_to_delete_claims_no_pod_is_evicted_for_it(scene: Scene, plane: ControlPlane) -> None:
+    """The API server says so in a dry run, before the pod is away for nothing."""
+    before, pod, (_, sidecar) = scene.claims(), scene.on("n1"), scene.of("n1")
+    manifest = component(ANEW)
+    lacking = manifest.replace("  - delete\n", "")
+    assert lacking != manifest
+    plane.apply(lacking)
+    try:
+        scene.ground.taint("n1")
+        until(lambda: naming(Right("delete", CLAIM), sidecar.records("WEF")), "the log names the right", seconds=90)
+        assert not within(5.0, lambda: scene.claims() != before or len(scene.ready()) < 3)
+    finally:
+        plane.apply(manifest)
+    scene.fewest_until(lambda: scene.ready().get(pod, "n1") != "n1", "it leaves once the right is granted", seconds=240)

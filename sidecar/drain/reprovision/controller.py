@@ -24,7 +24,8 @@ from sidecar.drain.reprovision import candidates, effects_io, locks, record, ste
 from sidecar.drain.reprovision.candidates import Candidate
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.locks import Lock, LocksView
+from sidecar.drain.reprovision.kept import KeptPods
+from sidecar.drain.reprovision.locks import Lock, LocksView, Refusal
 from sidecar.drain.reprovision.outlook import Looked
 from sidecar.drain.reprovision.patience import Conflicts, Leavers, Turns
 from sidecar.drain.reprovision.record import Record, Stage, Target
@@ -49,6 +50,7 @@ _SOON: Final = 0.1
 # Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes.
 _POLL: Final = 5.0
 _SPREAD: Final = 0.2
+_STRIPPED: Final = "the mark that was written on its claim is not there: a webhook takes it off"
 # That one pass looks at: each costs some ten requests.
 _MOST_CANDIDATES: Final = 3
 _MOST_PASSED: Final = 2
@@ -92,10 +94,13 @@ class ReprovisionDuty:
         """Names of such Leases all of whose claims are known to be gone."""
         self._passed: set[str] = set()
         """Names of such Leases that keep no others waiting any more: what is in their way has lasted long, or is somebody's refusal."""
+        self._words: dict[str, Facts] = {}
+        """By name of the Lease that was taken last: what its locks were looked at with, for the look right after that."""
         self._late: set[str] = set()
         """Those among them whose replica was told to be late."""
         self._ready_since: dict[str, float] = {}
         """By uid of a replacement: since when it has been seen Ready, by the monotonic clock."""
+        self._kept = KeptPods()
         self._returned: set[str] = set()
         """Uids of workloads whose replacement came back to this node."""
         self._candidates, self._last, self._others, self._marks = Turns(), Turns(), Turns(), Turns()
@@ -173,6 +178,7 @@ class ReprovisionDuty:
         self._passed &= set(own)
         self._late &= set(own)
         self._deleted &= set(own)
+        self._kept.see({pod.uid for pod in picture.snapshot.pods} if picture.snapshot else frozenset())
         if self._settings.dry_run:
             return await self._begin(picture, stored) if goes_on else (Rest("nobody asks for it"), NEXT_PASS)
         undone = "" if goes_on else "the evacuation was undone, or has ended"
@@ -219,8 +225,12 @@ class ReprovisionDuty:
         facts, looked = await self._look(picture, lease.name, found)
         decision = steps.decide(self._view(picture, found, facts, looked, undone))
         if isinstance(decision, steps.Mark):
+            # Whoever hears of the mark may have changed the claim.
             facts = await self._mark(picture, decision, facts)
+            looked = self._locks_of(picture, found, facts)
             decision = steps.decide(self._view(picture, found, facts, looked, undone))
+            if isinstance(decision, steps.Mark):
+                return self._refused(lease, found, Refusal(Hindrance.MARK_NOT_UNDERSTOOD, _STRIPPED))
         irrevocable = isinstance(decision, steps.Await | steps.Finish)
         self._looked = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
         return await self._perform(picture, lease, found, decision)
@@ -228,14 +238,18 @@ class ReprovisionDuty:
     async def _look(self, picture: Picture, name: str, found: Record) -> tuple[Facts, tuple[Lock, ...]]:
         if name in self._deleted:
             return await self._reading.replacement(found.target), ()
-        facts = await self._facts(picture, found.target)
+        facts = await self._facts(picture, found.target, words=self._words.pop(name, None) if found.stage is Stage.TAKEN else None)
+        return facts, self._locks_of(picture, found, facts)
+
+    def _locks_of(self, picture: Picture, found: Record, facts: Facts) -> tuple[Lock, ...]:
         left = steps.left_of(found, facts)
         deleted = frozenset(claim.name for claim in found.target.claims) - {claim.name for claim in left.claims}
-        return facts, locks.look(self._locks(picture, left, facts, deleted=deleted))
+        return locks.look(self._locks(picture, left, facts, deleted=deleted))
 
-    async def _facts(self, picture: Picture, target: Target) -> Facts:
+    async def _facts(self, picture: Picture, target: Target, *, words: Facts | None = None, rivals_matter: bool = True) -> Facts:
         assert picture.snapshot is not None
-        found = await self._reading.facts(target, users=frozenset(pod.uid for pod, _ in users_of(picture.snapshot)))
+        users = frozenset(pod.uid for pod, _ in users_of(picture.snapshot))
+        found = await self._reading.facts(target, users=users, words=words, rivals_matter=rivals_matter)
         self._leavers.see(found.leaving, now=self._clock())
         return found
 
@@ -268,6 +282,7 @@ class ReprovisionDuty:
             now=self._wall(),
             ready_for=0.0 if since is None else self._clock() - since,
             timeout=self._settings.ready_timeout,
+            kept=self._kept.why(found.target.pod_uid, now=self._clock()),
             ours=self._settings.own_pods,
         )
 
@@ -302,19 +317,24 @@ class ReprovisionDuty:
                         self._returned.add(found.target.workload_uid)
                 return decision, _AT_ONCE
             case Hold():
-                if decision.is_overdue and lease.name not in self._late:
-                    self._passed.add(lease.name)
-                    self._late.add(lease.name)
-                    self._metrics.reprovisioned(str(steps.Result.NOT_READY))
-                self._metrics.replacements_late(len(self._late))
-                return decision, NEXT_PASS
+                return self._hold(lease, decision)
             case steps.Mark():
                 return decision, _AT_ONCE
+
+    def _hold(self, lease: Lease, decision: Hold) -> tuple[Told, float]:
+        if decision.is_overdue and lease.name not in self._late:
+            self._passed.add(lease.name)
+            self._late.add(lease.name)
+            self._metrics.reprovisioned(str(steps.Result.NOT_READY))
+        self._metrics.replacements_late(len(self._late))
+        return decision, NEXT_PASS
 
     async def _evict(self, picture: Picture, lease: Lease, found: Record, decision: steps.Evict) -> tuple[Told, float]:
         if (wait := self._evictor.wait()) > 0:
             return Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), wait
-        await self._record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
+        if refusal := await self._keeps_claims(decision):
+            return self._refused(lease, found, refusal)
+        lease = await self._record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
         if undone := await self._undone(picture):
             return undone, _AT_ONCE
         answer = await self._evictor.evict(decision.pod)
@@ -323,10 +343,34 @@ class ReprovisionDuty:
             pod, why = decision.pod, f"Evicted, because node {picture.node.name} is being retired: {decision.why}"
             self._tell(names.POD, pod.namespace, pod.name, pod.uid, names.POD_EVICTED, why)
             self._passed.discard(lease.name)
-        elif not answer.is_expected:
+        elif not answer.is_over and answer.result is not Result.FAILED:
+            # It was refused, and will not be carried out later.
+            await self._record(picture, lease, replace(found, stage=Stage.TAKEN))
+        if not answer.is_expected:
             self._failed(answer.why)
             self._passed.add(lease.name)
+            self._kept.note(found.target.pod_uid, Refusal(Hindrance.PAUSED, answer.why), now=self._clock())
         return decision, _POLL if answer.is_over else max(answer.again, 1.0)
+
+    async def _keeps_claims(self, decision: steps.Evict) -> Refusal | None:
+        """Without the right to delete the claims its pod would be away for nothing."""
+        for found in decision.claims:
+            try:
+                await effects_io.try_delete(self._kube, found)
+            except (Conflict, NotFound) as error:
+                raise Conflict(str(error), status=409) from error
+            except ApiError as error:
+                return Refusal(Hindrance.CLAIM_NOT_DELETED, f"claim {found.claim.name} could not be deleted: {error}")
+        return None
+
+    def _refused(self, lease: Lease, found: Record, refusal: Refusal) -> tuple[Told, float]:
+        """The API server, or a webhook there, has not done what was asked."""
+        self._failed(refusal.why)
+        self._kept.note(found.target.pod_uid, refusal, now=self._clock())
+        self._passed.add(lease.name)
+        overdue = found.stage is not Stage.TAKEN and self._is_overdue(found)
+        reason = Hindrance.REPLACEMENT_NOT_READY if overdue else refusal.hindrance
+        return self._hold(lease, Hold(reason, found.target.full_name, refusal.why, is_overdue=overdue))
 
     async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims) -> tuple[Told, float]:
         # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
@@ -343,8 +387,14 @@ class ReprovisionDuty:
                 await effects_io.delete(self._kube, self._of(decision, claim.name))
             except NotFound:
                 continue
+            except Conflict:
+                raise
+            except ApiError as error:
+                refusal = Refusal(Hindrance.CLAIM_NOT_DELETED, f"claim {claim.name} could not be deleted: {error}")
+                return self._refused(lease, begun, refusal)
             why = f"Deleted, with its data on node {picture.node.name}, which is being retired: {decision.why}"
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, why)
+        self._deleted.add(lease.name)
         return decision, _AT_ONCE
 
     def _of(self, decision: steps.DeleteClaims, name: str) -> FoundClaim:
@@ -424,12 +474,15 @@ class ReprovisionDuty:
         lease = stored.get(name)
         if self._own and name in self._own:
             return Hold(Hindrance.REPLACEMENT_NOT_READY, target.full_name, "another replica of its workload is not ready yet")
+        if kept := self._kept.why(target.pod_uid, now=self._clock()):
+            return Hold(kept.hindrance, target.full_name, kept.why)
         if target.workload_uid in self._returned:
             return Hold(Hindrance.WOULD_COME_BACK, target.full_name, "a replica of its workload was put on this node again")
         run_out = lease is not None and self._seen.has_run_out(lease, now=self._clock())
         if lease is not None and not run_out:
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"node {lease.node or lease.holder} has Lease {lease.name}")
-        facts = await self._facts(picture, target)
+        # Other nodes that are emptied matter from the moment on in which they can see the Lease.
+        facts = await self._facts(picture, target, rivals_matter=False)
         looked = locks.look(self._locks(picture, target, facts, alone=lease is not None))
         refusal = locks.shut(looked)
         self._looked = Looked(target.full_name, "all locks are open" if refusal is None else refusal.why, looked)
@@ -445,6 +498,7 @@ class ReprovisionDuty:
         if not isinstance(outcome, Written):
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"Lease {name} was taken by another one")
         self._own = {**(self._own or {}), name: Record(target, Stage.TAKEN, now, now)}
+        self._words = {name: facts}
         return Taken(f"{target.full_name} is to be made anew")
 
     # --- marks without a record ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import NotFound
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import Class, Json, Volume
+from sidecar.model.objects import Class, Json, Notes, Volume
 
 
 class Reading:
@@ -36,27 +36,27 @@ class Reading:
         self._node = node
         self._driver = driver
 
-    async def facts(self, target: Target, *, users: Set[str]) -> Facts:
-        """`users` are the uids of pods of this node with a volume of this driver."""
+    async def facts(self, target: Target, *, users: Set[str], words: Facts | None = None, rivals_matter: bool = True) -> Facts:
+        """`users` are the uids of pods of this node with a volume of this driver. `words`: what was read a moment ago, whose class and
+        namespace are taken for these; nothing is deleted on such facts."""
         namespace = target.namespace
         pods = tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
         pod = next((pod for pod in pods if pod.name == target.pod), None)
         wanted = {claim.name for claim in target.claims} | (set(pod.claims) - set(pod.ephemeral) if pod else set())
         found = await self._claims(namespace, sorted(wanted))
         workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
-        of_namespace = await self._find(NAMESPACES, namespace)
-        notes, ends = namespace_of(of_namespace) if of_namespace else ((), True)
+        notes, ends = (words.namespace, words.namespace_ends) if words else await self._namespace(namespace)
         there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
         return Facts(
             pods=pods,
             leaving=await self._leaving(users),
             workload=Workload.of(workload) if workload else None,
             claims=found,
-            classes=await self._classes({each.volume.class_name for each in found.values() if each.volume}),
+            classes=words.classes if words else await self._classes({each.volume.class_name for each in found.values() if each.volume}),
             namespace=notes,
             namespace_ends=ends,
             budgets=await self._budgets(namespace) if there else (),
-            emptied=await self._emptied() if there else frozenset(),
+            emptied=await self._emptied() if there and rivals_matter else frozenset(),
         )
 
     async def replacement(self, target: Target) -> Facts:
@@ -97,6 +97,10 @@ class Reading:
     async def _classes(self, names: Iterable[str]) -> Mapping[str, Class]:
         found = {name: await self._find(CLASSES, name) for name in sorted(names) if name}
         return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored})
+
+    async def _namespace(self, name: str) -> tuple[Notes, bool]:
+        found = await self._find(NAMESPACES, name)
+        return namespace_of(found) if found else ((), True)
 
     async def _budgets(self, namespace: str) -> tuple[Budget, ...]:
         return tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)])

@@ -14,6 +14,7 @@ from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.locks import Lock, Refusal, shut
 from sidecar.drain.reprovision.record import ClaimName, Record, Stage, Target
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
+from sidecar.eviction.answers import MAY_ARRIVE_WITHIN
 from sidecar.eviction.rules import May, MayNot, may_evict
 from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
@@ -49,6 +50,8 @@ class StepView:
     ready_for: float = 0.0
     """For how many seconds the replacement has been seen Ready."""
     timeout: float = READY_TIMEOUT
+    kept: Refusal | None = None
+    """Why the API server does not let the pod or its claims go, where it has said so again and again."""
     ours: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
 
@@ -63,9 +66,10 @@ class Mark:
 
 @frozen
 class Evict:
-    """Record it, look at the Node once more, and evict this pod."""
+    """Try whether the claims could be deleted, record the step, look at the Node once more, and evict this pod."""
 
     pod: May
+    claims: tuple[FoundClaim, ...]
     why: str
 
 
@@ -133,12 +137,11 @@ def decide(view: StepView) -> Decision:
     if record.stage is Stage.DELETING and gone:
         return _after_a_deletion(view, left)
     if view.undone:
-        return TakeBack(_marked(left), view.undone)
+        return _take_back(view, left, view.undone)
     if gone:
         # It was not us: before the record says Deleting nothing is deleted.
-        return TakeBack(
-            _marked(left), f"{Hindrance.CLAIM_CHANGED}: a claim of {record.target.full_name} is not the one that was judged any more"
-        )
+        why = f"{Hindrance.CLAIM_CHANGED}: a claim of {record.target.full_name} is not the one that was judged any more"
+        return _take_back(view, left, why)
     pod = _with_a_node(view)
     return _before_the_end(view, pod, left) if pod is not None else _without_its_pod(view, left)
 
@@ -190,23 +193,34 @@ def _with_a_node(view: StepView) -> Pod | None:
     return next((pod for pod in view.facts.pods if pod.uid == target.pod_uid and pod.node), None)
 
 
+def _take_back(view: StepView, left: Iterable[FoundClaim], why: str) -> Decision:
+    """Not while another node, which the Lease keeps away, would find this pod ready although it is about to be evicted."""
+    pod, record = _with_a_node(view), view.record
+    if pod is not None and not pod.deleting_since and record.stage is Stage.EVICTING and 0 <= view.now - record.at < MAY_ARRIVE_WITHIN:
+        return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{why}; its eviction was asked for and not answered, and may be carried out yet")
+    return TakeBack(_marked(left), why)
+
+
 def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> Decision:
     """The pod is still there."""
     if pod.deleting_since:
         why = f"{pod.full_name} was asked to end, and is still there"
-        return _overdue(view, Hindrance.POD_LEAVING, why) or Await(why, replacement=False)
+        reason = Hindrance.REPLACEMENT_NOT_READY if _was_evicted(view) else Hindrance.POD_LEAVING
+        return _overdue(view, reason, why) or Await(why, replacement=False)
     refusal = shut(view.locks)
     if refusal is not None:
-        return TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
+        return _take_back(view, left, f"{refusal.hindrance}: {refusal.why}")
+    if view.kept:
+        return _take_back(view, left, f"{view.kept.hindrance}: {view.kept.why}")
     if unmarked := _unmarked(left):
         return Mark(unmarked, f"all locks of {pod.full_name} are open")
     may = may_evict(pod, node=view.node, ours=view.ours)
     if isinstance(may, MayNot):
-        return TakeBack(_marked(left), may.why)
+        return _take_back(view, left, may.why)
     if nodes := _may_cross(view, pod):
         why = f"an eviction that {' or '.join(sorted(nodes))} asked for before this node had the Lease may be carried out yet"
         return Hold(Hindrance.ANOTHER_NODE_FIRST, pod.full_name, why)
-    return Evict(may, "every other replica is ready, and its claims may be made anew")
+    return Evict(may, left, "every other replica is ready, and its claims may be made anew")
 
 
 def _may_cross(view: StepView, pod: Pod) -> frozenset[str]:
@@ -223,6 +237,8 @@ def _without_its_pod(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
     back = view.facts.pod(target.pod)
     if back is not None and back.node == view.node:
         return TakeBack(_marked(left), f"{back.full_name} has returned to its data")
+    if why := _given_up(view):
+        return TakeBack(_marked(left), why)
     refusal = shut(view.locks)
     if refusal is not None:
         waits = _was_evicted(view) and refusal.hindrance not in _NEVER_AGAIN
@@ -262,10 +278,8 @@ def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
 
 def _awaiting(view: StepView) -> Decision:
     target, workload = view.record.target, view.facts.workload
-    if workload is None or workload.uid != target.workload_uid or workload.deleting:
-        return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} is gone, so nobody makes {target.full_name} again")
-    if not workload.wants(target.pod):
-        return Finish(Result.GIVEN_UP, f"StatefulSet {target.workload} has {workload.replicas} replicas by now, not {target.full_name}")
+    if (why := _given_up(view)) or workload is None:
+        return Finish(Result.GIVEN_UP, why)
     pod = view.facts.pod(target.pod)
     if pod is not None and _is_ready(pod, workload.uid):
         if view.ready_for >= workload.ready_for:
@@ -275,6 +289,16 @@ def _awaiting(view: StepView) -> Decision:
     else:
         why = f"{target.full_name} is made anew"
     return _overdue(view, Hindrance.REPLACEMENT_NOT_READY, why) or Await(why, replacement=True)
+
+
+def _given_up(view: StepView) -> str:
+    """Why nobody makes the replica any more; empty: somebody does."""
+    target, workload = view.record.target, view.facts.workload
+    if workload is None or workload.uid != target.workload_uid or workload.deleting:
+        return f"StatefulSet {target.workload} is gone, so nobody makes {target.full_name} again"
+    if not workload.wants(target.pod):
+        return f"StatefulSet {target.workload} has {workload.replicas} replicas by now, not {target.full_name}"
+    return ""
 
 
 def _overdue(view: StepView, hindrance: Hindrance, why: str) -> Hold | None:

@@ -29,6 +29,7 @@ class Call:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    dry_run: bool = False
 
     def __str__(self) -> str:
         return wire.request_text(self.verb, self.resource, namespace=self.namespace, name=self.name, subresource=self.subresource)
@@ -167,9 +168,10 @@ class InProcessApi:
         resource_version: str = "",
         grace_period_seconds: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
-        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, propagation=propagation)
-        call = Call("delete", resource, namespace, name)
+        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, propagation=propagation, dry_run=dry_run)
+        call = Call("delete", resource, namespace, name, dry_run=dry_run)
         await self._ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))
 
     async def create_subresource(

@@ -49,7 +49,8 @@ class ClaimReferee:
 
     def _judge(self, resource: Resource, name: str, *, namespace: str = "", options: Options | None = None) -> Any:
         claim = self._world.cluster.store.find(CLAIMS, name, namespace) if resource == CLAIMS else None
-        if claim is None or not SENDER.get() or claim["metadata"].get("deletionTimestamp"):
+        tried = options is not None and options.dry_run
+        if claim is None or tried or not SENDER.get() or claim["metadata"].get("deletionTimestamp"):
             return self._delete(resource, name, namespace=namespace, options=options)
         seen = self.record(claim, options or Options())
         answer = self._delete(resource, name, namespace=namespace, options=options)

@@ -81,7 +81,8 @@ class NodeKube:
         return await self._write(f"patch {resource} {name}", lambda: self._api.patch(resource, name, patch, **options))
 
     async def delete(self, resource: Resource, name: str, **options: Any) -> None:
-        await self._write(f"delete {resource} {name}", lambda: self._api.delete(resource, name, **options))
+        send = self._read if options.get("dry_run") else self._write
+        await send(f"delete {resource} {name}", lambda: self._api.delete(resource, name, **options))
 
     async def create_subresource(
         self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""

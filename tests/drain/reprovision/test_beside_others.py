@@ -1,15 +1,25 @@
 """Making a replica anew beside others who send pods away, or keep them: sidecars that empty nodes, webhooks, people and their tools."""
 
 import asyncio
-from typing import Final
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Final
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH
+import pytest
+
+from sidecar.drain.machine_mark import Machine
+from sidecar.drain.reprovision import effects_io
+from sidecar.drain.reprovision.facts import FoundClaim
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, MERGE_PATCH, PODS, STATEFUL_SETS
+from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.reprovision.test_controller import Seen, Workload, evacuate, places, play
+from tests.drain.reprovision.test_controller import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
+from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, change, wait
 
+HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")
 ON_ITS_WAY: Final = 9.0
 """Seconds: a little less than a sidecar waits for an answer."""
 
@@ -78,3 +88,194 @@ def test_a_node_that_is_emptied_waits_for_a_replica_that_is_being_made_anew() ->
         assert {"delete data-db-0", "evict db-1"} <= set(seen.did)
 
     play(story, seen, delay=delay)
+
+
+def test_a_replica_that_was_evicted_and_may_not_be_made_anew_is_told_as_late() -> None:
+    """Another one has fallen since. Somebody has to hear of a replica that is away by our doing for half an hour."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "csi_node_sidecar_replacements_not_ready 1" not in metric(bench)
+        await wait(bench, 200)
+        assert "delete data-db-0" not in seen.did
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        await unready(bench, "db-2", False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
+        assert "csi_node_sidecar_replacements_not_ready 0" in metric(bench)
+        assert await at_rest(bench)
+
+    play(story, seen, args=HASTY)
+
+
+def test_a_pod_that_was_evicted_and_does_not_end_is_told_as_late() -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+        await bench.you.patch(PODS, "db-0", keep, namespace="default", content_type=MERGE_PATCH)
+        await evacuate(bench)
+        await wait(bench, 400)
+        assert seen.did.count("evict db-0") == 1
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        await bench.you.patch(PODS, "db-0", {"metadata": {"finalizers": None}}, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+        assert await at_rest(bench)
+
+    play(story, seen, args=HASTY)
+
+
+def _deletes(call: Call) -> bool:
+    return call.resource == CLAIMS and call.verb == "delete" and not call.dry_run
+
+
+@pytest.mark.parametrize("error", [Forbidden("a webhook denied it", status=403), ApiError("a webhook broke", status=500)], ids=str)
+def test_a_deletion_that_is_always_refused_is_told_as_late(error: ApiError) -> None:
+    refusing = [True]
+    seen = Seen(lambda call: error if refusing and _deletes(call) else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 400)
+        assert "evict db-0" in seen.did
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        refusing.clear()
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+        assert await at_rest(bench)
+
+    play(story, seen, args=HASTY)
+
+
+@pytest.mark.parametrize("happens", ["scaled down", "deleted"])
+def test_a_replica_that_nobody_wants_any_more_after_its_eviction_keeps_nobody_waiting(happens: str) -> None:
+    """Its claim is somebody else's business then, and nothing is left to wait for."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, workload: Workload) -> None:
+        before = await uids(bench)
+
+        def change_it() -> None:
+            workload.stop()
+            if happens == "deleted":
+                bench.cluster.delete(STATEFUL_SETS, "db", namespace="default")
+            else:
+                spec = {"spec": {"replicas": 2, "ordinals": {"start": 1}}}
+                bench.cluster.patch(STATEFUL_SETS, "db", spec, namespace="default", content_type=MERGE_PATCH)
+
+        seen.at("evict db-0", change_it, after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" in seen.did
+        assert await uids(bench) == before
+        assert await at_rest(bench)
+
+    play(story, seen)
+
+
+def test_without_the_right_to_delete_its_claim_no_pod_is_evicted_for_it_and_others_go_on() -> None:
+    """The flag was given, and the component's role was not."""
+    denied = Forbidden("no such right", status=403)
+    seen = Seen(lambda call: denied if call.resource == CLAIMS and call.verb == "delete" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        await may_be_lost(bench, "app-0")
+        await wait(bench, 20)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" not in seen.did
+        assert "evict app-0" in seen.did
+        assert len(await places(bench)) >= 3
+
+    play(story, seen)
+
+
+def test_a_webhook_that_cannot_be_tried_is_no_reason_to_wait() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return ApiError("admission webhook does not support dry run", status=400) if call.dry_run else None
+
+    seen = Seen(refuse)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+
+    play(story, seen)
+
+
+def test_where_a_webhook_takes_the_mark_off_nobody_is_evicted_and_nobody_writes_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    async def stripped(_: object, found: FoundClaim, __: object) -> FoundClaim:
+        tried.append(found.claim.name)
+        return found
+
+    monkeypatch.setattr(effects_io, "mark", stripped)
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" not in seen.did
+        assert 1 <= len(tried) <= 6
+
+    play(story, seen)
+
+
+def test_a_finalizer_that_a_webhook_adds_to_the_marked_claim_keeps_the_pod_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = effects_io.mark
+
+    async def with_finalizer(kube: Any, found: FoundClaim, machine: Machine) -> FoundClaim:
+        return replace(await mark(kube, found, machine), finalizers=("example.com/protects",))
+
+    monkeypatch.setattr(effects_io, "mark", with_finalizer)
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await evacuate(bench)
+        await wait(bench, 20)
+        assert "evict db-0" not in seen.did
+
+    play(story, seen)
+
+
+def test_an_eviction_that_a_webhook_refuses_keeps_no_other_pod_of_the_node_waiting() -> None:
+    denied = Forbidden("a webhook denied it", status=403)
+    seen = Seen(lambda call: denied if call.subresource == "eviction" and call.name == "db-0" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        await may_be_lost(bench, "app-0")
+        await wait(bench, 20)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict app-0" in seen.did
+        assert "delete data-db-0" not in seen.did
+
+    play(story, seen)
+
+
+def test_what_the_locks_look_at_is_asked_for_once_in_a_look_and_words_of_people_no_more_often_than_needed() -> None:
+    """Three looks: before the Lease, before the eviction, before the deletion. The second takes the class from the first."""
+    asked: Counter[str] = Counter()
+
+    def count(call: Call) -> None:
+        if call.verb in ("get", "list") and call.resource in (CLAIMS, CLASSES, BUDGETS):
+            asked[f"{call.verb} {call.resource}"] += 1
+
+    seen = Seen(count)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        asked.clear()
+        await evacuate(bench)
+        await wait(bench, 100)
+        assert (await places(bench))["db-0"] == "n3"
+
+    play(story, seen)
+    assert (asked[f"get {CLAIMS}"], asked[f"get {CLASSES}"], asked[f"list {BUDGETS}"]) == (3, 2, 2)

@@ -57,7 +57,7 @@ class Seen:
 def said(call: Call) -> str:
     if call.resource == PODS and call.subresource == "eviction":
         return f"evict {call.name}"
-    if call.resource == CLAIMS and call.verb == "delete":
+    if call.resource == CLAIMS and call.verb == "delete" and not call.dry_run:
         return f"delete {call.name}"
     if call.resource == CLAIMS and call.verb == "patch":
         return f"note {call.name}"
@@ -83,6 +83,11 @@ class Workload:
         self._bench, self._replicas, self._templates, self._name, self._spec = bench, replicas, templates, name, spec
         self._namespace = namespace
         self.uid = ""
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nothing is made again any more."""
+        self._stopped = True
 
     async def begin(self) -> None:
         template = {"metadata": {"labels": {"app": self._name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
@@ -112,7 +117,7 @@ class Workload:
         while True:
             await asyncio.sleep(1.0)
             with contextlib.suppress(NotFound, AlreadyExists, Conflict):
-                await self._sync()
+                await (asyncio.sleep(0) if self._stopped else self._sync())
 
     async def _sync(self) -> None:
         for number in range(self._replicas):

@@ -33,12 +33,13 @@ MARKED = {"data-db-0": noted(mark="n1/uid-n1")}
 ANEW = {"data-db-0": found(claim=claim(uid="uid-new"), volume=None)}
 WAITS = replica(0, uid="uid-made-again", ready=False, phase="Pending")
 PENDING = replace(WAITS, node="")
+KEPT = Refusal(Hindrance.PAUSED, "a webhook denied it")
 UNDONE = "it was undone"
 TAKEN, EVICTING, DELETING = Stage.TAKEN, Stage.EVICTING, Stage.DELETING
 
 
 def step(stage: Stage, of: Facts, *, shut: bool = False, **changes: Any) -> Any:
-    record = changes.pop("record", Record(target(), stage, NOW - 10, NOW - 5))
+    record = changes.pop("record", Record(target(), stage, NOW - 110, NOW - 100))
     view = StepView(record, of, SHUT if shut else OPEN, node="n1", undone="", now=NOW)
     return decide(replace(view, **changes))
 
@@ -128,6 +129,53 @@ def test_with_a_shut_lock_nobody_is_evicted_and_the_lease_is_given_back(stage: S
     assert [each.claim.name for each in decision.claims] == ["data-db-0"]
     assert Hindrance.REPLICA_NOT_READY in decision.why
     assert step(stage, there(), shut=True).claims == ()
+
+
+@pytest.mark.parametrize("how", [{"shut": True}, {"undone": UNDONE}, {"kept": KEPT}], ids=["shut", "undone", "kept"])
+def test_the_lease_is_kept_until_an_eviction_that_was_not_answered_can_come_no_more(how: Any) -> None:
+    """Meanwhile another node would find this pod ready, and send another one away."""
+    asked = Record(target(), EVICTING, NOW - 100, NOW - 80)
+    decision = step(EVICTING, there(MARKED), record=asked, **how)
+    assert isinstance(decision, Hold)
+    assert (decision.hindrance, decision.is_stuck) == (Hindrance.POD_LEAVING, False)
+    assert isinstance(step(EVICTING, there(MARKED), record=asked, now=NOW + 10, **how), TakeBack)
+    assert isinstance(step(TAKEN, there(MARKED), record=replace(asked, stage=TAKEN), **how), TakeBack)
+    assert isinstance(step(EVICTING, there(MARKED), record=asked, now=NOW - 400, **how), TakeBack), "a clock that was set back"
+
+
+def test_where_another_node_is_emptied_and_no_budget_keeps_it_away_the_eviction_waits() -> None:
+    """It may have looked before there was a Lease. Those that look later see that."""
+    taken = Record(target(), TAKEN, NOW - 100, NOW - 100)
+    both = replace(there(MARKED), emptied=frozenset({"n2"}))
+    decision = step(TAKEN, both, record=taken)
+    assert isinstance(decision, Hold)
+    assert decision.hindrance is Hindrance.ANOTHER_NODE_FIRST
+    assert "n2" in decision.why
+    assert isinstance(step(TAKEN, both, record=taken, now=NOW + 24), Evict)
+    assert isinstance(step(TAKEN, replace(both, budgets=(samples.budget(allowed=1),)), record=taken), Evict)
+    assert isinstance(step(TAKEN, replace(both, emptied=frozenset({"n9"})), record=taken), Evict)
+
+
+def test_whom_the_api_server_does_not_let_go_is_given_up() -> None:
+    decision = step(TAKEN, there(MARKED), kept=KEPT)
+    assert isinstance(decision, TakeBack)
+    assert "a webhook denied it" in decision.why
+
+
+def test_what_was_evicted_and_is_not_back_in_time_is_told_whatever_it_waits_for() -> None:
+    for scene, shut in ((away(MARKED), True), (there(MARKED, pod=replica(0, deleting_since=stamp())), False)):
+        decision = step(EVICTING, scene, shut=shut, now=NOW + 1800)
+        assert isinstance(decision, Hold)
+        assert decision.is_stuck
+    unasked = there(MARKED, pod=replica(0, deleting_since=stamp()))
+    assert isinstance(step(TAKEN, unasked, now=NOW + 1800), Await), "nobody here has asked it to end"
+
+
+@pytest.mark.parametrize("workload", [None, replace(WORKLOAD, uid="uid-other"), replace(WORKLOAD, start=1, replicas=2)], ids=str)
+def test_after_the_eviction_nobody_waits_for_a_replica_that_nobody_wants_any_more(workload: Any) -> None:
+    decision = step(EVICTING, replace(away(MARKED), workload=workload), shut=True)
+    assert isinstance(decision, TakeBack)
+    assert [each.claim.name for each in decision.claims] == ["data-db-0"]
 
 
 @pytest.mark.parametrize("stage", [EVICTING, DELETING])
@@ -243,8 +291,8 @@ def test_nobody_waits_for_a_replica_that_nobody_makes(workload: Any) -> None:
 
 
 def test_drain_G8_a_replacement_is_late_after_the_timeout_by_this_nodes_clock_and_nothing_is_given_up() -> None:
-    assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 5 + 1799), Await)
-    decision = step(DELETING, away(ANEW, PENDING), now=NOW - 5 + 1800)
+    assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 100 + 1799), Await)
+    decision = step(DELETING, away(ANEW, PENDING), now=NOW - 100 + 1800)
     assert isinstance(decision, Hold)
     assert (decision.hindrance, decision.is_overdue) == (Hindrance.REPLACEMENT_NOT_READY, True)
     assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 400), Await)
