@@ -17,7 +17,7 @@ from sidecar.drain.notes import rules as notes_rules
 from sidecar.drain.remade import Remade
 from sidecar.kube.api import CLAIMS
 from sidecar.simulation.drains.node_loss_plan import BACK, CLEANUP, LOST, ORPHAN, SET, UNPLACED
-from sidecar.simulation.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, TOUCHED, WRONG_CLAIM
+from sidecar.simulation.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, WRONG_CLAIM
 from sidecar.simulation.drains.node_loss_world import NodeLossWorld, plan_of, play
 from sidecar.simulation.world.doors import NodeKube
 from sidecar.simulation.world.plan import Plan, PlannedEvent
@@ -123,11 +123,6 @@ def _undo_stays_noted(patch: Patch) -> None:
     patch.setattr(notes_rules, "_noted", noted)
 
 
-def _whatever_node_is_there(patch: Patch) -> None:
-    patch.setattr(evidence, "_there", lambda view: None)
-    _always(patch, where=Cleanup, name="_is_gone")
-
-
 def _kept_volumes_too(patch: Patch) -> None:
     def step(view: Any, seen: Any, *, real: Any = remains._of_volume) -> Any:
         return real(view, replace(seen, volume=replace(seen.volume, reclaim_policy="Delete")))
@@ -157,7 +152,6 @@ def _without_conditions(patch: Patch) -> None:
 
 MUTATIONS: dict[str, tuple[Callable[[Patch], None], str, Plan]] = {
     "the Node is looked for anew": (lambda patch: _always(patch, where=Cleanup, name="_is_gone"), NOT_ASKED, lost()),
-    "another machine under the name": (_whatever_node_is_there, TOUCHED, lost(back=IN_BETWEEN)),
     "evidence": (_no_evidence, NO_EVIDENCE, lost(announced=False)),
     "an undo takes the note off": (_undo_stays_noted, NO_EVIDENCE, lost(undone=True)),
     "Orphan": (lambda patch: patch.setattr(settings, "CLEANUP", "Orphan"), NO_EVIDENCE, lost(policy=ORPHAN)),

@@ -234,7 +234,10 @@ class NodeLossWorld(DrainWorld):
         self.cluster.create(NODES, {"metadata": {"name": name, "labels": labels}})
         self._made[str(NODES), name] = self.clock()
         if self.cluster.store.find(CSI_NODES, name) is None:
-            self.cluster.create(CSI_NODES, csi_node(name))
+            stored, body = self.cluster.store.find(NODES, name), csi_node(name)
+            owner = {"apiVersion": "v1", "kind": names.NODE, "name": name, "uid": (stored or {})["metadata"]["uid"]}
+            body["metadata"]["ownerReferences"] = [owner]
+            self.cluster.create(CSI_NODES, body)
         self.transcript.tell("world", f"{name} is back")
         self.spawn(f"start {name}", self._start(name))
 
