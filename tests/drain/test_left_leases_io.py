@@ -10,8 +10,8 @@ from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.drain.reprovision.test_controller import ARGS
 from tests.harness.drain import simulated
+from tests.harness.drain.reprovision import ARGS
 from tests.harness.drain.simulated import all_of, node_of, wait, with_pod
 
 

@@ -205,8 +205,8 @@ def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> D
     """The pod is still there."""
     if pod.deleting_since:
         why = f"{pod.full_name} was asked to end, and is still there"
-        reason = Hindrance.REPLACEMENT_NOT_READY if _was_evicted(view) else Hindrance.POD_LEAVING
-        return _overdue(view, reason, why) or Await(why, replacement=False)
+        late = _overdue(view, why) if _was_evicted(view) else None
+        return late or Await(why, replacement=False)
     refusal = shut(view.locks)
     if refusal is not None:
         return _take_back(view, left, f"{refusal.hindrance}: {refusal.why}")
@@ -257,7 +257,7 @@ _NEVER_AGAIN: Final = (Hindrance.NOBODY_MAKES_IT_AGAIN, Hindrance.REPLICA_CONDEM
 
 
 def _held(view: StepView, refusal: Refusal) -> Hold:
-    late = _overdue(view, Hindrance.REPLACEMENT_NOT_READY, f"{refusal.hindrance}: {refusal.why}")
+    late = _overdue(view, f"{refusal.hindrance}: {refusal.why}")
     return late or Hold(refusal.hindrance, view.record.target.full_name, refusal.why)
 
 
@@ -288,7 +288,7 @@ def _awaiting(view: StepView) -> Decision:
         why = f"{pod.full_name} is ready on {pod.node}, and has to be for {workload.ready_for:g} s"
     else:
         why = f"{target.full_name} is made anew"
-    return _overdue(view, Hindrance.REPLACEMENT_NOT_READY, why) or Await(why, replacement=True)
+    return _overdue(view, why) or Await(why, replacement=True)
 
 
 def _given_up(view: StepView) -> str:
@@ -301,11 +301,11 @@ def _given_up(view: StepView) -> str:
     return ""
 
 
-def _overdue(view: StepView, hindrance: Hindrance, why: str) -> Hold | None:
+def _overdue(view: StepView, why: str) -> Hold | None:
     if not is_overdue(view.record, now=view.now, timeout=view.timeout):
         return None
     name = view.record.target.full_name
-    return Hold(hindrance, name, f"{why}, and it is not ready after {view.timeout:g} s", is_overdue=True)
+    return Hold(Hindrance.REPLACEMENT_NOT_READY, name, f"{why}, and it is not ready after {view.timeout:g} s", is_overdue=True)
 
 
 def _is_ready(pod: Pod, workload: str) -> bool:

@@ -1,8 +1,7 @@
 """Nodes that are gone, as a process looks for them: led step by step against a simulated API server. The notes on volumes are written by
 hand."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,114 +9,26 @@ from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, LEASES, M
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.harness.drain import simulated
-from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait, with_pod
-
-TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
-CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
-REPORT: Final = names.drain_report("n0", DRIVER)
-NODES_: Final = ("n0", "n1", "n2")
-
-
-class Watchman:
-    """Fails a story in which a peer touches what it may not, and counts requests; `refuse` says what is answered with an error."""
-
-    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
-        self.calls: list[Call] = []
-        self._refuse = refuse
-
-    def __call__(self, call: Call) -> ApiError | None:
-        self.calls.append(call)
-        assert call.resource != PODS or call.verb != "delete", "pods are pod garbage collection's"
-        return self._refuse(call)
-
-    def of(self, verb: str, resource: Resource) -> list[str]:
-        return [call.name for call in self.calls if (call.verb, call.resource) == (verb, resource)]
-
-
-def play(
-    story: Callable[[NotebookWorld], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
-) -> None:
-    simulated.play(story, args=args, nodes=nodes, refuse=seen or Watchman())
-
-
-async def app(bench: NotebookWorld, name: str = "data-db-0", *, node: str = "n0") -> None:
-    """A replica of StatefulSet `db` with a volume on that node, which says where it is."""
-    await with_pod(bench, name, node=node)
-    await do(bench, f"until running {name}")
-    await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
-
-
-async def replicas(bench: NotebookWorld, count: int) -> None:
-    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]
-    selector = {"matchLabels": {"app": "db"}}
-    spec = {"replicas": count, "selector": selector, "serviceName": "db", "template": template, "volumeClaimTemplates": claims}
-    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
-
-
-async def note(bench: NotebookWorld, claim: str, annotations: Json) -> None:
-    volume = (await bench.you.get(CLAIMS, claim, namespace="default"))["spec"]["volumeName"]
-    await bench.you.patch(VOLUMES, volume, {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
-
-
-async def uid_of(bench: NotebookWorld, node: str = "n0") -> str:
-    return str((await node_of(bench, node))["metadata"]["uid"])
-
-
-async def vanish(bench: NotebookWorld, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
-    """The machine goes, with its sidecar. `pods`: garbage collection has taken its pods; `collected`: and what the Node owned."""
-    bench.nodes[node].driver_away()
-    bench.nodes[node].kill()
-    await bench.you.delete(NODES, node)
-    await bench.you.delete(CSI_NODES, node)
-    if pods:
-        for pod in await all_of(bench, PODS):
-            if pod["spec"].get("nodeName") == node:
-                await bench.you.delete(PODS, pod["metadata"]["name"], namespace="default", grace_period_seconds=0)
-    if collected:
-        bench.cluster.collect_garbage()
-
-
-async def report(bench: NotebookWorld) -> Json | None:
-    try:
-        return await bench.you.get(DRAIN_REPORTS, REPORT)
-    except NotFound:
-        return None
-
-
-async def gone(bench: NotebookWorld) -> Json:
-    stored = await report(bench)
-    return (stored or {}).get("status", {}).get("gone", {})
-
-
-async def told(bench: NotebookWorld) -> list[str]:
-    return [event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == names.NODE_GONE]
-
-
-async def there(bench: NotebookWorld, resource: Resource) -> list[str]:
-    return [item["metadata"]["name"] for item in await all_of(bench, resource)]
-
-
-async def holder(bench: NotebookWorld) -> str:
-    lease = await bench.you.get(LEASES, names.node_loss(DRIVER), namespace="default")
-    held = lease["spec"]["holderIdentity"]
-    return next((item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}"), "")
-
-
-async def settled(bench: NotebookWorld, *, besides: str = "n0") -> None:
-    """Another node than that one has the Lease."""
-    for _ in range(20):
-        await wait(bench, 100)
-        if (found := await holder(bench)) != besides:
-            return
-        await bench.you.delete(LEASES, names.node_loss(DRIVER), namespace="default")
-        bench.nodes[found].kill()
-    raise AssertionError("nobody else takes the Lease")
-
+from tests.harness.drain.node_loss import (
+    CLEANING,
+    REPORT,
+    Watchman,
+    app,
+    gone,
+    holder,
+    note,
+    play,
+    replicas,
+    report,
+    settled,
+    there,
+    told,
+    uid_of,
+    vanish,
+)
+from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait
 
 # --- what is told ---------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, NAMESPACES, STATEFUL_S
 from sidecar.model import names
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.drain.node_loss.test_controller import CLEANING, TELLING, Watchman, gone, play, settled, there, told, uid_of, vanish
+from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, gone, play, settled, there, told, uid_of, vanish
 from tests.harness.drain.simulated import Json, wait
 
 

@@ -9,7 +9,7 @@ from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, MERGE_PATCH, STATEFUL_SETS, 
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.node_loss.test_controller import (
+from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,
     Watchman,

@@ -19,8 +19,8 @@ from sidecar.simulation.cluster import Call
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.drain.node_loss.test_controller import CLEANING, TELLING, Watchman, app, note, play, replicas, settled, there, uid_of, vanish
 from tests.harness.doors import ScriptedKube
+from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, app, note, play, replicas, settled, there, uid_of, vanish
 from tests.harness.drain.simulated import Json, all_of, wait
 
 N1 = Machine("n1", "uid-1")

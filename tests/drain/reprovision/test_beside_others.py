@@ -15,8 +15,8 @@ from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.reprovision.test_controller import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
 from tests.harness.drain import simulated
+from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
 from tests.harness.drain.simulated import EVACUATE, change, wait
 
 HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")

@@ -15,8 +15,8 @@ from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavail
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.reprovision.test_controller import ANEW, Seen, Workload, at_rest, evacuate, places, said, unready
 from tests.harness.drain import simulated
+from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, places, said, unready
 from tests.harness.drain.simulated import EVACUATE, change, wait
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
@@ -173,9 +173,9 @@ def test_what_is_refused_for_one_replica_keeps_no_other_ones_here(step: str, err
 def test_a_tenant_whose_pods_take_long_to_read_keeps_no_other_ones_here(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = Reading.facts
 
-    async def slow(self: Reading, target: Target, *, users: frozenset[str]) -> Facts:
+    async def slow(self: Reading, target: Target, *, users: frozenset[str], **options: Any) -> Facts:
         await asyncio.sleep(60.0 if target.namespace == TENANT else 0.0)
-        return await facts(self, target, users=users)
+        return await facts(self, target, users=users, **options)
 
     monkeypatch.setattr(Reading, "facts", slow)
     seen = Seen()

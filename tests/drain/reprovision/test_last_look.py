@@ -10,7 +10,7 @@ from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.cluster import Cluster
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.reprovision.test_controller import Seen, Workload, evacuate, play
+from tests.harness.drain.reprovision import Seen, Workload, evacuate, play
 from tests.harness.drain.simulated import wait
 
 
@@ -20,6 +20,13 @@ def change_claim(cluster: Cluster, change: dict[str, Any]) -> None:
 
 def change_set(cluster: Cluster, change: dict[str, Any], subresource: str = "") -> None:
     cluster.patch(STATEFUL_SETS, "db", change, namespace="default", subresource=subresource, content_type=MERGE_PATCH)
+
+
+def roll_out(cluster: Cluster) -> None:
+    """By hand: such a rollout waits for no pod."""
+    change_set(cluster, {"spec": {"updateStrategy": {"type": "OnDelete"}}})
+    generation = cluster.get(STATEFUL_SETS, "db", namespace="default").obj["metadata"].get("generation", 1)
+    change_set(cluster, {"status": {"updateRevision": "db-2", "observedGeneration": generation}}, "status")
 
 
 def change_pod(cluster: Cluster, change: dict[str, Any]) -> None:
@@ -46,7 +53,7 @@ SHUT_AT_LAST: Final[dict[Name, Callable[[Cluster], object]]] = {
     Name.REPLICAS: lambda cluster: cluster.patch(
         PODS, "db-2", NOT_READY, namespace="default", subresource="status", content_type=MERGE_PATCH
     ),
-    Name.NOT_ROLLING: lambda cluster: change_set(cluster, {"status": {"updateRevision": "db-2"}}, "status"),
+    Name.NOT_ROLLING: roll_out,
     Name.KEPT_OFF: lambda cluster: change_set(cluster, {"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}),
     Name.FINALIZERS: lambda cluster: change_claim(cluster, {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/backup"]}}),
     Name.NOBODY_ELSE: another_pod,
