@@ -115,6 +115,7 @@ def test_a_pod_that_waits_for_a_node_with_a_volume_of_this_one_is_evicted_and_ge
             ground.node(driver.node, driver)
             sidecar.until_ready()
         ground.cordon("n2")
+        until(lambda: "The node takes no volumes" in sidecars[1].output(), "the cordon has lasted long enough to count", seconds=30)
         cluster.create(CLASSES, storage_class("at-once", ALPHA, IMMEDIATE))
         waiting = replicated("app", "at-once", 1)
         waiting["spec"]["template"]["spec"]["schedulerName"] = "nobody"
