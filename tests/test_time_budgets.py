@@ -87,6 +87,5 @@ def test_tests_that_share_a_server_share_a_process() -> None:
     aging, tokens = (group_of(f"tests/cluster/test_scenario_{name}.py::test_it", real=True) for name in ("aging", "tokens"))
     assert aging == tokens
     assert len({group_of(f"tests/e2e/test_{name}.py::test_it", real=True) for name in ("drain", "capacity")}) == 1
-    assert len({group_of(f"tests/e2e/test_{name}.py::test_it", real=True) for name in ("node_loss", "reprovision_rights")}) == 1
     assert group_of("tests/kube/test_wire.py::test_a", real=False) == group_of("tests/kube/test_wire.py::test_b[x]", real=False)
     assert group_of("tests/world/test_worlds.py::test_a", real=False) != group_of("tests/world/test_worlds.py::test_b", real=False)

@@ -117,18 +117,18 @@ def test_a_pod_that_waits_for_a_node_with_a_volume_of_this_one_is_evicted_and_ge
         ground.cordon("n2")
         until(lambda: "The node takes no volumes" in sidecars[1].output(), "the cordon has lasted long enough to count", seconds=30)
         cluster.create(CLASSES, storage_class("at-once", ALPHA, IMMEDIATE))
-        waiting = replicated("app", "at-once", 1)
+        waiting = replicated("waits", "at-once", 1)
         waiting["spec"]["template"]["spec"]["schedulerName"] = "nobody"
         cluster.create(DEPLOYMENTS, waiting)
-        cluster.create(BUDGETS, budget("app", {"app": "app"}, minAvailable=1))
-        until(lambda: cluster.get(BUDGETS, "app").get("status", {}).get("expectedPods") == 1, "the budget is counted", seconds=30)
+        cluster.create(BUDGETS, budget("waits", {"app": "waits"}, minAvailable=1))
+        until(lambda: cluster.get(BUDGETS, "waits").get("status", {}).get("expectedPods") == 1, "the budget is counted", seconds=30)
         until(lambda: volumes_are_on(cluster) == {"n1"}, "its volume is on n1", seconds=60)
 
         ground.cordon("n2", False)
         ground.taint("n1")
         until(lambda: volumes_are_on(cluster) == {"n2"}, "the next pod has its volume on n2", seconds=90)
         until(lambda: ground.state("n1", drivers[0]) == "Success", "the evacuation succeeds", seconds=60)
-        until(lambda: evicted(cluster, "app") == 1, "it is told once", seconds=20)
+        until(lambda: evicted(cluster, "waits") == 1, "it is told once", seconds=20)
         assert sidecars[0].metric("csi_node_sidecar_evictions_total", result="evicted") == 1, "no budget is asked for a Pending pod"
 
 

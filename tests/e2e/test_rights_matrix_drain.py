@@ -7,14 +7,14 @@ is tainted to be emptied, and let be again; then the volume goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hack.lib.control_plane import ControlPlane, until
+from hack.lib.control_plane import ApiError, ControlPlane, until
 from hack.lib.programs import LATE, Json, OurDriver, Sidecar, storage_class
 from sidecar.kube.api import DRAIN_REPORTS
 from sidecar.kube.api import LEASES as LEASE
@@ -197,7 +197,8 @@ def outcomes(plane: ControlPlane, role: Path, tmp_path_factory: pytest.TempPathF
         plane.request("DELETE", BUDGETS)
         for item in cluster.items(LEASES):
             if {names.SLOT_FOR, names.GUARDED_FOR} & item["metadata"].get("labels", {}).keys():
-                cluster.delete(LEASES, item["metadata"]["name"])
+                with suppress(ApiError):  # garbage collection may have been there first
+                    cluster.delete(LEASES, item["metadata"]["name"])
         for crd in crds:
             plane.kubectl("delete", "--timeout=60s", "-f", "-", input=crd)
 
