@@ -129,7 +129,7 @@ class Cluster:
         cache = f"--cache-dir={self.place.folder / 'kubectl'}"  # by default in the home folder, where it would remain
         return [str(self.place.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", cache, *arguments]
 
-    def kubectl(self, *arguments: str, input: str | None = None, seconds: float = 60.0) -> str:
+    def kubectl(self, *arguments: str, input: str | None = None, seconds: float = 180.0) -> str:
         """Returns what it prints; a failure is an error with its text."""
         return namespaces.run(self.kubectl_command(*arguments), input=input, seconds=seconds)
 

@@ -40,7 +40,7 @@ class Holder:
     def inside(self, *command: str, namespaces: Sequence[str] = ALL) -> list[str]:
         return ["nsenter", "--target", str(self.pid), *namespaces, "--", *command]
 
-    def run(self, *command: str, namespaces: Sequence[str] = ALL, input: str | None = None, seconds: float = 60.0) -> str:
+    def run(self, *command: str, namespaces: Sequence[str] = ALL, input: str | None = None, seconds: float = 180.0) -> str:
         return run(self.inside(*command, namespaces=namespaces), input=input, seconds=seconds)
 
 
@@ -54,7 +54,7 @@ class Program:
     log: Path
 
 
-def run(command: Sequence[str], *, input: str | None = None, seconds: float = 60.0) -> str:
+def run(command: Sequence[str], *, input: str | None = None, seconds: float = 180.0) -> str:
     """What it prints; a failure is an error with what it said."""
     try:
         done = subprocess.run(command, input=input, capture_output=True, text=True, check=False, timeout=seconds, env=ENVIRONMENT)
