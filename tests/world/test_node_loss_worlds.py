@@ -162,7 +162,7 @@ MUTATIONS: dict[str, tuple[Callable[[Patch], None], str, Plan]] = {
         lost(),
     ),
     "uid and version": (_without_conditions, WRONG_CLAIM, lost()),
-    "reclaim policy": (_kept_volumes_too, KEPT_GOES, lost()),
+    "reclaim policy": (_kept_volumes_too, KEPT_GOES, lost(1)),
     "released": (_bound_volumes_too, KEPT_GOES, lost()),
 }
 
