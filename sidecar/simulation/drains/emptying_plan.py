@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from sidecar.simulation.drains.plan import GATED, SHARED, stretched
-from sidecar.simulation.world.network import Weather
-from sidecar.simulation.world.plan import Draft, Plan
+from sidecar.simulation.world.plan import Draft, Plan, planned
 
 BEGIN: Final = 100.0
 _SETTLED: Final = 1200.0
@@ -63,16 +62,7 @@ def plan_of(
     _evacuations(random.Random(f"evacuations {seed}"), draft)
     for kind in troubles:
         TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
-    return Plan(
-        seed,
-        draft.nodes,
-        weather=Weather(**draft.weather),
-        events=tuple(sorted(draft.events, key=lambda item: item.at)),
-        faults=tuple(draft.faults),
-        troubles=troubles,
-        args=tuple(draft.args),
-        settle=_SETTLED,
-    )
+    return planned(seed, draft, troubles, settle=_SETTLED)
 
 
 def sets(draft: Draft) -> list[str]:

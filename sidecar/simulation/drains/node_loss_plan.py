@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from sidecar.simulation.drains.plan import KEPT, LATE, SHARED, stretched
-from sidecar.simulation.world.network import Weather
-from sidecar.simulation.world.plan import Draft, Plan
+from sidecar.simulation.world.plan import Draft, Plan, planned
 
 SET: Final = "lost set"
 LOST: Final = "node lost"
@@ -40,16 +39,7 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
     _losses(random.Random(f"losses {seed}"), draft)
     for kind in troubles:
         TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
-    return Plan(
-        seed,
-        draft.nodes,
-        weather=Weather(**draft.weather),
-        events=tuple(sorted(draft.events, key=lambda item: item.at)),
-        faults=tuple(draft.faults),
-        troubles=troubles,
-        args=tuple(draft.args),
-        settle=_SETTLED,
-    )
+    return planned(seed, draft, troubles, settle=_SETTLED)
 
 
 def _people(dice: random.Random, draft: Draft) -> None:

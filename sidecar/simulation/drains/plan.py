@@ -12,8 +12,7 @@ from typing import Final
 from sidecar.model import names
 from sidecar.simulation.drains.drainer import KURED
 from sidecar.simulation.world import plan as plans
-from sidecar.simulation.world.network import Weather
-from sidecar.simulation.world.plan import Draft, Plan
+from sidecar.simulation.world.plan import Draft, Plan, planned
 
 DRAINING: Final = (150.0, 500.0)
 """Drains begin in this span; workloads before it."""
@@ -60,16 +59,7 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
     _drainers(random.Random(f"drainers {seed}"), draft)
     for kind in troubles:
         TROUBLES[kind](random.Random(f"{kind} {seed}"), draft)
-    return Plan(
-        seed,
-        draft.nodes,
-        weather=Weather(**draft.weather),
-        events=tuple(sorted(draft.events, key=lambda item: item.at)),
-        faults=tuple(draft.faults),
-        troubles=troubles,
-        args=tuple(draft.args),
-        settle=_SETTLED,
-    )
+    return planned(seed, draft, troubles, settle=_SETTLED)
 
 
 def slack_of(plan: Plan) -> float:

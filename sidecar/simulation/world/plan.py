@@ -119,6 +119,20 @@ class Draft:
         self.add(start + dice.uniform(0.5, longest), ends, whom)
 
 
+def planned(seed: int, draft: Draft, troubles: tuple[str, ...], *, settle: float) -> Plan:
+    """What was drawn, for worlds whose nodes are all alike."""
+    return Plan(
+        seed,
+        draft.nodes,
+        weather=Weather(**draft.weather),
+        events=tuple(sorted(draft.events, key=lambda item: item.at)),
+        faults=tuple(draft.faults),
+        troubles=troubles,
+        args=tuple(draft.args),
+        settle=settle,
+    )
+
+
 def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Plan:
     """The plan of a seed. `claims` replaces the drawn number of claims; `without` leaves out kinds of trouble, or with `PLACED` the drawn
     placement, so that all nodes have the default."""
