@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,15 +46,22 @@ async def slowly(bench: NotebookWorld) -> None:
     await change(bench, "n3", labels={"for-db-0": "yes"})
 
 
-def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do_not_cross() -> None:
-    """No budget keeps them apart, and the request of the one is on its way while the other looks."""
-    seen = Seen()
+def slow_eviction(pod: str) -> tuple[asyncio.Event, Callable[[Call], Awaitable[None]]]:
+    """The first eviction of this pod is on its way for long: when it has been sent, and what delays it."""
     started = asyncio.Event()
 
     async def delay(call: Call) -> None:
-        if call.subresource == "eviction" and call.name == "db-1" and not started.is_set():
+        if call.subresource == "eviction" and call.name == pod and not started.is_set():
             started.set()
             await asyncio.sleep(ON_ITS_WAY)
+
+    return started, delay
+
+
+def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do_not_cross() -> None:
+    """No budget keeps them apart, and the request of the one is on its way while the other looks."""
+    seen = Seen()
+    started, delay = slow_eviction("db-1")
 
     async def story(bench: NotebookWorld, _: Workload) -> None:
         await may_be_lost(bench, "data-db-1")
@@ -70,12 +78,7 @@ def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do
 
 def test_a_node_that_is_emptied_waits_for_a_replica_that_is_being_made_anew() -> None:
     seen = Seen()
-    started = asyncio.Event()
-
-    async def delay(call: Call) -> None:
-        if call.subresource == "eviction" and call.name == "db-0" and not started.is_set():
-            started.set()
-            await asyncio.sleep(ON_ITS_WAY)
+    started, delay = slow_eviction("db-0")
 
     async def story(bench: NotebookWorld, _: Workload) -> None:
         await may_be_lost(bench, "data-db-1")
