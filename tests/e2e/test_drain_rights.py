@@ -60,6 +60,8 @@ def drained(plane: ControlPlane) -> Iterator[Drained]:
     for name in ("n1", "n2"):
         plane.add_node(name)
     cluster = Drained(plane)
+    for name in ("n1", "n2"):
+        until(lambda name=name: marked(cluster.node(name)), f"the control plane has put its own marks on {name}")
     # Policies and rights are in force a moment after they are stored.
     until(lambda: "bound to no pod" in cluster.nobody.patch(f"{NODES}/n1?dryRun=All", note())[1], "the policy for nodes is in force")
     until(
@@ -82,6 +84,12 @@ def own(drained: Drained) -> Iterator[Person]:
 
 def note(key: str = OURS, value: str | None = "x") -> Json:
     return {"metadata": {"annotations": {key: value}}}
+
+
+def marked(node: Json) -> bool:
+    """Whether the controllers of nodes have written what they write on a new one, so that later differences are not theirs."""
+    meta = node["metadata"]
+    return "beta.kubernetes.io/os" in meta["labels"] and "node.alpha.kubernetes.io/ttl" in meta.get("annotations", {})
 
 
 def label(key: str, value: str | None = "x") -> Json:

@@ -1,5 +1,7 @@
 """The rooms of drain broken on purpose: drain worlds find every mutation, where they find nothing wrong with the rooms as they are."""
 
+from functools import cache
+
 import pytest
 
 from sidecar.simulation.drains.drain_world import plan_of, play
@@ -31,6 +33,12 @@ FOUND_BEFORE = {
 }
 
 
+@cache
+def unbroken(seed: int) -> frozenset[str]:
+    """What the world of this seed finds wrong with the rooms as they are. Several mutations share a seed."""
+    return frozenset(play(plan_of(seed)).kinds)
+
+
 @pytest.mark.parametrize("mutation", [pytest.param(each, id=each.name) for each in DRAIN_MUTATIONS])
 def test_it_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch):
     seeds = sorted(range(MOST), key=lambda seed: seed != FOUND_BEFORE.get(mutation.name))
@@ -38,4 +46,4 @@ def test_it_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch):
         mutation.breaks(patch)
         found = next((seed for seed in seeds if play(plan_of(seed)).kinds & mutation.kinds), None)
     assert found is not None, f"{MOST} worlds did not find that {mutation.name}"
-    assert not play(plan_of(found)).kinds & mutation.kinds, "the unbroken rooms fail there, too"
+    assert not unbroken(found) & mutation.kinds, "the unbroken rooms fail there, too"
