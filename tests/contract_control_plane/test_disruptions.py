@@ -28,6 +28,18 @@ async def make_ready(land: Land, pod: str, status: str) -> None:
     await land.api.patch(PODS, pod, patch, content_type=MERGE_PATCH, namespace=land.namespace, subresource="status")
 
 
+async def three_ready(land: Land) -> None:
+    await land.begin("n1")
+    await land.stateful_set("db", replicas=3, **PARALLEL)
+    await running(land, 3)
+
+
+async def three_of_which_one_may_go(land: Land) -> None:
+    await three_ready(land)
+    await land.budget("db", "db", maxUnavailable=1)
+    await allows(land, 3, 3, 2, 1)
+
+
 # Each with how many pods are wanted to be ready, and how many may be evicted, of three.
 SPECS: list[tuple[dict[str, int | str], int, int]] = [
     ({"maxUnavailable": 1}, 2, 1),
@@ -41,9 +53,7 @@ SPECS: list[tuple[dict[str, int | str], int, int]] = [
 
 
 async def test_what_three_ready_pods_allow(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=3, **PARALLEL)
-    await running(land, 3)
+    await three_ready(land)
     for spec, desired, allowed in SPECS:
         await land.budget("db", "db", **spec)
         await allows(land, 3, 3, desired, allowed)
@@ -51,11 +61,7 @@ async def test_what_three_ready_pods_allow(land: Land) -> None:
 
 
 async def test_a_pod_that_is_not_ready_uses_the_budget_up(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=3, **PARALLEL)
-    await running(land, 3)
-    await land.budget("db", "db", maxUnavailable=1)
-    await allows(land, 3, 3, 2, 1)
+    await three_of_which_one_may_go(land)
     await make_ready(land, "db-1", "False")
     await allows(land, 3, 2, 2, 0)
     assert "disruption budget" in await land.evict("db-0")
@@ -64,11 +70,7 @@ async def test_a_pod_that_is_not_ready_uses_the_budget_up(land: Land) -> None:
 
 
 async def test_a_pod_that_is_missing_counts_by_the_scale_of_its_owner_and_not_by_pods(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=3, **PARALLEL)
-    await running(land, 3)
-    await land.budget("db", "db", maxUnavailable=1)
-    await allows(land, 3, 3, 2, 1)
+    await three_of_which_one_may_go(land)
     await land.patch_node(land.own("n1"), {"spec": {"unschedulable": True}})
     await land.api.delete(PODS, "db-2", namespace=land.namespace)
     await allows(land, 3, 2, 2, 0)
@@ -89,11 +91,7 @@ async def test_a_number_that_must_be_there_is_held_against_the_pods_that_are_the
 
 
 async def test_after_an_eviction_the_next_one_waits_until_the_pod_is_ready_again(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=3, **PARALLEL)
-    await running(land, 3)
-    await land.budget("db", "db", maxUnavailable=1)
-    await allows(land, 3, 3, 2, 1)
+    await three_of_which_one_may_go(land)
     await land.patch_node(land.own("n1"), {"spec": {"unschedulable": True}})
     assert await land.evict("db-0") == ""
     assert "disruption budget" in await land.evict("db-1")
@@ -106,11 +104,7 @@ async def test_after_an_eviction_the_next_one_waits_until_the_pod_is_ready_again
 
 
 async def test_a_pod_that_was_allowed_to_go_does_not_count_though_it_stays(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=3, **PARALLEL)
-    await running(land, 3)
-    await land.budget("db", "db", maxUnavailable=1)
-    await allows(land, 3, 3, 2, 1)
+    await three_of_which_one_may_go(land)
     now = (await land.api.create(PODS, {"metadata": {"name": "clock"}, "spec": {"containers": [{"name": "a", "image": "none"}]}},
                                  namespace=land.namespace))["metadata"]["creationTimestamp"]  # fmt: skip
     noted = {"status": {"disruptionsAllowed": 0, "disruptedPods": {"db-0": now, "never-was": now}}}
