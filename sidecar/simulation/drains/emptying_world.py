@@ -87,7 +87,8 @@ class EmptyingWorld(DrainWorld):
         return next((name for name, node in self.nodes.items() if any(volume == each.name for each in node.driver.volumes())), "")
 
     def asked(self, node: str, wanted: bool) -> None:
-        """Somebody asks for it to be emptied, or does not any more."""
+        """Somebody asks for it to be emptied, or does not any more. To be called right before the Node is changed."""
+        self.evictions.sample()  # a request that is on its way now was sent while the node was still to be emptied
         seen = LAG + slack_of(self.plan)
         if not wanted:
             self._undone_at[node] = self.clock()
