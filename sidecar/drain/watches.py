@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.drain.controller import DrainRoom
+from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.begun_uses import BegunUses
 from sidecar.drain.facts.never_used import NeverUsed
@@ -328,7 +329,13 @@ class DrainPart:
         if not settings.judges or not settings.provisions or settings.dry_run:
             return None
         return Notes(
-            tools, node=here.node, driver=settings.driver, identity=here.identity, watched=watched, signals=lambda: self.room.signals
+            tools,
+            node=here.node,
+            driver=settings.driver,
+            identity=here.identity,
+            watched=watched,
+            signals=lambda: self.room.signals,
+            leaves=lambda node: node_marks.read(node, settings.driver, now=tools.wall(), default_policy=settings.policy).leaving,
         )
 
     def _found(self) -> None:

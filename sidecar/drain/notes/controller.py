@@ -20,6 +20,7 @@ from sidecar.engine.backoff import Backoff, jittered
 from sidecar.engine.health import OK, Degraded, Stopped
 from sidecar.kube.api import MERGE_PATCH, NODES, VOLUMES, find
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
+from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
 from sidecar.tools import Tools
 
@@ -34,6 +35,8 @@ _SPREAD: Final = 1.0
 _START: Final = 30.0
 # Seconds that changes are gathered; what is announced for the node is not gathered.
 _CALM: Final = 5.0
+# Seconds for which it counts what the Node itself has said.
+_SURE: Final = 5.0
 # Seconds for which a refusal counts, and what was learnt of another node.
 _REFUSED: Final = 600.0
 # Refusals in a row that are no matter of one volume any more, and the seconds that nothing is tried then.
@@ -50,13 +53,22 @@ class Notes:
     """One per process. `run` works until cancelled; the rest tells it that something has changed."""
 
     def __init__(
-        self, tools: Tools, *, node: str, driver: str, identity: str, watched: Watched, signals: Callable[[], Signals | None]
+        self,
+        tools: Tools,
+        *,
+        node: str,
+        driver: str,
+        identity: str,
+        watched: Watched,
+        signals: Callable[[], Signals | None],
+        leaves: Callable[[Node], bool],
     ) -> None:
+        """`leaves`: whether this Node, as it was read just now, is announced to go for good."""
         self._kube, self._clock, self._rng, self._narrator = tools.kube, tools.clock, tools.rng, tools.narrator
         self._scope = tools.health.scope(_ROOM, gates_ready=False)
         self._node, self._driver, self._identity = node, driver, identity
         self._watched = watched
-        self._signals = signals
+        self._signals, self._leaves = signals, leaves
         self._changed, self._announced = asyncio.Event(), asyncio.Event()
         self._calm_from = tools.clock() + _START * tools.rng()
         self._stopped_until = 0.0
@@ -69,11 +81,14 @@ class Notes:
         self._known: dict[str, tuple[float, bool]] = {}
         """By name of another node: until when it counts whether it exists."""
         self._left: frozenset[str] = frozenset()
+        self._sure_until = 0.0
+        """Until when it counts that the Node itself says it is leaving."""
 
     def volumes_changed(self) -> None:
         self._changed.set()
 
     def node_changed(self) -> None:
+        self._sure_until = 0.0
         self._changed.set()
         self._announced.set()
 
@@ -125,12 +140,24 @@ class Notes:
                 return 0.0
             if not note.urgent and (spread := self._calm_from - self._clock()) > 0:
                 return spread
+            if note.announces and not await self._is_leaving(now.machine):
+                return _CALM
             await self._write(note.volume)
             if (stopped := self._stopped_until - self._clock()) > 0:
                 return stopped
             await asyncio.sleep(_URGENT_PACE if note.urgent else jittered(_PACE, self._rng, spread=_SPREAD))
             wait = 0.0
         return wait
+
+    async def _is_leaving(self, machine: Machine) -> bool:
+        """By the Node itself: after an outage of the API server, what a watch has shown may have been undone long ago."""
+        if self._clock() < self._sure_until:
+            return True
+        obj = await find(self._kube, NODES, self._node)
+        node = Node.of(obj) if obj is not None else None
+        sure = node is not None and node.uid == machine.uid and self._leaves(node)
+        self._sure_until = self._clock() + _SURE if sure else 0.0
+        return sure
 
     def _volumes(self) -> list[Volume]:
         """Those that lie here or may, and those of other nodes' names that the driver has here."""

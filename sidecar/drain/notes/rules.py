@@ -63,6 +63,11 @@ class Note:
         return names.LEAVING in self.annotations
 
     @property
+    def announces(self) -> bool:
+        """It says that the machine is leaving, by which others may delete what it has once it is gone."""
+        return bool(self.annotations.get(names.LEAVING))
+
+    @property
     def turn(self) -> tuple[bool, bool, str]:
         """The order in which notes are written: what a claim waits for comes first."""
         return not self.urgent, self.volume.phase != "Bound", self.volume.name

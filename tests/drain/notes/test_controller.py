@@ -1,11 +1,13 @@
 """Notes on volumes, as processes write them: led step by step against a simulated API server."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from sidecar.drain.machine_mark import parse
+from sidecar.drain.notes.controller import Notes
 from sidecar.kube.api import MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from sidecar.model import names
@@ -92,6 +94,22 @@ def test_an_announcement_is_on_all_volumes_soon_and_an_undo_takes_it_off() -> No
         assert len(seen.calls) == 7
 
     play(story, seen)
+
+
+def test_nothing_is_announced_by_what_a_watch_has_shown_before_it_was_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage of the API server a sidecar may hear late that its node stays."""
+    real = Notes._view
+    monkeypatch.setattr(Notes, "_view", lambda self: (view := real(self)) and replace(view, leaving=True))
+
+    async def story(bench: NotebookWorld) -> None:
+        await apps(bench, "n0", "n0")
+        await wait(bench, 120)
+        assert await marks(bench) == {"app-0": ("", ""), "app-1": ("", "")}
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 20)
+        assert await marks(bench) == {"app-0": ("n0", "n0"), "app-1": ("n0", "n0")}
+
+    play(story, Writes())
 
 
 def test_an_announcement_does_not_wait_for_the_first_notes() -> None:
