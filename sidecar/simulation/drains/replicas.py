@@ -1,7 +1,7 @@
 """Holds evictions by sidecars against the other replicas: never two of a workload are away by our doing."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.kube.api import PODS
 from sidecar.model.nodes import Pod
@@ -37,6 +37,7 @@ class ReplicaReferee:
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             uid, there = workload["metadata"]["uid"], self._there(workload)
             rolling = is_rolling(workload, there.values())
+            self._forget_unwanted(uid, objects.ordinals(workload))
             for ordinal in objects.ordinals(workload):
                 if rolling and not stops_at(workload, ordinal, there):
                     self._rolling_since.setdefault((uid, ordinal), self._world.clock())
@@ -47,6 +48,13 @@ class ReplicaReferee:
                     self._ours.pop((uid, ordinal), None)
                 else:
                     self._away_since.setdefault((uid, ordinal), self._world.clock())
+
+    def _forget_unwanted(self, uid: str, wanted: Container[int]) -> None:
+        """Whoever makes a set smaller and larger again has made it wait himself, whatever a sidecar did before."""
+        known: dict[tuple[str, int], Any]
+        for known in (self._ours, self._away_since):
+            for key in [key for key in known if key[0] == uid and key[1] not in wanted]:
+                del known[key]
 
     def faults(self, pod: Json) -> list[tuple[str, str]]:
         """What is wrong with an eviction that is about to be carried out: kind and text."""
