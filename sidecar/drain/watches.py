@@ -324,11 +324,17 @@ class DrainPart:
                 group.create_task(self._loss.run(), name="nodes that are gone")
 
     def _make_notes(self, tools: Tools, settings: Settings, here: Here, watched: Watched) -> Notes | None:
-        """None where nothing is judged or written, and where another program provisions: there the role may only read volumes."""
-        if not settings.judges or not settings.provisions or settings.dry_run:
+        """None where nothing is written, and where another program provisions: there the role may only read volumes."""
+        if not settings.provisions or settings.dry_run:
             return None
         return Notes(
-            tools, node=here.node, driver=settings.driver, identity=here.identity, watched=watched, signals=lambda: self.room.signals
+            tools,
+            node=here.node,
+            driver=settings.driver,
+            identity=here.identity,
+            watched=watched,
+            signals=lambda: self.room.signals,
+            writes=settings.judges,
         )
 
     def _found(self) -> None:

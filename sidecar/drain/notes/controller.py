@@ -50,13 +50,23 @@ class Notes:
     """One per process. `run` works until cancelled; the rest tells it that something has changed."""
 
     def __init__(
-        self, tools: Tools, *, node: str, driver: str, identity: str, watched: Watched, signals: Callable[[], Signals | None]
+        self,
+        tools: Tools,
+        *,
+        node: str,
+        driver: str,
+        identity: str,
+        watched: Watched,
+        signals: Callable[[], Signals | None],
+        writes: bool = True,
     ) -> None:
+        """`writes`: as `NotesView.writes`."""
         self._kube, self._clock, self._rng, self._narrator = tools.kube, tools.clock, tools.rng, tools.narrator
         self._scope = tools.health.scope(_ROOM, gates_ready=False)
         self._node, self._driver, self._identity = node, driver, identity
         self._watched = watched
         self._signals = signals
+        self._writes = writes
         self._changed, self._announced = asyncio.Event(), asyncio.Event()
         self._calm_from = tools.clock() + _START * tools.rng()
         self._stopped_until = 0.0
@@ -158,6 +168,7 @@ class Notes:
             identity=self._identity,
             leaving=signals.leaving,
             listed=self._watched.listed(),
+            writes=self._writes,
             names_this_node=any(value == node.name for _, value in self._watched.segment.pairs),
             known={name: exists for name, (until, exists) in self._known.items() if until > now},
         )
