@@ -11,6 +11,7 @@ from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.locks import Lock, LocksView, Name
 from sidecar.drain.reprovision.record import Target
+from sidecar.drain.vocabulary import HINDRANCES
 from sidecar.drain.wording import LOCK_SHUT, LOCKS_OPEN, MADE_NEXT, first_few
 from sidecar.frozen import frozen
 
@@ -29,11 +30,11 @@ class Looked:
 
     def in_words(self) -> Iterable[str]:
         yield f"{MADE_NEXT}{self.pod}: {self.why}"
-        shut = tuple(lock for lock in self.locks if not lock.open)
         if self.locks:
             yield f"{LOCKS_OPEN}{self.pod} that are open: {', '.join(lock.name for lock in self.locks if lock.open) or 'none'}"
-        for lock in shut:
-            yield f"{LOCK_SHUT}{self.pod}: {lock}"
+        for lock in self.locks:
+            if lock.refusal is not None:
+                yield f"{LOCK_SHUT}{self.pod}: {lock}. What to do: {HINDRANCES[lock.refusal.hindrance].remedy}"
 
 
 def from_outside(snapshot: Snapshot, places: Iterable[Place]) -> Iterable[str]:

@@ -47,5 +47,5 @@ def test_the_sidecar_says_each_lock() -> None:
     assert list(looked.in_words()) == [
         "made anew next: apps/db-0: why",
         "locks of apps/db-0 that are open: place elsewhere",
-        "lock of apps/db-0: other replicas: shut, SingleReplica: one",
+        "lock of apps/db-0: other replicas: shut, SingleReplica: one. What to do: save the data, or give the workload more replicas",
     ]
