@@ -8,6 +8,7 @@ from sidecar.config.config import Config
 from sidecar.config.gates import resolve_gates
 from sidecar.config.kinds import show_duration
 from sidecar.config.table import (
+    CLEANUP,
     EVACUATE,
     FLAGS,
     IGNORE,
@@ -73,6 +74,16 @@ def _idle_drain_flags(values: Mapping[str, Any]) -> Iterator[str]:
     if values["node_drain_policy"] == EVACUATE and not values["drain_report"]:
         policy = _assignment("node_drain_policy", values)
         yield f"{policy}: works as {NO_SCHEDULE}, because nothing is evacuated without --drain-report; add it"
+    if values["evacuation_evict"] and values["drain_report"] and values["node_drain_policy"] == IGNORE:
+        policy = _assignment("node_drain_policy", values)
+        yield f"--evacuation-evict: empties no node with {policy}, but those that say otherwise; use {NO_SCHEDULE} or {EVACUATE}"
+    for field, flag, on in (
+        ("eviction_qps", "--evacuation-evict", values["evacuation_evict"]),
+        ("reprovision_ready_timeout", "--allow-reprovision", values["allow_reprovision"]),
+        ("node_gone_after", f"--node-delete-policy={CLEANUP}", values["node_delete_policy"] == CLEANUP),
+    ):
+        if not on and values[field] != FLAGS[field.replace("_", "-")].default:
+            yield f"{_assignment(field, values)}: has no effect without {flag}"
     if values["evacuation_expiry"] == OVERRIDE and not values["evacuation_deadline"]:
         yield f"{_assignment('evacuation_expiry', values)}: has no effect without a deadline; set --evacuation-deadline"
     if values["node_drain_policy"] == EVACUATE and values["drain_gate_assumes"] != RETIRE:

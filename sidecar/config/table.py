@@ -21,7 +21,6 @@ ORPHAN, CLEANUP = "Orphan", "Cleanup"
 RETIRE, REBOOT = "retire", "reboot"
 REPROVISION = "Reprovision"
 DEFAULT_POLICIES = ("Ignore", "Block", "AllowIdle", "Migrate")
-VOLUME_POLICIES = ("Ignore", "Block", "AllowIdle", REPROVISION, "Migrate")
 
 
 @frozen
@@ -51,12 +50,20 @@ def _read_labels(text: str) -> str:
     return text
 
 
+_DEFAULT_POLICY = one_of("a policy for volumes", *DEFAULT_POLICIES, "")
+
+
+def _read_default_policy(text: str) -> str:
+    """Reprovision is a policy, and refused later on, with the reason."""
+    return text if text == REPROVISION else _DEFAULT_POLICY(text)
+
+
 FEATURE_GATES = Kind("mapStringBool", read_gates, show_gates, merges=True)
 LOGGING_FORMAT = Kind("string", one_of("a log format", "text", "json"), str)
 SCOPE = Kind("string", one_of("a scope", ALL, LABELLED), str)
 PLACEMENT = Kind("string", one_of("a placement", RANDOM, RANKED), str)
 NODE_POLICY = Kind("string", one_of("a policy for nodes", IGNORE, NO_SCHEDULE, EVACUATE), str)
-VOLUME_POLICY = Kind("string", one_of("a policy for volumes", *VOLUME_POLICIES, ""), str)
+VOLUME_POLICY = Kind("string", _read_default_policy, str)
 INTENT = Kind("string", one_of("what can happen to a node", RETIRE, REBOOT), str)
 EXPIRY = Kind("string", one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
 LEFT_BEHIND = Kind("string", one_of("what can be done with what a gone node has left", ORPHAN, CLEANUP), str)

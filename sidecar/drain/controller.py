@@ -128,7 +128,7 @@ class DrainRoom:
                 self._gate,
                 marks,
                 # First what takes minutes and is stored: while a replica is on its way nobody else is evicted.
-                *((anew,) if anew else (LeftLeasesDuty(settings, kube, refusals),) if settings.evicts else ()),
+                anew or LeftLeasesDuty(settings, kube, refusals),
                 *((EmptyingDuty(settings, tools, refusals, evictor=evictor),) if settings.evicts else ()),
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
             )

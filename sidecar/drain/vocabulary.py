@@ -233,6 +233,7 @@ class Hindrance(StrEnum):
     REPLICA_NOT_READY = "ReplicaNotReady"
     ANOTHER_NODE_FIRST = "AnotherNodeFirst"
     DATA_STAYS = "DataStays"
+    REPROVISION_PENDING = "ReprovisionPending"
     PROVISIONING_IN_FLIGHT = "ProvisioningInFlight"
     BARE_POD = "BareControllerlessPod"
     PDB_BLOCKED = "PDBBlocked"
@@ -318,6 +319,7 @@ HINDRANCES: Final = MappingProxyType(
             "save the data and delete the claim; if the data may be lost, annotate the claim with "
             f"{names.DRAIN_POLICY_RETIRE}: {Policy.IGNORE}",
         ),
+        Hindrance.REPROVISION_PENDING: MEANING[Reason.REPROVISION_PENDING],
         Hindrance.PROVISIONING_IN_FLIGHT: Meaning(
             "a volume is being created for the pod",
             "wait; if it does not finish, read the events of the claim",

@@ -325,8 +325,8 @@ class DrainPart:
                 group.create_task(self._loss.run(), name="nodes that are gone")
 
     def _make_notes(self, tools: Tools, settings: Settings, here: Here, watched: Watched) -> Notes | None:
-        """None where nothing is judged or written, and where another program provisions: there the role may only read volumes."""
-        if not settings.judges or not settings.provisions or settings.dry_run:
+        """None where nothing is written, and where another program provisions: there the role may only read volumes."""
+        if not settings.provisions or settings.dry_run:
             return None
         return Notes(
             tools,
@@ -336,6 +336,7 @@ class DrainPart:
             watched=watched,
             signals=lambda: self.room.signals,
             leaves=lambda node: node_marks.read(node, settings.driver, now=tools.wall(), default_policy=settings.policy).leaving,
+            writes=settings.judges,
         )
 
     def _found(self) -> None:

@@ -8,6 +8,10 @@ _SHOWN: Final = 3
 _LONGEST: Final = 40
 LOCK_SHUT: Final = "lock of "
 """How a note begins that says why a replica is not made anew."""
+LOCKS_OPEN: Final = "locks of "
+MADE_NEXT: Final = "made anew next: "
+ABOUT_REPLICAS: Final = (MADE_NEXT, LOCKS_OPEN, LOCK_SHUT)
+"""How the notes begin that say how far a replica is that is made anew."""
 
 
 def first_few(names: Sequence[str], most: int = _SHOWN) -> str:

@@ -11,7 +11,8 @@ from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import Judged
 from sidecar.commands.explain.nodes import judge_all, told
 from sidecar.commands.explain.question import Question, read_question
-from sidecar.drain.vocabulary import Status
+from sidecar.commands.explain.rows import about_own_word, as_json
+from sidecar.drain.vocabulary import Intent, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, claim, cluster, look_at_all, meta, pod, ready
@@ -103,6 +104,20 @@ def test_what_has_run_out_is_called_stale_and_counts_as_unknown() -> None:
     assert "retire True for 4s; stale for 2s, so it counts as Unknown" in shown(kube)
     (first, _) = judged(kube)
     assert first.word is not None and {first.word.status(intent, 7.0) for intent in ("reboot", "retire")} == {Status.UNKNOWN}  # type: ignore[arg-type]
+
+
+def test_for_one_node_what_its_sidecar_says_of_locks_is_told_as_long_as_it_counts() -> None:
+    """No other node sees them, and whoever reads this wants to know why nothing moves."""
+    kube, note = reported(small()), "lock of apps/db-0: budget: shut, PDBBlocked: the budget is apps/db"
+    kube.objects["nodedrainreports"][0]["status"]["notes"] = [note, "disruption budgets were not checked"]
+    (first, _) = judged(kube)
+    assert about_own_word(first, None)[-1] == f"its own sidecar says: {note}"
+    assert about_own_word(first, Intent.RETIRE)[-1] == f"its own sidecar says: {note}"
+    assert not any(note in line for line in about_own_word(first, Intent.REBOOT)), "nobody makes anything anew for a reboot"
+    assert as_json(first)["ownSidecar"]["replicas"] == [note]
+    kube.objects["nodedrainreports"][0]["status"]["validUntil"] = "1970-01-01T00:00:05Z"
+    (first, _) = judged(kube)
+    assert not any(note in line for line in about_own_word(first, None)) and "replicas" not in as_json(first)["ownSidecar"]
 
 
 def test_a_word_on_a_former_node_of_that_name_is_none() -> None:

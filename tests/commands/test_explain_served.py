@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sidecar.cli import main
-from sidecar.kube.api import MERGE_PATCH, NAMESPACES
+from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NAMESPACES
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, OTHER
 from tests.harness.drain.served import Scene
@@ -70,6 +70,23 @@ def test_each_volume_and_programs_read_the_same(scene: Scene, capsys: pytest.Cap
 def test_a_node_that_is_not_there_is_named(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(scene, "volumes", "--node=n9") == 1
     assert "there is no node n9; check the name" in capsys.readouterr().err
+
+
+def test_of_a_node_that_is_gone_the_report_of_another_nodes_sidecar_is_told(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no Node to ask for, which is why somebody asks."""
+    gone = {"since": "2026-01-01T00:00:00Z", "evidence": "None", "message": "m", "claims": [{"namespace": "shop", "name": "data-db-0"}]}
+    meta = {"name": names.drain_report("n9", DRIVER), "labels": {names.NODE_LOSS_FOR: DRIVER}}
+    report = {"metadata": meta, "spec": {"nodeName": "n9", "driver": DRIVER}, "status": {"nodeUID": "uid-9", "gone": gone}}
+    scene.act(lambda: scene.cluster.create(DRAIN_REPORTS, report))
+    scene.act(lambda: scene.cluster.patch(DRAIN_REPORTS, meta["name"], report, content_type=MERGE_PATCH, subresource="status"))
+    assert explain(scene, "node", "n9") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"Node n9 is missed since 2026-01-01T00:00:00Z, volumes of {DRIVER}") and "shop/data-db-0" in out and err == ""
+    assert explain(scene, "node", "n9", "--exit-code", "-o", "json") == 4
+    (said,) = json.loads(capsys.readouterr().out)
+    assert (said["node"], said["driver"], said["gone"]["uid"]) == ("n9", DRIVER, "uid-9")
+    assert explain(scene, "node", "n9", "--driver=other.example") == 1
+    assert 'nodes "n9" not found; check the name' in capsys.readouterr().err
 
 
 def test_one_node_says_what_is_under_way_beside_its_verdicts(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

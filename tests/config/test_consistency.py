@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.config.kinds import split_address
-from sidecar.config.table import VOLUME_POLICIES
+from sidecar.config.table import DEFAULT_POLICIES, REPROVISION
 from sidecar.drain.vocabulary import Policy
 from tests.harness.config import POD, faults, mistakes, parsed
 
@@ -151,10 +151,10 @@ def test_replicas_are_made_anew_only_where_pods_are_evicted_and_leases_can_be_ke
 
 
 def test_the_policies_are_those_that_drain_decisions_know():
-    assert set(VOLUME_POLICIES) == set(Policy)
+    assert {*DEFAULT_POLICIES, REPROVISION} == set(Policy)
     assert parsed("--drain-default-policy=").config.drain_default_policy == ""
     (mistake,) = mistakes("--drain-default-policy=Never")
-    assert mistake.endswith("use Ignore, Block, AllowIdle, Reprovision, Migrate or nothing")
+    assert mistake.endswith("use Ignore, Block, AllowIdle, Migrate or nothing"), "nothing that is refused afterwards"
 
 
 def test_without_node_deployment_the_program_says_what_it_is_and_what_to_run_instead():
@@ -261,6 +261,30 @@ def test_drain_flags_that_do_nothing_alone_are_warned_about():
         "--evacuation-expiry=Override: has no effect without a deadline; set --evacuation-deadline",
     )
     assert parsed("--node-drain-policy=NoSchedule", environ=POD).warnings == ()
+
+
+def test_a_node_that_is_never_evacuated_is_never_emptied_which_is_told():
+    flags = ("--drain-report", "--evacuation-evict")
+    (warning,) = parsed(*flags, environ=POD).warnings
+    assert warning == (
+        "--evacuation-evict: empties no node with --node-drain-policy=Ignore, but those that say otherwise; use NoSchedule or Evacuate"
+    )
+    assert parsed(*flags, "--node-drain-policy=NoSchedule", environ=POD).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("flag", "needs", "more"),
+    [
+        ("--eviction-qps=2", "--evacuation-evict", ()),
+        ("--reprovision-ready-timeout=1h0m0s", "--allow-reprovision", ("--evacuation-evict",)),
+        ("--node-gone-after=5m0s", "--node-delete-policy=Cleanup", ("--node-delete-policy=Orphan",)),
+    ],
+)
+def test_what_only_tunes_what_is_off_is_warned_about(flag, needs, more):
+    """Somebody believes that it is on."""
+    base = ("--drain-report", "--node-drain-policy=NoSchedule", *more, flag)
+    assert parsed(*base, environ=POD).warnings == (f"{flag}: has no effect without {needs}",)
+    assert parsed(*base, needs, environ=POD).warnings == ()
 
 
 def test_what_a_gate_may_assume_is_nothing_where_the_policy_says_what_a_cordon_means():

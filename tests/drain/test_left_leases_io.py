@@ -26,8 +26,9 @@ async def left_by(bench: NotebookWorld, holder: str, claim: str, mark: str) -> N
     await bench.you.create(LEASES, {"metadata": meta, "spec": {"holderIdentity": holder}}, namespace="default")
 
 
+@pytest.mark.parametrize("args", [ARGS, simulated.JUDGING], ids=["evicts", "evicts nobody either"])
 @pytest.mark.parametrize("may_patch", [True, False])
-def test_the_own_lease_and_its_marks_go_and_those_of_others_stay(may_patch: bool) -> None:
+def test_the_own_lease_and_its_marks_go_and_those_of_others_stay(may_patch: bool, args: tuple[str, ...]) -> None:
     def refuse(call: Call) -> ApiError | None:
         return None if may_patch or call.resource != CLAIMS or call.verb != "patch" else Forbidden("no such right", status=403)
 
@@ -44,4 +45,4 @@ def test_the_own_lease_and_its_marks_go_and_those_of_others_stay(may_patch: bool
         }
         assert marked == ({"foreign"} if may_patch else {"foreign", "mine"})
 
-    simulated.play(story, args=ARGS, refuse=refuse)
+    simulated.play(story, args=args, refuse=refuse)

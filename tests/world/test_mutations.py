@@ -114,6 +114,26 @@ def test_fire_refuses_to_play_nothing(fire: Callable[[str], subprocess.Completed
     assert f"argument {words.split()[0]}: must be at least 1" in done.stderr
 
 
+def test_fire_tells_what_it_has_found_when_it_is_interrupted(fire: Callable[[str], subprocess.CompletedProcess[str]], copy: Path):
+    """After a night nobody wants to have waited for nothing. The world that is played last interrupts it."""
+    world = copy / "sidecar" / "simulation" / "drains" / "node_loss_world.py"
+    world.write_text(
+        "import os, signal\n"
+        "from types import SimpleNamespace as Plan\n"
+        "from collections import Counter\n"
+        "def plan_of(seed, *, claims, without):\n"
+        "    return Plan(seed=seed, troubles=('losses',))\n"
+        "def play(plan):\n"
+        "    if plan.seed == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return Plan(plan=plan, counts=Counter(a=5), kinds=('lost',), violations=['on purpose'] * plan.seed, transcript='')\n"
+    )
+    done = fire("hack/fire --worlds node-loss --seeds 10 --jobs 1")
+    assert done.returncode == 130
+    assert done.stdout.startswith("2 worlds with 10 events") and "interrupted: 10 were asked for" in done.stdout.splitlines()[0]
+    assert "violations: lost in 1\n  hack/fire --worlds node-loss --seed 1 " in done.stdout
+
+
 def test_fire_is_content_with_sound_rooms(fire: Callable[[str], subprocess.CompletedProcess[str]]):
     done = fire("hack/fire --seeds 2 --jobs 1 --claims 4 --without kills")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -21,7 +21,7 @@ from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
 from sidecar.kube.api import DRAIN_REPORTS, KubeApi, records
-from sidecar.kube.errors import ApiError
+from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -31,25 +31,31 @@ async def answer(config: Config, question: Question) -> Answer:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
         listed = await listing(doors.kube, config, question.name).look()
-        gone = await _gone(doors.kube, question) if listed.node is None else []
+    except NotFound:
+        if gone := await _gone(doors.kube, question):
+            return _lost(gone, question)
+        raise
     finally:
         await doors.close()
     judged = judge(listed, question.driver, default_policy=default_policy(config))
-    if gone and not question.is_structured:
-        return Answer("\n\n".join(map(as_text.told, gone)), (Status.UNKNOWN,))
     if not judged and listed.ignorance:
         unread = first_few(listed.ignorance, 1)
         raise Fatal(f"the drivers of node {question.name} could not be listed, so name one with --driver: {unread}")
-    return told(judged, question, gone)
+    return told(judged, question)
 
 
-async def _gone(kube: KubeApi, question: Question) -> list[Json]:
+def _lost(gone: Sequence[Json], question: Question) -> Answer:
+    """Of a node that is gone nobody judges anything."""
+    return told((), question, gone) if question.is_structured else Answer("\n\n".join(map(as_text.told, gone)), (Status.UNKNOWN,))
+
+
+async def _gone(kube: KubeApi, question: Question) -> Sequence[Json]:
     """The reports of other nodes' sidecars on a node that is gone, by driver."""
     reports = records(kube, DRAIN_REPORTS, lambda obj: obj, label_selector=names.NODE_LOSS_FOR)
     try:
         found = [obj async for obj in reports if (obj.get("spec") or {}).get("nodeName") == question.name]
     except ApiError:
-        return []  # then the judgement is all there is
+        return ()  # then nothing more is known than that there is no such Node
     return [obj for obj in found if report.gone_of(obj) and question.driver in ("", obj["spec"].get("driver"))]
 
 

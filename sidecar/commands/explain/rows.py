@@ -44,7 +44,12 @@ def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
     """Lines for `explain node`; none if the node's own sidecar says nothing."""
     said = tuple(_own(judged.word, judged.assessment.at, (intent,) if intent else tuple(Intent)))
     lines = [f"its own sidecar says: {'; '.join(said)}"] if said else []
-    return [*lines, *(f"{end}" for end in judged.ends)]
+    replicas = _of_replicas(judged.word, judged.assessment.at) if intent is not Intent.REBOOT else ()
+    return [*lines, *(f"{end}" for end in judged.ends), *(f"its own sidecar says: {note}" for note in replicas)]
+
+
+def _of_replicas(word: OwnWord | None, now: float) -> Sequence[str]:
+    return word.replicas if word and not word.is_stale(now) else ()
 
 
 def _blocking(assessment: Assessment, intent: Intent | None) -> Sequence[Blocker]:
@@ -129,6 +134,7 @@ def _own_json(judged: Judged) -> Json:
         **{_VERDICT[intent]: _said_json(word, intent) for intent in Intent},
         **{key: timestamps.to_text(at) for key, at in times.items() if at is not None},
         "stale": word.is_stale(now),
+        **({"replicas": list(said)} if (said := _of_replicas(word, now)) else {}),
     }
 
 

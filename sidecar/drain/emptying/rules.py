@@ -118,10 +118,12 @@ def _stays(pod: Pod, held: Iterable[LocalItem], node: Node, snapshot: Snapshot) 
     for item in held:
         if item.class_ is VolumeClass.IN_FLIGHT:
             return Hold(Hindrance.PROVISIONING_IN_FLIGHT, pod.full_name, f"{item.name} is being created")
-        if not _may_leave(item):
-            said = item.policy(Intent.RETIRE)
-            policy = f", whose policy is {said.policy} ({said.source})" if said else ""
-            return Hold(Hindrance.DATA_STAYS, pod.full_name, f"it uses {item.name}{policy}")
+    # What is made anew is told of only where nothing else keeps the pod.
+    for item in sorted((item for item in held if not _may_leave(item)), key=lambda item: _is_made_anew(item, snapshot)):
+        said = item.policy(Intent.RETIRE)
+        policy = f", whose policy is {said.policy} ({said.source})" if said else ""
+        hindrance = Hindrance.REPROVISION_PENDING if _is_made_anew(item, snapshot) else Hindrance.DATA_STAYS
+        return Hold(hindrance, pod.full_name, f"it uses {item.name}{policy}")
     if any(unread_key(CLAIM, claim) in snapshot.unread for claim in pod.claim_names):
         return Hold(Hindrance.NOT_KNOWN, pod.full_name, "one of its claims could not be read")
     if is_bare(pod):
@@ -152,6 +154,11 @@ def _may_leave(item: LocalItem) -> bool:
         return True
     said = item.policy(Intent.RETIRE)
     return said is not None and said.policy is Policy.IGNORE and said.certain and not said.problem
+
+
+def _is_made_anew(item: LocalItem, snapshot: Snapshot) -> bool:
+    said = item.policy(Intent.RETIRE)
+    return snapshot.reprovisions and said is not None and said.policy is Policy.REPROVISION and said.certain and not said.problem
 
 
 def keeping_off(node: Node) -> tuple[Taint, ...]:
@@ -233,7 +240,7 @@ def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController |
     return Evict(each.may, workload, len(replicas), here, volumes, f"{first_few(volumes)} may leave with it")
 
 
-_LASTING: Final = (Hindrance.DATA_STAYS, Hindrance.WOULD_COME_BACK, Hindrance.BARE_POD)
+_LASTING: Final = (Hindrance.DATA_STAYS, Hindrance.REPROVISION_PENDING, Hindrance.WOULD_COME_BACK, Hindrance.BARE_POD)
 
 
 def _passes_first(hold: Hold) -> tuple[bool, str]:

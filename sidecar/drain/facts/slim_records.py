@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from sidecar.drain.wording import ABOUT_REPLICAS
 from sidecar.model import names
 from sidecar.model.objects import Json
 
 _OUR_CONDITIONS: Final = (f"/{names.DRAIN_READY}", f"/{names.RETIRE_READY}")
-_LONG: Final = ("pods", "placement", "budgets", "notes", "announced", "conditions")
+_LONG: Final = ("pods", "placement", "budgets", "announced", "conditions")
 """Lists in a report that nobody asks for here."""
-_OF_BLOCKERS: Final = ("kind", "namespace", "name", "uid", "reason", "since")
+_OF_BLOCKERS: Final = ("kind", "namespace", "name", "uid", "policy", "reason", "since")
 
 
 def verdict_conditions(node: Json) -> tuple[Json, ...]:
@@ -31,6 +32,8 @@ def stored(obj: Json) -> tuple[str, Json]:
     if isinstance(blockers := slim.get("blockers"), list):
         entries = (entry for entry in blockers if isinstance(entry, dict))
         slim["blockers"] = [{key: entry[key] for key in _OF_BLOCKERS if key in entry} for entry in entries]
+    if isinstance(notes := slim.get("notes"), list):
+        slim["notes"] = [note for note in notes if isinstance(note, str) and note.startswith(ABOUT_REPLICAS)]
     return obj["metadata"]["name"], slim
 
 

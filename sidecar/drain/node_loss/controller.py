@@ -85,6 +85,7 @@ class NodeLoss:
         self._missed: dict[Suspect, float] = {}
         """Since when, by this process's own clock."""
         self._asked: dict[Suspect, float] = {}
+        self._acknowledged: frozenset[Suspect] = frozenset()
         self._told_claims: dict[Suspect, frozenset[str]] = {}
         """Uids of those whose event is written: a report remembers but so many."""
         self._lost: Mapping[str, int] = MappingProxyType({})
@@ -172,12 +173,19 @@ class NodeLoss:
         if suspects.vanished(self._there, there) or any(missed.node in there for missed in self._missed):
             self._due_at = now
         self._there = there
-        if now < self._due_at:
+        if now < self._due_at and not await self._newly_acknowledged():
             return []
         self._due_at = now + turn.HOLDER_EVERY
         failures, again = await self._look_at_volumes(there)
         self._due_at = now + (turn.after_failures(self._failures) if failures else again)
         return failures
+
+    async def _newly_acknowledged(self) -> bool:
+        """A person has said that the disks of a node are lost, and waits for what follows."""
+        stored = await self._stored() if self._missed else {}
+        said = frozenset(suspect for suspect in self._missed if report.acknowledged(stored.get(suspect), suspect))
+        new, self._acknowledged = said - self._acknowledged, said
+        return bool(new)
 
     async def _look_at_volumes(self, there: Mapping[str, str]) -> tuple[list[str], float]:
         """What failed, and in how many seconds there is more to do."""

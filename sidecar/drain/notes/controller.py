@@ -62,13 +62,14 @@ class Notes:
         watched: Watched,
         signals: Callable[[], Signals | None],
         leaves: Callable[[Node], bool],
+        writes: bool = True,
     ) -> None:
-        """`leaves`: whether this Node, as it was read just now, is announced to go for good."""
+        """`leaves`: whether this Node, as it was read just now, is announced to go for good. `writes`: as `NotesView.writes`."""
         self._kube, self._clock, self._rng, self._narrator = tools.kube, tools.clock, tools.rng, tools.narrator
         self._scope = tools.health.scope(_ROOM, gates_ready=False)
         self._node, self._driver, self._identity = node, driver, identity
         self._watched = watched
-        self._signals, self._leaves = signals, leaves
+        self._signals, self._leaves, self._writes = signals, leaves, writes
         self._changed, self._announced = asyncio.Event(), asyncio.Event()
         self._calm_from = tools.clock() + _START * tools.rng()
         self._stopped_until = 0.0
@@ -185,6 +186,7 @@ class Notes:
             identity=self._identity,
             leaving=signals.leaving,
             listed=self._watched.listed(),
+            writes=self._writes,
             names_this_node=any(value == node.name for _, value in self._watched.segment.pairs),
             known={name: exists for name, (until, exists) in self._known.items() if until > now},
         )

@@ -45,6 +45,8 @@ class NotesView:
     listed: DriverList
     names_this_node: bool
     """The driver's topology says the name of this node, so what it lists here alone is on no other machine."""
+    writes: bool = True
+    """False: this process judges nothing, so what an earlier one has said of the machine's leaving is taken back, and no more is noted."""
     known: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     """By name: whether there is such a Node, as far as that was asked."""
 
@@ -101,6 +103,10 @@ Decision = Note | Ask | Left | Fine
 def decide(volume: Volume, view: NotesView) -> Decision:
     if volume.driver != view.driver:
         return Fine("it is another driver's")
+    if not view.writes:
+        if _names_this_node(volume.leaving, view):
+            return Note(volume, {names.LEAVING: None}, "this process does not judge whether the node is to be retired")
+        return Fine("this process notes nothing")
     mine = text(view.machine)
     if volume.lies_on == mine:
         return _noted(volume, view)

@@ -1,5 +1,5 @@
-"""The snapshot of a node that was listed from outside, with what its own sidecar has stored about it: since when, and which
-acknowledgements are void."""
+"""The snapshot of a node that was listed from outside, with what its own sidecar has stored about it: since when, which
+acknowledgements are void, and whether it makes replicas anew."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,6 +29,7 @@ def snapshot_of(listed: ListedNode, driver: str, *, default_policy: Policy | Non
         not_remembered=_not_remembered(of_this_node(report["status"], uid), facts.volumes, reported=reported),
         void_acknowledgements=stored.void_acknowledgements(report, facts.volumes, node_uid=uid, now=listed.at),
         since=stored.since(report, node_uid=uid, now=listed.at),
+        reprovisions=stored.makes_anew(report, node_uid=uid),
     )
 
 

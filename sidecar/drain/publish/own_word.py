@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from sidecar.drain.publish import validity
-from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text
+from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text, texts
 from sidecar.drain.vocabulary import Intent, Status
+from sidecar.drain.wording import ABOUT_REPLICAS
 from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -34,6 +35,8 @@ class OwnWord:
     evacuation: str = ""
     deadline: float | None = None
     """Of the evacuation."""
+    replicas: tuple[str, ...] = ()
+    """Which one is made anew next, and its locks: what no other node sees."""
 
     def verdict(self, intent: Intent) -> Said:
         return self.drain if intent is Intent.REBOOT else self.retire
@@ -65,6 +68,7 @@ def own_word(report: Json, conditions: Iterable[Json], *, driver: str, node_uid:
         valid_until=validity.of_report(status) if status else min(ends, default=None),
         evacuation=text(mapping(status, "evacuation"), "state"),
         deadline=seconds(mapping(status, "evacuation"), "deadline"),
+        replicas=tuple(note for note in texts(status, "notes") if note.startswith(ABOUT_REPLICAS)),
     )
 
 

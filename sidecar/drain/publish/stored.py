@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sidecar.drain.judgement.acknowledged import Acknowledgement, remember, void_now
 from sidecar.drain.judgement.assessment import Assessment, Hidden
-from sidecar.drain.vocabulary import Reason
+from sidecar.drain.vocabulary import Policy, Reason
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 
@@ -30,6 +30,11 @@ def mapping(of: Mapping[str, Any], key: str) -> Json:
 def entries(of: Mapping[str, Any], key: str) -> tuple[Json, ...]:
     value = of.get(key)
     return tuple(dict(item) for item in value if isinstance(item, Mapping)) if isinstance(value, list | tuple) else ()
+
+
+def texts(of: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = of.get(key)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list | tuple) else ()
 
 
 def text(of: Mapping[str, Any], key: str) -> str:
@@ -66,6 +71,15 @@ def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, 
     blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
     noted = ((_key(entry), _reason(entry), seconds(entry, "since")) for entry in blockers)
     return {(key, reason): at for key, reason, at in noted if reason is not None and at is not None and at <= now}
+
+
+def makes_anew(report: Json | None, *, node_uid: str) -> bool:
+    """Whether the sidecar that wrote it makes replicas anew, as far as it has blockers that show it: others have other reasons for them."""
+    blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
+    return any(text(entry, "policy") == Policy.REPROVISION and _reason(entry) in _CARRIED_OUT for entry in blockers)
+
+
+_CARRIED_OUT: Final = (Reason.REPROVISION_PENDING, Reason.LAST_COPY)
 
 
 def void_acknowledgements(report: Json | None, volumes: Iterable[Volume], *, node_uid: str, now: float | None = None) -> frozenset[str]:

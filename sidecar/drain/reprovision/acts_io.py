@@ -12,10 +12,10 @@ from sidecar.drain.evacuation import undone_io
 from sidecar.drain.evacuation.undone_io import Undone
 from sidecar.drain.lease_io import LeaseWriter, Written
 from sidecar.drain.leases import Lease
-from sidecar.drain.reprovision import effects_io, locks, steps
+from sidecar.drain.reprovision import claim_locks, effects_io, steps
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.locks import Refusal
+from sidecar.drain.reprovision.lock import Refusal
 from sidecar.drain.reprovision.looks_io import machine_of
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.record import Record, Stage, Target, terms
@@ -169,7 +169,7 @@ class Acts:
             return undone, AT_ONCE
         # A watch shows snapshots late, and a list of all of them is too much to ask for at every look.
         handles = {each.volume.handle for each in decision.claims if each.volume is not None}
-        if refusal := locks.kept_by(await self._reading.snapshots(handles)):
+        if refusal := claim_locks.kept_by(await self._reading.snapshots(handles)):
             return Hold(refusal.hindrance, begun.target.full_name, refusal.why), NEXT_PASS
         for claim in (each.claim for each in decision.claims):
             try:

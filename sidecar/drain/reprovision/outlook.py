@@ -9,9 +9,10 @@ from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
-from sidecar.drain.reprovision.locks import Lock, LocksView, Name
+from sidecar.drain.reprovision.lock import Lock, LocksView, Name
 from sidecar.drain.reprovision.record import Target
-from sidecar.drain.wording import LOCK_SHUT, first_few
+from sidecar.drain.vocabulary import HINDRANCES
+from sidecar.drain.wording import LOCK_SHUT, LOCKS_OPEN, MADE_NEXT, first_few
 from sidecar.frozen import frozen
 
 _SEEN_FROM_OUTSIDE: Final = (Name.SURE, Name.POLICY, Name.ON_THIS_NODE, Name.PLACE, Name.KEPT_OFF, Name.SNAPSHOTS, Name.BUDGET)
@@ -28,12 +29,12 @@ class Looked:
     locks: tuple[Lock, ...]
 
     def in_words(self) -> Iterable[str]:
-        yield f"made anew next: {self.pod}: {self.why}"
-        shut = tuple(lock for lock in self.locks if not lock.open)
+        yield f"{MADE_NEXT}{self.pod}: {self.why}"
         if self.locks:
-            yield f"locks of {self.pod} that are open: {', '.join(lock.name for lock in self.locks if lock.open) or 'none'}"
-        for lock in shut:
-            yield f"{LOCK_SHUT}{self.pod}: {lock}"
+            yield f"{LOCKS_OPEN}{self.pod} that are open: {', '.join(lock.name for lock in self.locks if lock.open) or 'none'}"
+        for lock in self.locks:
+            if lock.refusal is not None:
+                yield f"{LOCK_SHUT}{self.pod}: {lock}. What to do: {HINDRANCES[lock.refusal.hindrance].remedy}"
 
 
 def from_outside(snapshot: Snapshot, places: Iterable[Place]) -> Iterable[str]:

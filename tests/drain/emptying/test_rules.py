@@ -71,6 +71,18 @@ def test_a_volume_that_may_not_be_lost_keeps_its_pod(policy: str | None) -> None
     assert held_by(next_of(samples.pod("db-0", "data-0"), **bound(policy))) is Hindrance.DATA_STAYS
 
 
+def test_a_replica_that_this_sidecar_makes_anew_is_not_told_to_be_given_up() -> None:
+    """Whoever reads that its claim is to be deleted, or annotated with Ignore, would destroy what is about to be done safely."""
+    pod = samples.pod("db-0", "data-0")
+    told = next_of(pod, **bound("Reprovision"), reprovisions=True)
+    assert held_by(told) is Hindrance.REPROVISION_PENDING
+    assert "Ignore" not in in_words(told) and "delete" not in in_words(told)
+    assert held_by(next_of(pod, **bound("Block"), reprovisions=True)) is Hindrance.DATA_STAYS
+    two = samples.pod("db-0", "data-0", "data-1")
+    both = {key: (*bound("Reprovision")[key], *bound("Block", number=1)[key]) for key in ("volumes", "claims")}
+    assert held_by(next_of(two, **both, reprovisions=True)) is Hindrance.DATA_STAYS, "another claim of it stays"
+
+
 def test_a_volume_whose_policy_is_ignore_may_leave() -> None:
     decision = next_of(samples.pod("db-0", "data-0"), **bound("Ignore"))
     assert isinstance(decision, Evict)

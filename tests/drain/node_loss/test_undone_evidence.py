@@ -74,6 +74,30 @@ def test_what_volumes_say_now_counts_and_not_what_a_list_had(reached: tuple[str,
     assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
 
 
+def test_an_acknowledgement_is_heeded_within_two_minutes_and_then_asks_for_nothing_more() -> None:
+    """Whoever has written it looks whether anything happens, and would write it again elsewhere."""
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await app(bench, "of-nobody")
+        await settled(bench)
+        await vanish(bench)
+        await wait(bench, 200)
+        assert await there(bench, CLAIMS) == ["data-db-0", "of-nobody"]
+        word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
+        await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)
+        await wait(bench, 120)
+        assert await there(bench, CLAIMS) == ["of-nobody"]
+        await wait(bench, 600)
+        before = len(seen.of("list", VOLUMES))
+        await wait(bench, 3000)
+        assert len(seen.of("list", VOLUMES)) - before <= 6, "what stays is looked at as seldom as ever"
+
+    play(story, seen, args=CLEANING)
+
+
 def test_an_acknowledgement_that_is_taken_back_stops_what_goes_on() -> None:
     seen = Midway()
 

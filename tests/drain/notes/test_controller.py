@@ -276,6 +276,31 @@ def test_an_undo_that_no_process_saw_is_made_good_at_the_next_start() -> None:
     play(story, Writes())
 
 
+@pytest.mark.parametrize("undone", [True, False], ids=["undone", "still announced"])
+def test_a_process_that_judges_no_more_takes_back_that_the_machine_leaves(undone: bool) -> None:
+    """Nobody here would notice that it stays after all, and a peer deletes by what is noted. Where it lies is as true as before."""
+    seen = Writes()
+
+    async def story(bench: NotebookWorld) -> None:
+        await apps(bench, "n0", "n1", "n0")
+        await wait(bench, 60)
+        for node in ("n0", "n1"):
+            await change(bench, node, {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        bench.nodes["n0"].flags = ("--drain-report=false",)
+        bench.nodes["n0"].kill()
+        if undone:
+            await change(bench, "n0", {"taints": None})
+        await wait(bench, 60)
+        assert await marks(bench) == {"app-0": ("n0", ""), "app-1": ("n1", "n1"), "app-2": ("n0", "")}
+        written = len(seen.calls)
+        await with_pod(bench, "later", node="n0")
+        await wait(bench, 7200)
+        assert len(seen.calls) == written, "it notes nothing"
+
+    play(story, seen)
+
+
 def test_a_note_that_somebody_takes_off_is_written_again_and_one_of_others_stays() -> None:
     async def story(bench: NotebookWorld) -> None:
         await apps(bench, "n0", "n0")

@@ -93,6 +93,27 @@ def test_a_report_that_somebody_spoiled_spoils_nothing(status: object) -> None:
     assert statuses(kube) == {Status.TRUE}
 
 
+@pytest.mark.parametrize(
+    ("policy", "reason", "anew"),
+    [
+        ("Reprovision", "ReprovisionPending", True),
+        ("Reprovision", "LastCopy", True),
+        ("Reprovision", "NotAvailableYet", False),
+        ("Block", "LastCopy", False),
+        ("Reprovision", 3, False),
+    ],
+)
+def test_whether_replicas_are_made_anew_its_reasons_show(policy: str, reason: object, anew: bool) -> None:
+    """Else people would read that its sidecar may not do it, and delete by hand what is about to be done safely."""
+    kube = remembered(acknowledged(), void=True)
+    kube.objects["nodedrainreports"][0]["status"]["blockers"] = [{"policy": policy, "reason": reason}]
+    for listed in both(kube):
+        assert snapshot_of(listed, DRIVER, default_policy=None).reprovisions is anew
+    kube.objects["nodedrainreports"][0]["status"]["nodeUID"] = "former"
+    for listed in both(kube):
+        assert not snapshot_of(listed, DRIVER, default_policy=None).reprovisions
+
+
 def test_since_when_it_blocks_is_what_the_sidecar_noted() -> None:
     kube = remembered(acknowledged(), void=True)
     claim = "PersistentVolumeClaim"

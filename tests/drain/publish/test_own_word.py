@@ -29,6 +29,16 @@ def test_it_counts_until_its_end_and_is_unknown_after_it() -> None:
         assert (said.status(Intent.RETIRE, now), said.is_stale(now)) == (status, status is Status.UNKNOWN)
 
 
+def test_what_it_says_of_replicas_no_other_node_sees() -> None:
+    """The rest of its notes whoever judges from outside finds as well."""
+    about = ["made anew next: ns/db-0: why", "locks of ns/db-0 that are open: budget", "lock of ns/db-0: marks: shut, MarkNotUnderstood: x"]
+    said = word(report(notes=["disruption budgets were not checked", *about, 3]))
+    assert said is not None and said.replicas == tuple(about)
+    for spoiled in ("lock of a", {"lock of a": 1}, None):
+        said = word(report(notes=spoiled))
+        assert said is not None and said.replicas == ()
+
+
 @pytest.mark.parametrize("end", ["", "soon", "2036-01-01T00:00:00Z"])
 def test_an_end_that_nobody_can_have_written_makes_it_stale(end: str) -> None:
     said = word(report(validUntil=end, observedAt=""))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sidecar.drain.judgement.assess import assess
-from sidecar.drain.reprovision.locks import Lock, Name, Refusal
+from sidecar.drain.reprovision.lock import Lock, Name, Refusal
 from sidecar.drain.reprovision.outlook import Looked, from_outside
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names
@@ -47,5 +47,5 @@ def test_the_sidecar_says_each_lock() -> None:
     assert list(looked.in_words()) == [
         "made anew next: apps/db-0: why",
         "locks of apps/db-0 that are open: place elsewhere",
-        "lock of apps/db-0: other replicas: shut, SingleReplica: one",
+        "lock of apps/db-0: other replicas: shut, SingleReplica: one. What to do: save the data, or give the workload more replicas",
     ]
