@@ -5,6 +5,7 @@ is made where it can run. It has never run with that volume.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sidecar.drain.emptying.decisions import Ask, Candidate, EmptyingView, Evict, Hold
 from sidecar.drain.emptying.replicas import replicas_of
@@ -15,6 +16,8 @@ from sidecar.drain.vocabulary import Hindrance, VolumeClass
 from sidecar.drain.wording import first_few
 from sidecar.eviction.rules import MayNot, may_evict_waiting, objection
 from sidecar.model.nodes import Pod
+
+_MOST_BEFORE_OTHERS: Final = 10
 
 
 def waiting_for(view: EmptyingView) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
@@ -55,6 +58,12 @@ def decide_waiting(each: Candidate, view: EmptyingView) -> Evict | Ask | Hold:
     volumes = tuple(item.name for item in each.held)
     why = f"it waits for a node with {first_few(volumes)}, which only this node has and which goes with it"
     return Evict(may, workload, replicas, frozenset(), volumes, why, waits=True)
+
+
+def comes_first(pod: Pod, view: EmptyingView) -> bool:
+    """Before those that run, until its namespace has had many: whoever makes such pods again and again may forge their owners."""
+    namespace = f"{pod.namespace}/"
+    return sum(count for workload, count in view.waiting_evicted.items() if workload.startswith(namespace)) < _MOST_BEFORE_OTHERS
 
 
 def _is_of(item: LocalItem, pod: Pod) -> bool:

@@ -163,6 +163,15 @@ def test_it_is_not_evicted_again_and_again_where_somebody_makes_volumes_here_all
     assert held_by(decide(told(view, other, waiting_evicted={"apps/uid-db": 2}))) is Hindrance.WOULD_COME_BACK
 
 
+@pytest.mark.parametrize(("evicted", "namespace", "first"), [(9, NAMESPACE, "db-0"), (10, NAMESPACE, "web-0"), (10, "apps-2", "db-0")])
+def test_a_tenant_who_makes_such_pods_again_and_again_under_other_owners_comes_last(evicted: int, namespace: str, first: str) -> None:
+    runs = samples.pod("web-0", inline=(DRIVER,), owner=samples.owner("StatefulSet", "web"))
+    view = told(scene(waiting(), pods=(runs,)), sizes={f"{NAMESPACE}/{runs.owner.uid}": 1} if runs.owner else {})
+    decision = decide(replace(view, waiting_evicted={f"{namespace}/uid-{number}": 1 for number in range(evicted)}))
+    assert isinstance(decision, Evict)
+    assert decision.pod.name == first
+
+
 def test_one_that_was_evicted_a_moment_ago_is_not_asked_about_again() -> None:
     assert isinstance(decide(EmptyingView(scene(waiting()), leaving={waiting().uid})), Finished)
 
