@@ -14,7 +14,7 @@ from sidecar.drain.emptying.replicas import replicas_of
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.pod_fates import running
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.vocabulary import Hindrance, VolumeClass
+from sidecar.drain.vocabulary import Hindrance, Policy, VolumeClass
 from sidecar.drain.wording import first_few
 from sidecar.eviction.rules import MayNot, may_evict_waiting, objection
 from sidecar.model.nodes import Pod
@@ -28,8 +28,8 @@ def waiting_for(view: EmptyingView) -> Sequence[tuple[Pod, tuple[LocalItem, ...]
     without = [pod for pod in snapshot.claimants if _may_be_one(pod, view)]
     if not without:
         return ()
-    held = _held(classify(snapshot, running(snapshot)))
-    found = ((pod, tuple(chain.from_iterable(held[key] for key in (pod.uid, *pod.claim_names)))) for pod in without)
+    items = _held(item for item in classify(snapshot, running(snapshot)) if not _is_made_anew(item, view))
+    found = ((pod, tuple(chain.from_iterable(items[key] for key in (pod.uid, *pod.claim_names)))) for pod in without)
     waiting = ((pod, held) for pod, held in found if any(_keeps(item) for item in held) and _goes(held, pod, snapshot))
     return sorted(waiting, key=lambda each: (each[0].full_name, each[0].uid))
 
@@ -80,6 +80,12 @@ def _held(items: Iterable[LocalItem]) -> Mapping[str, Sequence[LocalItem]]:
         for key in keys:
             found[key].append(item)
     return found
+
+
+def _is_made_anew(item: LocalItem, view: EmptyingView) -> bool:
+    """The next pod waits for it until then. This pod would go on waiting for its own volumes after that."""
+    said = item.retire
+    return view.reprovisions and item.class_ is VolumeClass.IN_USE and said is not None and said.policy is Policy.REPROVISION
 
 
 def _keeps(item: LocalItem) -> bool:

@@ -1,6 +1,6 @@
 """What is known of one replica that is to be made anew, as the API server has just told it. `facts_io` reads it, `locks` judges it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any
@@ -57,6 +57,11 @@ class Facts:
 
     def pod(self, name: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.name == name), None)
+
+
+def keeping(pod: Pod) -> Sequence[str]:
+    """Names of its claims that may keep it where it is. What goes with a pod keeps none that is evicted, but one that waits for a node."""
+    return [name for name in pod.claims if not pod.node or name not in pod.ephemeral]
 
 
 def namespace_of(obj: Mapping[str, Any]) -> tuple[Notes, bool]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 
 from sidecar.drain.emptying import rivals
-from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
+from sidecar.drain.reprovision.facts import Facts, FoundClaim, keeping, namespace_of
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.kube.api import (
@@ -42,7 +42,7 @@ class Reading:
         namespace = target.namespace
         pods = tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
         pod = next((pod for pod in pods if pod.name == target.pod), None)
-        wanted = {claim.name for claim in target.claims} | (set(pod.claims) - set(pod.ephemeral) if pod else set())
+        wanted = {claim.name for claim in target.claims} | (set(keeping(pod)) if pod else set())
         found = await self._claims(namespace, sorted(wanted))
         workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
         notes, ends = (words.namespace, words.namespace_ends) if words else await self._namespace(namespace)

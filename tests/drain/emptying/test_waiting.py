@@ -151,6 +151,16 @@ def test_one_that_another_volume_keeps_here_is_left_to_whoever_gives_that_up(pol
     assert isinstance(decide(told(scene(pod, volumes=volumes, claims=claims))), Finished)
 
 
+def test_one_whose_other_volume_is_to_be_made_anew_goes_first_and_the_next_pod_waits_for_that_one_alone() -> None:
+    """Otherwise its data would be deleted, and it would go on waiting for its ephemeral volume."""
+    pod = waiting(claims=(SCRATCH, "data-0"))
+    claims = (*scene(pod).claims.values(), samples.claim("data-0", policy="Reprovision"))
+    volumes = (*scene(pod).volumes, samples.volume("pv-1", "data-0"))
+    decision = decide(told(scene(pod, volumes=volumes, claims=claims), reprovisions=True))
+    assert isinstance(decision, Evict)
+    assert decision.volumes == ("pv-0",)
+
+
 def test_while_another_volume_is_being_made_for_it_here_it_is_waited_for() -> None:
     pod = waiting(claims=(SCRATCH, "db-0-more"), ephemeral=(SCRATCH, "db-0-more"))
     flight = InFlight("uid-flight", NAMESPACE, "db-0-more", CLASS, 1)
