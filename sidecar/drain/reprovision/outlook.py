@@ -11,6 +11,7 @@ from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.locks import Lock, LocksView, Name
 from sidecar.drain.reprovision.record import Target
+from sidecar.drain.vocabulary import Hindrance
 from sidecar.drain.wording import LOCK_SHUT, first_few
 from sidecar.frozen import frozen
 
@@ -26,8 +27,13 @@ class Looked:
     pod: str
     why: str
     locks: tuple[Lock, ...]
+    held: Hindrance | None = None
+    """Why none was looked at."""
 
     def in_words(self) -> Iterable[str]:
+        if self.held is not None:
+            yield f"not made anew now: {self.pod}: {self.held}: {self.why}"
+            return
         yield f"made anew next: {self.pod}: {self.why}"
         shut = tuple(lock for lock in self.locks if not lock.open)
         if self.locks:
