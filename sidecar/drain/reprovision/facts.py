@@ -6,11 +6,12 @@ from types import MappingProxyType
 from typing import Any
 
 from sidecar.drain.reprovision.marks import Words, read
+from sidecar.drain.reprovision.spread import Apart
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod
-from sidecar.model.objects import Claim, Class, Notes, Volume, notes_of
+from sidecar.model.objects import Claim, Class, Notes, Volume
 
 
 @frozen
@@ -50,6 +51,10 @@ class Facts:
     classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
     namespace: Notes = ()
     namespace_ends: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Of the namespace."""
+    beyond: Mapping[Apart, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Pods of other namespaces that the workload's anti-affinity concerns."""
     budgets: tuple[Budget, ...] = ()
     """Of the namespace, as long as the pod is there; later nobody asks them."""
     emptied: frozenset[str] = frozenset()
@@ -64,7 +69,10 @@ def keeping(pod: Pod) -> Sequence[str]:
     return [name for name in pod.claims if not pod.node or name not in pod.ephemeral]
 
 
-def namespace_of(obj: Mapping[str, Any]) -> tuple[Notes, bool]:
-    """Its words, and whether it ends."""
-    phase = (obj.get("status") or {}).get("phase")
-    return notes_of(obj["metadata"].get("annotations")), "deletionTimestamp" in obj["metadata"] or phase == "Terminating"
+def ends(namespace: Mapping[str, Any]) -> bool:
+    """It is being deleted."""
+    return "deletionTimestamp" in namespace["metadata"] or (namespace.get("status") or {}).get("phase") == "Terminating"
+
+
+def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    return MappingProxyType(dict(obj["metadata"].get("labels") or {}))

@@ -320,9 +320,10 @@ def _beside_the_others(view: LocksView) -> Refusal | None:
     workload = view.facts.workload
     if workload is None:
         return None
-    others = [pod for pod in view.facts.pods if pod.name != view.target.pod]
+    facts, pods = view.facts, tuple(pod for pod in view.facts.pods if pod.name != view.target.pod)
+    others = spread.Others(pods, facts.labels, facts.beyond)
     claims = {claim.uid for claim in view.target.claims}
-    why = spread.nowhere(workload.spread, workload.template, pods=others, claims=claims, snapshot=view.snapshot)
+    why = spread.nowhere(workload.spread, workload.replica(view.target.pod), others=others, claims=claims, snapshot=view.snapshot)
     return Refusal(Hindrance.NO_NODE_FITS, why) if why else None
 
 

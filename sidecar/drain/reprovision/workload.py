@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Container, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.reprovision.spread import Spread
@@ -30,7 +32,7 @@ class Workload:
     observed: bool
     """Its controller has seen the last change."""
     template: Pod
-    """What its pods ask for."""
+    """What its pods ask for. `replica` has the labels of one."""
     spread: Spread = Spread()
     """How far they want to be from each other."""
     ordered: bool = False
@@ -51,6 +53,11 @@ class Workload:
         ordinals = range(self.start, self.start + max(self.replicas, 0))
         return next((pod for pod in map(self.pod, ordinals) if pod not in there), "")
 
+    def replica(self, pod: str) -> Pod:
+        """As it will be made."""
+        own = {names.POD_REVISION: self.revision, names.POD_NAME: pod, names.POD_INDEX: pod.rpartition("-")[2]}
+        return replace(self.template, labels=MappingProxyType({**self.template.labels, **own}))
+
     def claims_of(self, pod: str) -> frozenset[str]:
         """That it makes for this pod."""
         return frozenset(f"{template}-{pod}" for template in self.templates)
@@ -58,6 +65,8 @@ class Workload:
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Workload":
         meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        template = spec.get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
         replicas = spec.get("replicas")
         return cls(
             uid=meta.get("uid", ""),
@@ -71,8 +80,8 @@ class Workload:
             observed=_whole(status.get("observedGeneration")) >= _whole(meta.get("generation")),
             ordered=spec.get("podManagementPolicy") != "Parallel",
             one_by_one=_is_one_by_one(spec.get("updateStrategy") or {}),
-            template=Pod.of({"metadata": {"name": meta["name"]}, "spec": (spec.get("template") or {}).get("spec") or {}}),
-            spread=Spread.of(spec.get("template") or {}),
+            template=Pod.of({"metadata": {"name": meta["name"], "labels": labels}, "spec": template.get("spec") or {}}),
+            spread=Spread.of(template),
         )
 
 
