@@ -49,6 +49,9 @@ class Facts:
     claims: Mapping[str, FoundClaim] = field(default_factory=lambda: MappingProxyType({}))
     """By name: those that are made anew, and all others of the pod."""
     classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
+    """Of these claims, and those that the templates of the workload name."""
+    default_class: str = ""
+    """For a template that names none; empty: there is none, or none is needed."""
     namespace: Notes = ()
     namespace_ends: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

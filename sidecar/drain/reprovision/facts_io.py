@@ -25,6 +25,7 @@ from sidecar.kube.api import (
     records,
 )
 from sidecar.kube.errors import NotFound
+from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Class, Json, Volume, notes_of
 
@@ -48,13 +49,15 @@ class Reading:
         workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
         of_set = Workload.of(workload) if workload else None
         said = words if words else await self._namespace(namespace)
+        classes, default = (words.classes, words.default_class) if words else await self._classes(found.values(), of_set)
         there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
         return Facts(
             pods=pods,
             leaving=await self._leaving(users),
             workload=of_set,
             claims=found,
-            classes=words.classes if words else await self._classes({each.volume.class_name for each in found.values() if each.volume}),
+            classes=classes,
+            default_class=default,
             namespace=said.namespace,
             namespace_ends=said.namespace_ends,
             labels=said.labels,
@@ -88,9 +91,9 @@ class Reading:
         except NotFound:
             return ()
 
-    async def _claims(self, namespace: str, names: Iterable[str]) -> Mapping[str, FoundClaim]:
+    async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:
         found: dict[str, FoundClaim] = {}
-        for name in names:
+        for name in wanted:
             stored = await self._find(CLAIMS, name, namespace=namespace)
             if stored is not None:
                 volume = str((stored.get("spec") or {}).get("volumeName") or "")
@@ -98,9 +101,24 @@ class Reading:
                 found[name] = FoundClaim.of(stored, Volume.of(of_volume) if of_volume else None)
         return MappingProxyType(found)
 
-    async def _classes(self, names: Iterable[str]) -> Mapping[str, Class]:
-        found = {name: await self._find(CLASSES, name) for name in sorted(names) if name}
-        return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored})
+    async def _classes(self, claims: Iterable[FoundClaim], workload: Workload | None) -> tuple[Mapping[str, Class], str]:
+        """By name, and the name of the default one, if a template leaves it to that."""
+        wishes = workload.wishes if workload else ()
+        default = await self._default_class() if any(not wish.class_name for wish in wishes) else ""
+        wanted = {each.volume.class_name for each in claims if each.volume} | {wish.class_name for wish in wishes} | {default}
+        found = {name: await self._find(CLASSES, name) for name in sorted(wanted) if name}
+        return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored}), default
+
+    async def _default_class(self) -> str:
+        """Of several the one that was made last, as the API server chooses."""
+
+        def default(obj: Json) -> tuple[str, str] | None:
+            meta = obj["metadata"]
+            said = (meta.get("annotations") or {}).get(names.DEFAULT_CLASS)
+            return (str(meta.get("creationTimestamp") or ""), meta["name"]) if said == "true" else None
+
+        found = [each async for each in records(self._kube, CLASSES, default)]
+        return max(found, key=lambda each: each[0], default=("", ""))[1]
 
     async def _namespace(self, name: str) -> Facts:
         """What is said there, and nothing else."""

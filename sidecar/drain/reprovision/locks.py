@@ -3,7 +3,7 @@
 What cannot be known shuts a lock. Each refusal has its own reason, so that people see what to do.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -12,9 +12,11 @@ from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.acknowledged import is_acknowledged
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.budgets import check_budgets
+from sidecar.drain.judgement.pod_fates import running
 from sidecar.drain.judgement.policy import resolve
+from sidecar.drain.judgement.volumes import classify
 from sidecar.drain.machine_mark import Machine, text
-from sidecar.drain.reprovision import spread
+from sidecar.drain.reprovision import made_anew, spread
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, keeping
 from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.record import Target
@@ -157,9 +159,13 @@ def _policy(view: LocksView) -> Refusal | None:
             return Refusal(Hindrance.POLICY_KEEPS, f"claim {name}: {said.problem or 'what is said of it could not be read'}")
         if said.policy is not Policy.REPROVISION or not said.word_of:
             return Refusal(Hindrance.POLICY_KEEPS, f"claim {name} has the policy {said.policy} ({said.source})")
+    return next(filter(None, (_keeps(name, view) for name in _left(view))), None)
+
+
+def _left(view: LocksView) -> Sequence[str]:
+    """Names of claims of the pod that are not made anew and may keep it here."""
     of_pod = keeping(view.pod) if view.pod else ()
-    left = sorted(set(of_pod) - {claim.name for claim in view.target.claims} - view.deleted)
-    return next(filter(None, (_keeps(name, view) for name in left)), None)
+    return sorted(set(of_pod) - {claim.name for claim in view.target.claims} - view.deleted)
 
 
 def _keeps(name: str, view: LocksView) -> Refusal | None:
@@ -178,15 +184,20 @@ def _keeps(name: str, view: LocksView) -> Refusal | None:
 
 def _waits_for(found: FoundClaim | None, pod: Pod, view: LocksView) -> Refusal | None:
     """A claim that goes with this pod, which has no node. One of an earlier pod of its name goes by itself."""
-    owner = found.claim.owner if found else None
-    if found is None or found.volume is None or found.claim.deleting or owner is None or owner.uid != pod.uid:
-        return None
-    if _is_elsewhere_too(found.volume, view):
+    if found is None or found.volume is None or _goes_by_itself(found.claim.name, view) or _is_elsewhere_too(found.volume, view):
         return None
     name, driver = found.claim.name, found.volume.driver
     who = "the pod is evicted before that" if driver == view.snapshot.driver else "delete the pod"
     why = f"claim {name}, of driver {driver}, keeps {pod.full_name}, which has no node, here, and goes with it: {who}"
     return Refusal(Hindrance.NO_NODE_FITS, why)
+
+
+def _goes_by_itself(name: str, view: LocksView) -> bool:
+    """It was made for an earlier pod of its name."""
+    pod, found = view.pod, view.facts.claims.get(name)
+    if pod is None or found is None or name not in pod.ephemeral:
+        return False
+    return found.claim.deleting or found.claim.owner is None or found.claim.owner.uid != pod.uid
 
 
 def _is_elsewhere_too(volume: Volume, view: LocksView) -> bool:
@@ -316,15 +327,35 @@ def _place(view: LocksView) -> Refusal | None:
 
 
 def _beside_the_others(view: LocksView) -> Refusal | None:
-    """Free space is not all: a node that has another replica may take no second one."""
-    workload = view.facts.workload
-    if workload is None:
+    """Free space for what is here is not all: other volumes of the pod and other replicas keep it off nodes, and templates ask for more."""
+    workload, facts, snapshot = view.facts.workload, view.facts, view.snapshot
+    if workload is None or snapshot.surroundings is None or snapshot.node is None:
         return None
-    facts, pods = view.facts, tuple(pod for pod in view.facts.pods if pod.name != view.target.pod)
-    others = spread.Others(pods, facts.labels, facts.beyond)
+    if why := made_anew.no_volume(view.target, facts):
+        return Refusal(Hindrance.NO_NODE_FITS, why)
+    others = spread.Others(tuple(pod for pod in facts.pods if pod.name != view.target.pod), facts.labels, facts.beyond)
+    nodes_there = (*snapshot.surroundings.nodes, snapshot.node)
+    out = spread.shut_out(workload.spread, workload.replica(view.target.pod), others=others, nodes=nodes_there)
+    out = {**out, **_not_reached(view)}
     claims = {claim.uid for claim in view.target.claims}
-    why = spread.nowhere(workload.spread, workload.replica(view.target.pod), others=others, claims=claims, snapshot=view.snapshot)
+    held = tuple(item for item in classify(snapshot, running(snapshot)) if item.object.uid in claims)
+    made = made_anew.as_made(held, view.target, facts, driver=snapshot.driver)
+    if made == held and not any(node.name in out for node in snapshot.surroundings.nodes):
+        return None
+    why = spread.nowhere(made, out=out, snapshot=snapshot)
     return Refusal(Hindrance.NO_NODE_FITS, why) if why else None
+
+
+def _not_reached(view: LocksView) -> Mapping[str, str]:
+    """By node from which another volume of the pod, that goes along, is not reached: why."""
+    found: dict[str, str] = {}
+    around = view.snapshot.surroundings
+    for name in _left(view):
+        volume = each.volume if (each := view.facts.claims.get(name)) else None
+        if volume is not None and volume.affinity is not None and around is not None and not _goes_by_itself(name, view):
+            fitting = (node.name for node in around.nodes if not any(term.matches(node.name, node.labels) for term in volume.affinity))
+            found |= dict.fromkeys(fitting, f"claim {name}, of driver {volume.driver}, is not reached from there")
+    return found
 
 
 def _kept_off(view: LocksView) -> Refusal | None:

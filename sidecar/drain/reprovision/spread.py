@@ -5,15 +5,15 @@ memory, affinity to other pods, and what other pods ask for are left to the sche
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.placement import places
-from sidecar.drain.judgement.pod_fates import counts_as_gone
-from sidecar.drain.judgement.volumes import classify
+from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.frozen import frozen
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.topology import Requirement
@@ -105,26 +105,23 @@ class Others:
     """Those of other namespaces that a term concerns."""
 
 
-def nowhere(spread: Spread, wanted: Pod, *, others: Others, claims: Set[str], snapshot: Snapshot) -> str:
-    """Why no node that the others leave has room for the volumes of these claims, by uid; empty: one has, or all nodes are left.
-
-    `wanted` says what the template asks of a node, and has the labels that the replica will have.
-    """
-    around, node = snapshot.surroundings, snapshot.node
-    if around is None or node is None:
+def nowhere(held: Iterable[LocalItem], *, out: Mapping[str, str], snapshot: Snapshot) -> str:
+    """Why no node that is not `out` has room for these volumes; empty: one has, or where they could go was not looked at."""
+    around = snapshot.surroundings
+    if around is None:
         return ""
-    out = shut_out(spread, wanted, others=others, nodes=(*around.nodes, node))
     left = tuple(other for other in around.nodes if other.name not in out)
-    if len(left) == len(around.nodes):
-        return ""
-    running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
-    held = [item for item in classify(snapshot, running) if item.object.uid in claims]
     found = places(held, surroundings=replace(around, nodes=left), classes=snapshot.classes)
-    if found and all(place.node for place in found):
+    if left and all(place.node for place in found):
         return ""
     why = dict(pair for place in found for pair in place.excluded)
     why |= {other.name: out[other.name] for other in around.nodes if other.name in out}
-    return "; ".join(f"{name}: {said}" for name, said in sorted(why.items())[:_MOST])
+    return "; ".join(f"{name}: {said}" for name, said in sorted(why.items())[:_MOST]) or _shortfall(found)
+
+
+def _shortfall(found: Iterable[Place]) -> str:
+    missing = max((place.shortfall for place in found), default=0)
+    return f"{missing} bytes are missing on the node that comes closest"
 
 
 def shut_out(spread: Spread, wanted: Pod, *, others: Others, nodes: Iterable[Node]) -> Mapping[str, str]:

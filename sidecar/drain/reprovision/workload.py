@@ -10,6 +10,7 @@ from sidecar.drain.reprovision.spread import Spread
 from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod
+from sidecar.model.objects import Claim
 
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _LEAST_READY: Final = 10.0
@@ -33,6 +34,8 @@ class Workload:
     """Its controller has seen the last change."""
     template: Pod
     """What its pods ask for. `replica` has the labels of one."""
+    wishes: tuple[Claim, ...] = ()
+    """What its claim templates ask for, by the names of `templates`; without class for the default one."""
     spread: Spread = Spread()
     """How far they want to be from each other."""
     ordered: bool = False
@@ -67,6 +70,7 @@ class Workload:
         meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         template = spec.get("template") or {}
         labels = (template.get("metadata") or {}).get("labels") or {}
+        wishes = tuple(_wish(item) for item in spec.get("volumeClaimTemplates") or ())
         replicas = spec.get("replicas")
         return cls(
             uid=meta.get("uid", ""),
@@ -74,7 +78,8 @@ class Workload:
             deleting="deletionTimestamp" in meta,
             replicas=1 if replicas is None else _whole(replicas),
             start=_whole((spec.get("ordinals") or {}).get("start")),
-            templates=tuple(str((item.get("metadata") or {}).get("name") or "") for item in spec.get("volumeClaimTemplates") or ()),
+            templates=tuple(wish.name for wish in wishes),
+            wishes=wishes,
             ready_for=max(float(_whole(spec.get("minReadySeconds"))), _LEAST_READY),
             revision=str(status.get("updateRevision") or ""),
             observed=_whole(status.get("observedGeneration")) >= _whole(meta.get("generation")),
@@ -88,6 +93,12 @@ class Workload:
 def is_supported(pod: Pod) -> bool:
     owner = pod.owner
     return owner is not None and owner.kind == names.STATEFUL_SET and owner.api_version.startswith(f"{names.APPS_GROUP}/")
+
+
+def _wish(template: Mapping[str, Any]) -> Claim:
+    meta = template.get("metadata") or {}
+    said = {"uid": "", "name": str(meta.get("name") or ""), "annotations": meta.get("annotations")}
+    return Claim.of({"metadata": said, "spec": template.get("spec") or {}})
 
 
 def _is_one_by_one(strategy: Mapping[str, Any]) -> bool:
