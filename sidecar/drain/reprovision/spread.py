@@ -153,7 +153,9 @@ def _by_anti_affinity(apart: Apart, wanted: Pod, pods: Iterable[Pod], nodes: tup
 def _by_spread(even: Even, wanted: Pod, pods: Iterable[Pod], nodes: Iterable[Node], *, counted: Iterable[Node]) -> Mapping[str, str]:
     selector = even.selects(wanted.labels)
     domains = {node.name: node.labels[even.key] for node in counted if _counts(even, node, wanted)}
-    here = Counter(domains[pod.node] for pod in pods if pod.node in domains and not pod.deleting_since and _holds(selector, pod.labels))
+    # A selector without any requirement selects the replica itself, and the scheduler counts no pod for it.
+    there = pods if selector else ()
+    here = Counter(domains[pod.node] for pod in there if pod.node in domains and not pod.deleting_since and _holds(selector, pod.labels))
     numbers = {domain: here[domain] for domain in domains.values()}
     fewest = min(numbers.values(), default=0) if len(numbers) >= even.domains else 0
     itself = int(_holds(selector, wanted.labels))

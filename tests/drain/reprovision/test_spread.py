@@ -79,9 +79,13 @@ def test_the_node_that_is_left_must_have_room_and_take_pods() -> None:
         even(whenUnsatisfiable="ScheduleAnyway"),
         even(maxSkew=2),
         even(labelSelector=None),
+        even(labelSelector={}),
         even(nodeTaintsPolicy="Honor"),
     ],
-    ids=["nothing", "preferred", "no selector", "others", "no such label", "anyway", "a skew of two", "nothing selected", "heeds taints"],
+    ids=[
+        *("nothing", "preferred", "no selector", "others", "no such label", "anyway", "a skew of two", "nothing selected"),
+        *("everything selected, which is not counted", "heeds taints"),
+    ],
 )
 def test_what_keeps_nobody_waiting(spec: Any) -> None:
     assert shut(of_four(spec, nodes=3)) is None
