@@ -90,6 +90,8 @@ class ReprovisionDuty:
         """What the last pass was refused."""
         self._told: Told = Rest("no replica is made anew")
         self._looked: Looked | None = None
+        self._stepped: dict[str, Looked] = {}
+        """By Lease that this node holds: how its last step was judged."""
 
     def under_way(self) -> str:
         """As `Memory.under_way`."""
@@ -147,6 +149,7 @@ class ReprovisionDuty:
         own = {name: lease for name, lease in stored.items() if lease.holder == me}
         records = {name: record.of(lease, driver=self._settings.driver) for name, lease in own.items()}
         self._memory.see(records)
+        self._stepped = {name: looked for name, looked in self._stepped.items() if name in own}
         self._memory.kept.see({pod.uid for pod in picture.snapshot.pods} if picture.snapshot else frozenset())
         if self._settings.dry_run:
             return await self._begin(picture, stored) if goes_on else (Rest("nobody asks for it"), NEXT_PASS)
@@ -200,7 +203,7 @@ class ReprovisionDuty:
             if isinstance(decision, steps.Mark):
                 return self._acts.refused(lease, found, Refusal(Hindrance.MARK_NOT_UNDERSTOOD, _STRIPPED))
         irrevocable = isinstance(decision, steps.Await | steps.Finish)
-        self._looked = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
+        self._looked = self._stepped[lease.name] = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
         return await self._acts.perform(picture, lease, found, decision)
 
     # --- the next one -------------------------------------------------------------------------------------------------
@@ -231,7 +234,7 @@ class ReprovisionDuty:
         name = names.reprovision(target.workload_uid, self._settings.driver)
         lease = stored.get(name)
         if refusal := self._before_the_locks(target, name, lease):
-            self._looked = Looked(target.full_name, refusal.why, (), refusal.hindrance)
+            self._looked = self._stepped.get(name) or Looked(target.full_name, refusal.why, (), refusal.hindrance)
             return Hold(refusal.hindrance, target.full_name, refusal.why)
         # Other nodes that are emptied matter from the moment on in which they can see the Lease.
         facts = await self._looks.facts(picture, target, rivals_matter=False)
