@@ -10,7 +10,8 @@ LOCK_SHUT: Final = "lock of "
 """How a note begins that says why a replica is not made anew."""
 LOCKS_OPEN: Final = "locks of "
 MADE_NEXT: Final = "made anew next: "
-ABOUT_REPLICAS: Final = (MADE_NEXT, LOCKS_OPEN, LOCK_SHUT)
+NOT_MADE_NOW: Final = "not made anew now: "
+ABOUT_REPLICAS: Final = (MADE_NEXT, NOT_MADE_NOW, LOCKS_OPEN, LOCK_SHUT)
 """How the notes begin that say how far a replica is that is made anew."""
 
 

@@ -160,6 +160,9 @@ REPROVISION_PEERS: Final = f"{GROUP}/reprovision-peers"
 # the finalizer that keeps a claim while a pod uses it, and the label by which a StatefulSet says of which revision a pod is
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 POD_REVISION: Final = "controller-revision-hash"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 
 # types and reasons of events
 NORMAL: Final = "Normal"

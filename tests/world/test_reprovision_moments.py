@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.drain.reprovision import acts_io, controller, locks, steps
+from sidecar.drain.reprovision import acts_io, claim_locks, controller, locks, steps
 from sidecar.drain.reprovision.acts_io import Acts
-from sidecar.drain.reprovision.locks import Name
+from sidecar.drain.reprovision.lock import Name
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.model import names
@@ -159,7 +159,7 @@ def _without(*left_out: Name) -> Breaks:
 
 
 def _no_snapshots(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(locks, "kept_by", lambda contents: None)
+    patch.setattr(claim_locks, "kept_by", lambda contents: None)
 
 
 def _undo_unseen(patch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,7 @@ class EmptyingDuty:
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,
                 ours=self._settings.own_pods,
+                reprovisions=self._settings.reprovisions,
             )
         )
 

@@ -51,6 +51,8 @@ class EmptyingView:
     """Workloads that earlier looks have asked about in vain, while others were not asked about yet."""
     ours: Set[str] = frozenset()
     """Full names of this program's own pods."""
+    reprovisions: bool = False
+    """Replicas whose policy says it are made anew elsewhere, once nothing else keeps them here."""
 
 
 @frozen

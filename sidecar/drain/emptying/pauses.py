@@ -10,8 +10,9 @@ from sidecar.model.nodes import Pod
 
 # A workload that has fewer pods for so long was made smaller.
 _MADE_AGAIN_WITHIN: Final = 600.0
-_OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS, Result.CHANGED)
+_OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
 """Results that say nothing about an eviction of another pod."""
+_MOST_DOUBLED: Final = 10
 # As a drainer that polls: soon after an eviction, and less and less often.
 _SOONEST: Final = 1.0
 _SHARE: Final = 0.25
@@ -95,19 +96,28 @@ class Pauses:
                 self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.FAILED:
                 # It may have been evicted all the same.
-                self.failures[uid] = self.failures.get(uid, 0) + 1
+                self._failed(uid)
                 self._unanswered[evicted.workload] = uid, now + MAY_ARRIVE_WITHIN
                 self._leaving[uid] = self._all_until = now + answer.again
                 self._expected[evicted.workload] = now + _MADE_AGAIN_WITHIN, evicted.replicas
             case Result.GONE | Result.REPLACED:
                 self._leaving[uid] = float("inf")
+            case Result.CHANGED:
+                # Whoever changes their pod all the time has it tried last, and less and less often.
+                failed = self._failed(uid)
+                self._paused[uid] = now + min(answer.again * 2.0 ** min(failed - 1, _MOST_DOUBLED), NEXT_PASS), answer.why
             case result if result in _OF_ONE_POD:
                 self._paused[uid] = now + answer.again, answer.why
             case result:
                 self._all_until = now + answer.again
                 if result is Result.FORBIDDEN:
                     # By the role, and then all others are refused too; or somebody keeps this one pod.
-                    self.failures[uid] = self.failures.get(uid, 0) + 1
+                    self._failed(uid)
+
+    def _failed(self, uid: str) -> int:
+        """How often it has, with this time."""
+        self.failures[uid] = self.failures.get(uid, 0) + 1
+        return self.failures[uid]
 
     @property
     def unanswered(self) -> Mapping[str, str]:

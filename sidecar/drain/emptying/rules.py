@@ -13,7 +13,7 @@ from typing import Any, Final
 from sidecar.drain.emptying.decisions import Ask, AskController, Candidate, Decision, EmptyingView, Evict, Finished, Hold, workload_of
 from sidecar.drain.emptying.replicas import not_ready, replicas_of, says_how_many, too_few
 from sidecar.drain.emptying.rivals import is_kept_apart
-from sidecar.drain.emptying.waiting import decide_waiting, in_use_by_others, waiting_for
+from sidecar.drain.emptying.waiting import comes_first, decide_waiting, in_use_by_others, waiting_for
 from sidecar.drain.facts.snapshot import CLAIM, Snapshot, unread_key
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.drain.judgement.pod_fates import is_bare, running
@@ -200,7 +200,7 @@ def _turn(each: Candidate, view: EmptyingView) -> tuple[Any, ...]:
     """
     pod = each.pod
     last = view.failures.get(pod.uid, 0), pod.namespace in view.slow, each.workload in view.passed
-    return *last, not each.waits, not pod.ready, each.bytes, pod.full_name, pod.uid
+    return *last, not (each.waits and comes_first(pod, view)), not pod.ready, each.bytes, pod.full_name, pod.uid
 
 
 def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController | Hold:

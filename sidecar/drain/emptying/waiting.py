@@ -4,27 +4,32 @@ A drainer looks for pods by their node, and does not find these. When such a pod
 is made where it can run. It has never run with that volume.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
 
 from sidecar.drain.emptying.decisions import Ask, Candidate, EmptyingView, Evict, Hold
 from sidecar.drain.emptying.replicas import replicas_of
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.pod_fates import running
 from sidecar.drain.judgement.volumes import LocalItem, classify
-from sidecar.drain.vocabulary import Hindrance, VolumeClass
+from sidecar.drain.vocabulary import Hindrance, Policy, VolumeClass
 from sidecar.drain.wording import first_few
 from sidecar.eviction.rules import MayNot, may_evict_waiting, objection
 from sidecar.model.nodes import Pod
+
+_MOST_BEFORE_OTHERS: Final = 10
 
 
 def waiting_for(view: EmptyingView) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
     """Those that nothing but their own ephemeral volumes keeps waiting for this node, each with all that it has here."""
     snapshot = view.snapshot
-    without = [pod for pod in snapshot.claimants if not pod.node and pod.ephemeral and not objection(pod, ours=view.ours)]
+    without = [pod for pod in snapshot.claimants if _may_be_one(pod, view)]
     if not without:
         return ()
-    items = classify(snapshot, running(snapshot))
-    found = ((pod, tuple(item for item in items if _is_of(item, pod))) for pod in without if pod.uid not in view.leaving)
+    items = _held(item for item in classify(snapshot, running(snapshot)) if not _is_made_anew(item, view))
+    found = ((pod, tuple(chain.from_iterable(items[key] for key in (pod.uid, *pod.claim_names)))) for pod in without)
     waiting = ((pod, held) for pod, held in found if any(_keeps(item) for item in held) and _goes(held, pod, snapshot))
     return sorted(waiting, key=lambda each: (each[0].full_name, each[0].uid))
 
@@ -57,10 +62,30 @@ def decide_waiting(each: Candidate, view: EmptyingView) -> Evict | Ask | Hold:
     return Evict(may, workload, replicas, frozenset(), volumes, why, waits=True)
 
 
-def _is_of(item: LocalItem, pod: Pod) -> bool:
-    if item.class_ is VolumeClass.IN_FLIGHT:
-        return item.claim in pod.claim_names
-    return any(user.uid == pod.uid for user in item.use.claimants)
+def comes_first(pod: Pod, view: EmptyingView) -> bool:
+    """Before those that run, until its namespace has had many: whoever makes such pods again and again may forge their owners."""
+    namespace = f"{pod.namespace}/"
+    return sum(count for workload, count in view.waiting_evicted.items() if workload.startswith(namespace)) < _MOST_BEFORE_OTHERS
+
+
+def _may_be_one(pod: Pod, view: EmptyingView) -> bool:
+    return not pod.node and bool(pod.ephemeral) and not objection(pod, ours=view.ours) and pod.uid not in view.leaving
+
+
+def _held(items: Iterable[LocalItem]) -> Mapping[str, Sequence[LocalItem]]:
+    """By the uid of a pod that names it; what is being made by the full name of its claim."""
+    found: dict[str, list[LocalItem]] = defaultdict(list)
+    for item in items:
+        keys = (item.claim,) if item.class_ is VolumeClass.IN_FLIGHT else dict.fromkeys(user.uid for user in item.use.claimants)
+        for key in keys:
+            found[key].append(item)
+    return found
+
+
+def _is_made_anew(item: LocalItem, view: EmptyingView) -> bool:
+    """The next pod waits for it until then. This pod would go on waiting for its own volumes after that."""
+    said = item.retire
+    return view.reprovisions and item.class_ is VolumeClass.IN_USE and said is not None and said.policy is Policy.REPROVISION
 
 
 def _keeps(item: LocalItem) -> bool:

@@ -26,7 +26,7 @@ from sidecar.drain.reprovision.looks_io import Looks, machine_of
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.outlook import Looked
 from sidecar.drain.reprovision.patience import Conflicts, Turns
-from sidecar.drain.reprovision.record import Record
+from sidecar.drain.reprovision.record import Record, Target
 from sidecar.drain.reprovision.steps import Hold
 from sidecar.drain.rest import Rest
 from sidecar.drain.seen_leases import SeenLeases
@@ -90,6 +90,8 @@ class ReprovisionDuty:
         """What the last pass was refused."""
         self._told: Told = Rest("no replica is made anew")
         self._looked: Looked | None = None
+        self._stepped: dict[str, Looked] = {}
+        """By Lease that this node holds: how its last step was judged."""
 
     def under_way(self) -> str:
         """As `Memory.under_way`."""
@@ -147,6 +149,7 @@ class ReprovisionDuty:
         own = {name: lease for name, lease in stored.items() if lease.holder == me}
         records = {name: record.of(lease, driver=self._settings.driver) for name, lease in own.items()}
         self._memory.see(records)
+        self._stepped = {name: looked for name, looked in self._stepped.items() if name in own}
         self._memory.kept.see({pod.uid for pod in picture.snapshot.pods} if picture.snapshot else frozenset())
         if self._settings.dry_run:
             return await self._begin(picture, stored) if goes_on else (Rest("nobody asks for it"), NEXT_PASS)
@@ -200,7 +203,7 @@ class ReprovisionDuty:
             if isinstance(decision, steps.Mark):
                 return self._acts.refused(lease, found, Refusal(Hindrance.MARK_NOT_UNDERSTOOD, _STRIPPED))
         irrevocable = isinstance(decision, steps.Await | steps.Finish)
-        self._looked = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
+        self._looked = self._stepped[lease.name] = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
         return await self._acts.perform(picture, lease, found, decision)
 
     # --- the next one -------------------------------------------------------------------------------------------------
@@ -209,7 +212,7 @@ class ReprovisionDuty:
         assert picture.snapshot is not None
         found, refused = candidates.find(picture.snapshot)
         held: list[Told] = [Hold(each.hindrance, each.pod, each.why) for each in refused]
-        self._looked = None
+        self._looked = next((Looked(each.pod, each.why, (), each.hindrance) for each in refused), None)
         for each in self._turn(found):
             with self._by_itself(each.target.full_name):
                 told = await self._try(picture, each, stored)
@@ -230,15 +233,9 @@ class ReprovisionDuty:
         target = each.target
         name = names.reprovision(target.workload_uid, self._settings.driver)
         lease = stored.get(name)
-        if self._memory.own and name in self._memory.own:
-            return Hold(Hindrance.REPLACEMENT_NOT_READY, target.full_name, "another replica of its workload is not ready yet")
-        if kept := self._memory.kept.why(target.pod_uid, now=self._clock()):
-            return Hold(kept.hindrance, target.full_name, kept.why)
-        if target.workload_uid in self._memory.returned:
-            return Hold(Hindrance.WOULD_COME_BACK, target.full_name, "a replica of its workload was put on this node again")
-        run_out = lease is not None and self._seen.has_run_out(lease, now=self._clock())
-        if lease is not None and not run_out:
-            return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"node {lease.node or lease.holder} has Lease {lease.name}")
+        if refusal := self._before_the_locks(target, name, lease):
+            self._looked = self._stepped.get(name) or Looked(target.full_name, refusal.why, (), refusal.hindrance)
+            return Hold(refusal.hindrance, target.full_name, refusal.why)
         # Other nodes that are emptied matter from the moment on in which they can see the Lease.
         facts = await self._looks.facts(picture, target, rivals_matter=False)
         looked = self._looks.locks(picture, target, facts, alone=lease is not None)
@@ -249,9 +246,23 @@ class ReprovisionDuty:
         if self._settings.dry_run:
             return Would(f"{target.full_name} would be made anew")
         if not await self._acts.take(picture, target, lease):
-            return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, f"Lease {name} was taken by another one")
+            why = f"Lease {name} was taken by another one"
+            self._looked = Looked(target.full_name, why, (), Hindrance.WORKLOAD_TAKEN)
+            return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, why)
         self._memory.words = {name: facts}
         return Taken(f"{target.full_name} is to be made anew")
+
+    def _before_the_locks(self, target: Target, name: str, lease: Lease | None) -> Refusal | None:
+        """What keeps it here whatever the API server says of it now."""
+        if self._memory.own and name in self._memory.own:
+            return Refusal(Hindrance.REPLACEMENT_NOT_READY, "another replica of its workload is not ready yet")
+        if kept := self._memory.kept.why(target.pod_uid, now=self._clock()):
+            return kept
+        if target.workload_uid in self._memory.returned:
+            return Refusal(Hindrance.WOULD_COME_BACK, "a replica of its workload was put on this node again")
+        if lease is not None and not self._seen.has_run_out(lease, now=self._clock()):
+            return Refusal(Hindrance.WORKLOAD_TAKEN, f"node {lease.node or lease.holder} has Lease {lease.name}")
+        return None
 
     # --- marks without a record ---------------------------------------------------------------------------------------
 

@@ -1,16 +1,17 @@
 """What is known of one replica that is to be made anew, as the API server has just told it. `facts_io` reads it, `locks` judges it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 from sidecar.drain.reprovision.marks import Words, read
+from sidecar.drain.reprovision.spread import Apart
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod
-from sidecar.model.objects import Claim, Class, Notes, Volume, notes_of
+from sidecar.model.objects import Claim, Class, Notes, Volume
 
 
 @frozen
@@ -48,8 +49,15 @@ class Facts:
     claims: Mapping[str, FoundClaim] = field(default_factory=lambda: MappingProxyType({}))
     """By name: those that are made anew, and all others of the pod."""
     classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
+    """Of these claims, and those that the templates of the workload name."""
+    default_class: str = ""
+    """For a template that names none; empty: there is none, or none is needed."""
     namespace: Notes = ()
     namespace_ends: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Of the namespace."""
+    beyond: Mapping[Apart, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Pods of other namespaces that the workload's anti-affinity concerns."""
     budgets: tuple[Budget, ...] = ()
     """Of the namespace, as long as the pod is there; later nobody asks them."""
     emptied: frozenset[str] = frozenset()
@@ -59,7 +67,15 @@ class Facts:
         return next((pod for pod in self.pods if pod.name == name), None)
 
 
-def namespace_of(obj: Mapping[str, Any]) -> tuple[Notes, bool]:
-    """Its words, and whether it ends."""
-    phase = (obj.get("status") or {}).get("phase")
-    return notes_of(obj["metadata"].get("annotations")), "deletionTimestamp" in obj["metadata"] or phase == "Terminating"
+def keeping(pod: Pod) -> Sequence[str]:
+    """Names of its claims that may keep it where it is. What goes with a pod keeps none that is evicted, but one that waits for a node."""
+    return [name for name in pod.claims if not pod.node or name not in pod.ephemeral]
+
+
+def ends(namespace: Mapping[str, Any]) -> bool:
+    """It is being deleted."""
+    return "deletionTimestamp" in namespace["metadata"] or (namespace.get("status") or {}).get("phase") == "Terminating"
+
+
+def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    return MappingProxyType(dict(obj["metadata"].get("labels") or {}))

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 
 from sidecar.drain.emptying import rivals
-from sidecar.drain.reprovision.facts import Facts, FoundClaim, namespace_of
+from sidecar.drain.reprovision.facts import Facts, FoundClaim, ends, keeping, labels_of
 from sidecar.drain.reprovision.record import Target
+from sidecar.drain.reprovision.spread import Apart, query
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.kube.api import (
     BUDGETS,
@@ -24,8 +25,9 @@ from sidecar.kube.api import (
     records,
 )
 from sidecar.kube.errors import NotFound
+from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
-from sidecar.model.objects import Class, Json, Notes, Volume
+from sidecar.model.objects import Class, Json, Volume, notes_of
 
 
 class Reading:
@@ -42,19 +44,24 @@ class Reading:
         namespace = target.namespace
         pods = tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
         pod = next((pod for pod in pods if pod.name == target.pod), None)
-        wanted = {claim.name for claim in target.claims} | (set(pod.claims) - set(pod.ephemeral) if pod else set())
+        wanted = {claim.name for claim in target.claims} | (set(keeping(pod)) if pod else set())
         found = await self._claims(namespace, sorted(wanted))
         workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
-        notes, ends = (words.namespace, words.namespace_ends) if words else await self._namespace(namespace)
+        of_set = Workload.of(workload) if workload else None
+        said = words if words else await self._namespace(namespace)
+        classes, default = (words.classes, words.default_class) if words else await self._classes(found.values(), of_set)
         there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
         return Facts(
             pods=pods,
             leaving=await self._leaving(users),
-            workload=Workload.of(workload) if workload else None,
+            workload=of_set,
             claims=found,
-            classes=words.classes if words else await self._classes({each.volume.class_name for each in found.values() if each.volume}),
-            namespace=notes,
-            namespace_ends=ends,
+            classes=classes,
+            default_class=default,
+            namespace=said.namespace,
+            namespace_ends=said.namespace_ends,
+            labels=said.labels,
+            beyond=await self._beyond(of_set, namespace) if of_set else MappingProxyType({}),
             budgets=await self._budgets(namespace) if there else (),
             emptied=await self._emptied() if there and rivals_matter else frozenset(),
         )
@@ -84,9 +91,9 @@ class Reading:
         except NotFound:
             return ()
 
-    async def _claims(self, namespace: str, names: Iterable[str]) -> Mapping[str, FoundClaim]:
+    async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:
         found: dict[str, FoundClaim] = {}
-        for name in names:
+        for name in wanted:
             stored = await self._find(CLAIMS, name, namespace=namespace)
             if stored is not None:
                 volume = str((stored.get("spec") or {}).get("volumeName") or "")
@@ -94,13 +101,51 @@ class Reading:
                 found[name] = FoundClaim.of(stored, Volume.of(of_volume) if of_volume else None)
         return MappingProxyType(found)
 
-    async def _classes(self, names: Iterable[str]) -> Mapping[str, Class]:
-        found = {name: await self._find(CLASSES, name) for name in sorted(names) if name}
-        return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored})
+    async def _classes(self, claims: Iterable[FoundClaim], workload: Workload | None) -> tuple[Mapping[str, Class], str]:
+        """By name, and the name of the default one, if a template leaves it to that."""
+        wishes = workload.wishes if workload else ()
+        default = await self._default_class() if any(not wish.class_name for wish in wishes) else ""
+        wanted = {each.volume.class_name for each in claims if each.volume} | {wish.class_name for wish in wishes} | {default}
+        found = {name: await self._find(CLASSES, name) for name in sorted(wanted) if name}
+        return MappingProxyType({name: Class.of(stored) for name, stored in found.items() if stored}), default
 
-    async def _namespace(self, name: str) -> tuple[Notes, bool]:
+    async def _default_class(self) -> str:
+        """Of several the one that was made last, as the API server chooses."""
+
+        def default(obj: Json) -> tuple[str, str] | None:
+            meta = obj["metadata"]
+            said = (meta.get("annotations") or {}).get(names.DEFAULT_CLASS)
+            return (str(meta.get("creationTimestamp") or ""), meta["name"]) if said == "true" else None
+
+        found = [each async for each in records(self._kube, CLASSES, default)]
+        return max(found, key=lambda each: each[0], default=("", ""))[1]
+
+    async def _namespace(self, name: str) -> Facts:
+        """What is said there, and nothing else."""
         found = await self._find(NAMESPACES, name)
-        return namespace_of(found) if found else ((), True)
+        if found is None:
+            return Facts(namespace_ends=True)
+        return Facts(namespace=notes_of(found["metadata"].get("annotations")), namespace_ends=ends(found), labels=labels_of(found))
+
+    async def _beyond(self, workload: Workload, home: str) -> Mapping[Apart, tuple[Pod, ...]]:
+        """As of `Facts`."""
+        found: dict[Apart, tuple[Pod, ...]] = {}
+        labels: dict[str, Mapping[str, str]] = {}
+        for apart in dict.fromkeys(each for each in workload.spread.apart if each.reaches_out):
+            named = sorted(set(apart.namespaces) - {home})
+            pods = [pod for where in (named if apart.of_namespaces is None else [""]) for pod in await self._selected(apart, where)]
+            others = [pod for pod in pods if pod.namespace != home]
+            for namespace in {pod.namespace for pod in others} - labels.keys():
+                of_namespace = await self._find(NAMESPACES, namespace)
+                labels[namespace] = labels_of(of_namespace) if of_namespace else {}
+            found[apart] = tuple(pod for pod in others if apart.concerns(pod.namespace, labels[pod.namespace]))
+        return MappingProxyType(found)
+
+    async def _selected(self, apart: Apart, namespace: str) -> Iterable[Pod]:
+        """Pods of this namespace, or of all, that its selector may select, whatever depends on the replica."""
+        if apart.selector is None:
+            return ()
+        return [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=query(apart.selector))]
 
     async def _budgets(self, namespace: str) -> tuple[Budget, ...]:
         return tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)])

@@ -4,12 +4,14 @@ What cannot be known shuts a lock. Each refusal has its own reason, so that peop
 whether its workload can spare it, and whether it comes up elsewhere; those on its claims are in `claim_locks`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sidecar.drain.emptying.rules import keeping_off, unsure
 from sidecar.drain.judgement.budgets import check_budgets
-from sidecar.drain.reprovision import claim_locks, spread
+from sidecar.drain.judgement.pod_fates import running
+from sidecar.drain.judgement.volumes import classify
+from sidecar.drain.reprovision import claim_locks, made_anew, spread
 from sidecar.drain.reprovision.lock import Check, Lock, LocksView, Name, Refusal
 from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.workload import Workload
@@ -110,14 +112,35 @@ def _place(view: LocksView) -> Refusal | None:
 
 
 def _beside_the_others(view: LocksView) -> Refusal | None:
-    """Free space is not all: a node that has another replica may take no second one."""
-    workload = view.facts.workload
-    if workload is None:
+    """Free space for what is here is not all: other volumes of the pod and other replicas keep it off nodes, and templates ask for more."""
+    workload, facts, snapshot = view.facts.workload, view.facts, view.snapshot
+    if workload is None or snapshot.surroundings is None or snapshot.node is None:
         return None
-    others = [pod for pod in view.facts.pods if pod.name != view.target.pod]
+    if why := made_anew.no_volume(view.target, facts):
+        return Refusal(Hindrance.NO_NODE_FITS, why)
+    others = spread.Others(tuple(pod for pod in facts.pods if pod.name != view.target.pod), facts.labels, facts.beyond)
+    nodes_there = (*snapshot.surroundings.nodes, snapshot.node)
+    out = spread.shut_out(workload.spread, workload.replica(view.target.pod), others=others, nodes=nodes_there)
+    out = {**out, **_not_reached(view)}
     claims = {claim.uid for claim in view.target.claims}
-    why = spread.nowhere(workload.spread, workload.template, pods=others, claims=claims, snapshot=view.snapshot)
+    held = tuple(item for item in classify(snapshot, running(snapshot)) if item.object.uid in claims)
+    made = made_anew.as_made(held, view.target, facts, driver=snapshot.driver)
+    if made == held and not any(node.name in out for node in snapshot.surroundings.nodes):
+        return None
+    why = spread.nowhere(made, out=out, snapshot=snapshot)
     return Refusal(Hindrance.NO_NODE_FITS, why) if why else None
+
+
+def _not_reached(view: LocksView) -> Mapping[str, str]:
+    """By node from which another volume of the pod, that goes along, is not reached: why."""
+    found: dict[str, str] = {}
+    around = view.snapshot.surroundings
+    for name in claim_locks.left(view):
+        volume = each.volume if (each := view.facts.claims.get(name)) else None
+        if volume is not None and volume.affinity is not None and around is not None and not claim_locks.goes_by_itself(name, view):
+            fitting = (node.name for node in around.nodes if not any(term.matches(node.name, node.labels) for term in volume.affinity))
+            found |= dict.fromkeys(fitting, f"claim {name}, of driver {volume.driver}, is not reached from there")
+    return found
 
 
 def _kept_off(view: LocksView) -> Refusal | None:

@@ -11,8 +11,8 @@ from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.lock import Lock, LocksView, Name
 from sidecar.drain.reprovision.record import Target
-from sidecar.drain.vocabulary import HINDRANCES
-from sidecar.drain.wording import LOCK_SHUT, LOCKS_OPEN, MADE_NEXT, first_few
+from sidecar.drain.vocabulary import HINDRANCES, Hindrance
+from sidecar.drain.wording import LOCK_SHUT, LOCKS_OPEN, MADE_NEXT, NOT_MADE_NOW, first_few
 from sidecar.frozen import frozen
 
 _SEEN_FROM_OUTSIDE: Final = (Name.SURE, Name.POLICY, Name.ON_THIS_NODE, Name.PLACE, Name.KEPT_OFF, Name.SNAPSHOTS, Name.BUDGET)
@@ -27,8 +27,13 @@ class Looked:
     pod: str
     why: str
     locks: tuple[Lock, ...]
+    held: Hindrance | None = None
+    """Why none was looked at."""
 
     def in_words(self) -> Iterable[str]:
+        if self.held is not None:
+            yield f"{NOT_MADE_NOW}{self.pod}: {self.held}: {self.why}. What to do: {HINDRANCES[self.held].remedy}"
+            return
         yield f"{MADE_NEXT}{self.pod}: {self.why}"
         if self.locks:
             yield f"{LOCKS_OPEN}{self.pod} that are open: {', '.join(lock.name for lock in self.locks if lock.open) or 'none'}"

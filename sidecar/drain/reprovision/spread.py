@@ -1,18 +1,19 @@
 """Which nodes the other pods leave to a replica that is made anew: by required anti-affinity, and by topology spread that must be kept.
 
-Three replicas that may not share a node need a fourth node: where none is, the replica would wait for one without its data. Looked at are
-the pods of its own namespace. Processors, memory, affinity to other pods, and what other pods ask for are left to the scheduler.
+Three replicas that may not share a node need a fourth node: where none is, the replica would wait for one without its data. Processors,
+memory, affinity to other pods, and what other pods ask for are left to the scheduler.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.placement import places
-from sidecar.drain.judgement.pod_fates import counts_as_gone
-from sidecar.drain.judgement.volumes import classify
+from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.frozen import frozen
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.topology import Requirement
@@ -31,6 +32,25 @@ class Apart:
 
     key: str
     selector: Selector
+    alike: tuple[str, ...] = ()
+    """Labels in which such a pod is besides like the replica."""
+    unlike: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    of_namespaces: Selector = None
+    """Namespaces whose labels are such count as well."""
+
+    @property
+    def reaches_out(self) -> bool:
+        """It concerns not simply the namespace of the replica."""
+        return bool(self.namespaces) or self.of_namespaces is not None
+
+    def concerns(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """`labels` are the namespace's."""
+        return not self.reaches_out or namespace in self.namespaces or _holds(self.of_namespaces, labels)
+
+    def selects(self, labels: Mapping[str, str]) -> Selector:
+        """With what depends on the labels of the replica."""
+        return _with(self.selector, labels, alike=self.alike, unlike=self.unlike)
 
 
 @frozen
@@ -46,6 +66,12 @@ class Even:
     """Only nodes that the pod's node selector and affinity allow count."""
     taints: bool
     """Only nodes whose taints the pod tolerates count."""
+    alike: tuple[str, ...] = ()
+    """Labels in which the pods that are counted are besides like the replica."""
+
+    def selects(self, labels: Mapping[str, str]) -> Selector:
+        """As of `Apart`."""
+        return _with(self.selector, labels, alike=self.alike)
 
 
 @frozen
@@ -54,73 +80,85 @@ class Spread:
 
     apart: tuple[Apart, ...] = ()
     even: tuple[Even, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    """Of its pods."""
 
     @classmethod
     def of(cls, template: Mapping[str, Any]) -> "Spread":
         spec = template.get("spec") or {}
         terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
         return cls(
-            apart=tuple(Apart(str(term.get("topologyKey") or ""), _selector(term.get("labelSelector"))) for term in terms or ()),
+            apart=tuple(_apart(term) for term in terms or ()),
             even=tuple(
                 _even(item) for item in spec.get("topologySpreadConstraints") or () if item.get("whenUnsatisfiable", _MUST) == _MUST
             ),
-            labels=tuple(sorted(((template.get("metadata") or {}).get("labels") or {}).items())),
         )
 
 
-def nowhere(spread: Spread, wanted: Pod, *, pods: Iterable[Pod], claims: Set[str], snapshot: Snapshot) -> str:
-    """Why no node that the others leave has room for the volumes of these claims, by uid; empty: one has, or all nodes are left.
+@frozen
+class Others:
+    """The pods that are there."""
 
-    `wanted` says what the template asks of a node, `pods` are all others of the namespace.
-    """
-    around, node = snapshot.surroundings, snapshot.node
-    if around is None or node is None:
+    pods: tuple[Pod, ...]
+    """All others of the namespace."""
+    namespace: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Its labels."""
+    beyond: Mapping[Apart, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Those of other namespaces that a term concerns."""
+
+
+def nowhere(held: Iterable[LocalItem], *, out: Mapping[str, str], snapshot: Snapshot) -> str:
+    """Why no node that is not `out` has room for these volumes; empty: one has, or where they could go was not looked at."""
+    around = snapshot.surroundings
+    if around is None:
         return ""
-    out = shut_out(spread, wanted, pods=pods, nodes=(*around.nodes, node))
     left = tuple(other for other in around.nodes if other.name not in out)
-    if len(left) == len(around.nodes):
-        return ""
-    running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
-    held = [item for item in classify(snapshot, running) if item.object.uid in claims]
     found = places(held, surroundings=replace(around, nodes=left), classes=snapshot.classes)
-    if found and all(place.node for place in found):
+    if left and all(place.node for place in found):
         return ""
     why = dict(pair for place in found for pair in place.excluded)
     why |= {other.name: out[other.name] for other in around.nodes if other.name in out}
-    return "; ".join(f"{name}: {said}" for name, said in sorted(why.items())[:_MOST])
+    return "; ".join(f"{name}: {said}" for name, said in sorted(why.items())[:_MOST]) or _shortfall(found)
 
 
-def shut_out(spread: Spread, wanted: Pod, *, pods: Iterable[Pod], nodes: Iterable[Node]) -> Mapping[str, str]:
+def _shortfall(found: Iterable[Place]) -> str:
+    missing = max((place.shortfall for place in found), default=0)
+    return f"{missing} bytes are missing on the node that comes closest"
+
+
+def shut_out(spread: Spread, wanted: Pod, *, others: Others, nodes: Iterable[Node]) -> Mapping[str, str]:
     """By name of a node that does not take one more of its pods: why. `nodes` are all, this one among them."""
     nodes = tuple(nodes)
-    there = tuple(pod for pod in pods if pod.node and not pod.ended)
+    there = tuple(pod for pod in others.pods if pod.node and not pod.ended)
     found: dict[str, str] = {}
     for apart in spread.apart:
-        found |= _by_anti_affinity(apart, there, nodes)
+        home = there if there and apart.concerns(there[0].namespace, others.namespace) else ()
+        beyond = (pod for pod in others.beyond.get(apart, ()) if pod.node and not pod.ended)
+        found |= _by_anti_affinity(apart, wanted, (*home, *beyond), nodes)
+    # A node that lacks the label of one of the constraints counts for none of them.
+    counted = tuple(node for node in nodes if all(even.key in node.labels for even in spread.even))
     for even in spread.even:
-        found |= _by_spread(even, spread, wanted, there, nodes)
+        found |= _by_spread(even, wanted, there, nodes, counted=counted)
     return found
 
 
-def _by_anti_affinity(apart: Apart, pods: Iterable[Pod], nodes: tuple[Node, ...]) -> Mapping[str, str]:
+def _by_anti_affinity(apart: Apart, wanted: Pod, pods: Iterable[Pod], nodes: tuple[Node, ...]) -> Mapping[str, str]:
     domains = {node.name: node.labels.get(apart.key) for node in nodes}
+    selector = apart.selects(wanted.labels)
     # The first pod of a domain stands for all.
-    taken = {domains[pod.node]: pod for pod in pods if domains.get(pod.node) is not None and _holds(apart.selector, pod.labels)}
+    taken = {domains[pod.node]: pod for pod in pods if domains.get(pod.node) is not None and _holds(selector, pod.labels)}
     return {
         node: f"anti-affinity: {taken[domain].full_name} has the same {apart.key}" for node, domain in domains.items() if domain in taken
     }
 
 
-def _by_spread(even: Even, spread: Spread, wanted: Pod, pods: Iterable[Pod], nodes: tuple[Node, ...]) -> Mapping[str, str]:
-    counted = {node.name: node.labels[even.key] for node in nodes if even.key in node.labels and _counts(even, node, wanted)}
-    here = Counter(
-        counted[pod.node] for pod in pods if pod.node in counted and not pod.deleting_since and _holds(even.selector, pod.labels)
-    )
-    numbers = {domain: here[domain] for domain in counted.values()}
+def _by_spread(even: Even, wanted: Pod, pods: Iterable[Pod], nodes: Iterable[Node], *, counted: Iterable[Node]) -> Mapping[str, str]:
+    selector = even.selects(wanted.labels)
+    domains = {node.name: node.labels[even.key] for node in counted if _counts(even, node, wanted)}
+    # A selector without any requirement selects the replica itself, and the scheduler counts no pod for it.
+    there = pods if selector else ()
+    here = Counter(domains[pod.node] for pod in there if pod.node in domains and not pod.deleting_since and _holds(selector, pod.labels))
+    numbers = {domain: here[domain] for domain in domains.values()}
     fewest = min(numbers.values(), default=0) if len(numbers) >= even.domains else 0
-    itself = int(_holds(even.selector, dict(spread.labels)))
+    itself = int(_holds(selector, wanted.labels))
     found: dict[str, str] = {}
     for node in nodes:
         domain = node.labels.get(even.key)
@@ -144,6 +182,31 @@ def _holds(selector: Selector, labels: Mapping[str, str]) -> bool:
     return selector is not None and all(requirement.holds(labels) for requirement in selector)
 
 
+def query(selector: tuple[Requirement, ...]) -> str:
+    """As the API server takes it."""
+    forms = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
+    return ",".join(forms[each.operator].format(key=each.key, values=",".join(each.values)) for each in selector if each.operator in forms)
+
+
+def _with(selector: Selector, labels: Mapping[str, str], *, alike: Iterable[str], unlike: Iterable[str] = ()) -> Selector:
+    """A label that the replica has not is not looked at."""
+    if selector is None:
+        return None
+    more = [Requirement(key, "In", (labels[key],)) for key in alike if key in labels]
+    return (*selector, *more, *(Requirement(key, "NotIn", (labels[key],)) for key in unlike if key in labels))
+
+
+def _apart(term: Mapping[str, Any]) -> Apart:
+    return Apart(
+        key=str(term.get("topologyKey") or ""),
+        selector=_selector(term.get("labelSelector")),
+        alike=tuple(term.get("matchLabelKeys") or ()),
+        unlike=tuple(term.get("mismatchLabelKeys") or ()),
+        namespaces=tuple(term.get("namespaces") or ()),
+        of_namespaces=_selector(term.get("namespaceSelector")),
+    )
+
+
 def _even(item: Mapping[str, Any]) -> Even:
     skew, domains = item.get("maxSkew"), item.get("minDomains")
     return Even(
@@ -153,6 +216,7 @@ def _even(item: Mapping[str, Any]) -> Even:
         domains=domains if isinstance(domains, int) else 1,
         affinity=item.get("nodeAffinityPolicy", "Honor") != "Ignore",
         taints=item.get("nodeTaintsPolicy", "Ignore") == "Honor",
+        alike=tuple(item.get("matchLabelKeys") or ()),
     )
 
 

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Container, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.reprovision.spread import Spread
 from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod
+from sidecar.model.objects import Claim
 
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _LEAST_READY: Final = 10.0
@@ -30,7 +33,9 @@ class Workload:
     observed: bool
     """Its controller has seen the last change."""
     template: Pod
-    """What its pods ask for."""
+    """What its pods ask for. `replica` has the labels of one."""
+    wishes: tuple[Claim, ...] = ()
+    """What its claim templates ask for, by the names of `templates`; without class for the default one."""
     spread: Spread = Spread()
     """How far they want to be from each other."""
     ordered: bool = False
@@ -51,6 +56,11 @@ class Workload:
         ordinals = range(self.start, self.start + max(self.replicas, 0))
         return next((pod for pod in map(self.pod, ordinals) if pod not in there), "")
 
+    def replica(self, pod: str) -> Pod:
+        """As it will be made."""
+        own = {names.POD_REVISION: self.revision, names.POD_NAME: pod, names.POD_INDEX: pod.rpartition("-")[2]}
+        return replace(self.template, labels=MappingProxyType({**self.template.labels, **own}))
+
     def claims_of(self, pod: str) -> frozenset[str]:
         """That it makes for this pod."""
         return frozenset(f"{template}-{pod}" for template in self.templates)
@@ -58,6 +68,9 @@ class Workload:
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Workload":
         meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        template = spec.get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        wishes = tuple(_wish(item) for item in spec.get("volumeClaimTemplates") or ())
         replicas = spec.get("replicas")
         return cls(
             uid=meta.get("uid", ""),
@@ -65,20 +78,27 @@ class Workload:
             deleting="deletionTimestamp" in meta,
             replicas=1 if replicas is None else _whole(replicas),
             start=_whole((spec.get("ordinals") or {}).get("start")),
-            templates=tuple(str((item.get("metadata") or {}).get("name") or "") for item in spec.get("volumeClaimTemplates") or ()),
+            templates=tuple(wish.name for wish in wishes),
+            wishes=wishes,
             ready_for=max(float(_whole(spec.get("minReadySeconds"))), _LEAST_READY),
             revision=str(status.get("updateRevision") or ""),
             observed=_whole(status.get("observedGeneration")) >= _whole(meta.get("generation")),
             ordered=spec.get("podManagementPolicy") != "Parallel",
             one_by_one=_is_one_by_one(spec.get("updateStrategy") or {}),
-            template=Pod.of({"metadata": {"name": meta["name"]}, "spec": (spec.get("template") or {}).get("spec") or {}}),
-            spread=Spread.of(spec.get("template") or {}),
+            template=Pod.of({"metadata": {"name": meta["name"], "labels": labels}, "spec": template.get("spec") or {}}),
+            spread=Spread.of(template),
         )
 
 
 def is_supported(pod: Pod) -> bool:
     owner = pod.owner
     return owner is not None and owner.kind == names.STATEFUL_SET and owner.api_version.startswith(f"{names.APPS_GROUP}/")
+
+
+def _wish(template: Mapping[str, Any]) -> Claim:
+    meta = template.get("metadata") or {}
+    said = {"uid": "", "name": str(meta.get("name") or ""), "annotations": meta.get("annotations")}
+    return Claim.of({"metadata": said, "spec": template.get("spec") or {}})
 
 
 def _is_one_by_one(strategy: Mapping[str, Any]) -> bool:

@@ -151,6 +151,16 @@ def test_one_that_another_volume_keeps_here_is_left_to_whoever_gives_that_up(pol
     assert isinstance(decide(told(scene(pod, volumes=volumes, claims=claims))), Finished)
 
 
+def test_one_whose_other_volume_is_to_be_made_anew_goes_first_and_the_next_pod_waits_for_that_one_alone() -> None:
+    """Otherwise its data would be deleted, and it would go on waiting for its ephemeral volume."""
+    pod = waiting(claims=(SCRATCH, "data-0"))
+    claims = (*scene(pod).claims.values(), samples.claim("data-0", policy="Reprovision"))
+    volumes = (*scene(pod).volumes, samples.volume("pv-1", "data-0"))
+    decision = decide(told(scene(pod, volumes=volumes, claims=claims), reprovisions=True))
+    assert isinstance(decision, Evict)
+    assert decision.volumes == ("pv-0",)
+
+
 def test_while_another_volume_is_being_made_for_it_here_it_is_waited_for() -> None:
     pod = waiting(claims=(SCRATCH, "db-0-more"), ephemeral=(SCRATCH, "db-0-more"))
     flight = InFlight("uid-flight", NAMESPACE, "db-0-more", CLASS, 1)
@@ -161,6 +171,15 @@ def test_it_is_not_evicted_again_and_again_where_somebody_makes_volumes_here_all
     view, other = scene(waiting()), samples.pod("db-1", node="n2")
     assert isinstance(decide(told(view, other, waiting_evicted={"apps/uid-db": 1})), Evict)
     assert held_by(decide(told(view, other, waiting_evicted={"apps/uid-db": 2}))) is Hindrance.WOULD_COME_BACK
+
+
+@pytest.mark.parametrize(("evicted", "namespace", "first"), [(9, NAMESPACE, "db-0"), (10, NAMESPACE, "web-0"), (10, "apps-2", "db-0")])
+def test_a_tenant_who_makes_such_pods_again_and_again_under_other_owners_comes_last(evicted: int, namespace: str, first: str) -> None:
+    runs = samples.pod("web-0", inline=(DRIVER,), owner=samples.owner("StatefulSet", "web"))
+    view = told(scene(waiting(), pods=(runs,)), sizes={f"{NAMESPACE}/{runs.owner.uid}": 1} if runs.owner else {})
+    decision = decide(replace(view, waiting_evicted={f"{namespace}/uid-{number}": 1 for number in range(evicted)}))
+    assert isinstance(decision, Evict)
+    assert decision.pod.name == first
 
 
 def test_one_that_was_evicted_a_moment_ago_is_not_asked_about_again() -> None:

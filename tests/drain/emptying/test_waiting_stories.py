@@ -1,10 +1,12 @@
 """Pods that wait for a node with a volume on one that is emptied, as a process meets them: on a simulated API server."""
 
+import contextlib
 from typing import Any, Final
 
 import pytest
 
 from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, PODS
+from sidecar.kube.errors import AlreadyExists
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from sidecar.simulation.cluster import Call
@@ -17,7 +19,8 @@ NOWHERE: Final = {"no": "node"}
 
 async def waiting(bench: NotebookWorld, name: str = "db-0", **spec: Any) -> str:
     """A pod that no node suits, and its generic ephemeral volume, which was made at once. Returns the node of that."""
-    await bench.storage_class("at-once", IMMEDIATE)
+    with contextlib.suppress(AlreadyExists):
+        await bench.storage_class("at-once", IMMEDIATE)
     wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "at-once", "resources": {"requests": {"storage": "1Gi"}}}
     volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": wish}}}]
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}

@@ -18,7 +18,7 @@ from tests.harness.drain.samples import NAMESPACE, NODE
 ME = Machine(NODE, f"uid-{NODE}")
 LABELS = {"app": "db", names.POD_REVISION: "db-1"}
 TAINTED = samples.node(taints=(samples.taint(names.EVACUATE_TAINT, "retire"),))
-WORKLOAD = Workload("uid-db", "db", False, 3, 0, ("data",), 10.0, "db-1", True, samples.pod("db", node=""))
+WORKLOAD = Workload("uid-db", "db", False, 3, 0, ("data",), 10.0, "db-1", True, samples.pod("db", node="", labels={"app": "db"}))
 ELSEWHERE = Place(("pv-0",), "n4", 0, ())
 
 

@@ -18,7 +18,7 @@ from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
-from tests.harness.drain.simulated import EVACUATE, change, wait
+from tests.harness.drain.simulated import EVACUATE, change, report_of, wait
 
 HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")
 ON_ITS_WAY: Final = 9.0
@@ -105,6 +105,8 @@ def test_a_replica_that_was_evicted_and_may_not_be_made_anew_is_told_as_late() -
         await wait(bench, 200)
         assert "delete data-db-0" not in seen.did
         assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        told = [note for note in (await report_of(bench))["notes"] if note.startswith("lock of default/db-0: other replicas: shut")]
+        assert "default/db-2 is not ready" in "".join(told), "also while others have their turn"
         await unready(bench, "db-2", False)
         await wait(bench, 60)
         assert (await places(bench))["db-0"] == "n3"

@@ -14,7 +14,7 @@ from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, ARGS, Seen, Workload, at_rest, evacuate, metric, places, play, said, uids, unready
-from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
+from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, report_of, wait, with_pod
 
 
 async def told(bench: NotebookWorld, reason: str) -> list[str]:
@@ -425,6 +425,8 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out(duration: in
         await evacuate(bench)
         await wait(bench, 800)
         assert seen.did == []
+        notes = (await report_of(bench))["notes"]
+        assert any(note.startswith("not made anew now: default/db-0: WorkloadTaken: node ") for note in notes)
         await wait(bench, 300)
         assert (await places(bench))["db-0"] == "n3"
         assert await at_rest(bench)
@@ -453,3 +455,22 @@ def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pyte
         assert (await places(bench))["db-0"] == "n3"
 
     play(story, seen)
+
+
+def test_a_pod_whose_owner_makes_no_replicas_is_told_in_the_report_of_its_node() -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        of = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "uid-a", "controller": True}
+        await bench.you.patch(PODS, "a", {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
+        said = {"metadata": {"annotations": {names.DRAIN_POLICY: "Reprovision"}}}
+        await bench.you.patch(CLAIMS, "a", said, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 40)
+        notes = (await report_of(bench))["notes"]
+        assert any(note.startswith("not made anew now: default/a: OwnerNotSupported: Job controls it") for note in notes)
+
+    simulated.play(story, args=ANEW, refuse=seen)
+    assert seen.did == []

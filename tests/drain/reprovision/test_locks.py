@@ -33,6 +33,14 @@ def with_set(**changes: Any) -> Facts:
     return facts(workload=replace(WORKLOAD, **changes))
 
 
+def waiting_with_its_own(*, of: str = replica(0).uid, deleting: bool = False, there: bool = True, **its_volume: Any) -> Facts:
+    """db-0 waits for a node, with a claim that is made for it and goes with it."""
+    waits = replica(0, node="", ready=False, claims=("data-db-0", "db-0-x"), ephemeral=("db-0-x",))
+    own = samples.claim("db-0-x", owner=Owner("v1", "Pod", "db-0", of, controller=True), deleting=deleting)
+    scratch = found(claim=own, of_pod=True, volume=volume("pv-1", "db-0-x", **its_volume) if there else None)
+    return facts(waits, replica(1), replica(2), claims={"data-db-0": found(), "db-0-x": scratch})
+
+
 def judged(**changes: Any) -> LocksView:
     return view(snapshot=changes)
 
@@ -97,6 +105,8 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
         N.POLICY,
         H.NO_NODE_FITS,
     ),
+    ("a pod without a node has an ephemeral volume here", lambda: view(waiting_with_its_own()), N.POLICY, H.NO_NODE_FITS),
+    ("one of another driver", lambda: view(waiting_with_its_own(driver="other")), N.POLICY, H.NO_NODE_FITS),
     # marks
     ("the mark is garbage", lambda: view(with_claim(noted(mark="n1"))), N.MARKS, H.MARK_NOT_UNDERSTOOD),
     ("G1 the mark of a former machine", lambda: view(with_claim(noted(mark="n1/uid-former"))), N.MARKS, H.MARK_NOT_UNDERSTOOD),
@@ -270,6 +280,10 @@ OPEN: list[tuple[str, Callable[[], LocksView]]] = [
         "an ephemeral claim goes with the pod",
         lambda: view(facts(replica(0, claims=("data-db-0", "db-0-x"), ephemeral=("db-0-x",)), replica(1), replica(2))),
     ),
+    ("an ephemeral claim of a former pod of its name", lambda: view(waiting_with_its_own(of="uid-former"))),
+    ("an ephemeral claim that goes", lambda: view(waiting_with_its_own(deleting=True))),
+    ("an ephemeral volume that is not there yet", lambda: view(waiting_with_its_own(there=False))),
+    ("an ephemeral volume that every node reaches", lambda: view(waiting_with_its_own(driver="other", affinity=None))),
     (
         "a volume of another driver that goes along",
         lambda: view(

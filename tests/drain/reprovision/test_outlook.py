@@ -49,3 +49,8 @@ def test_the_sidecar_says_each_lock() -> None:
         "locks of apps/db-0 that are open: place elsewhere",
         "lock of apps/db-0: other replicas: shut, SingleReplica: one. What to do: save the data, or give the workload more replicas",
     ]
+
+
+def test_a_pod_that_is_held_before_any_lock_is_told_too() -> None:
+    (told,) = Looked("apps/db-0", "Job controls it", (), Hindrance.OWNER_NOT_SUPPORTED).in_words()
+    assert told.startswith("not made anew now: apps/db-0: OwnerNotSupported: Job controls it. What to do: ")

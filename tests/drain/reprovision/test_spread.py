@@ -8,8 +8,9 @@ import pytest
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.reprovision.lock import LocksView, Name
 from sidecar.drain.reprovision.locks import look
-from sidecar.drain.reprovision.spread import Spread, shut_out
+from sidecar.drain.reprovision.spread import Others, Spread, query, shut_out
 from sidecar.drain.vocabulary import Hindrance
+from sidecar.model import names
 from sidecar.model.nodes import Pod
 from tests.drain.reprovision.scenes import LABELS, TAINTED, WORKLOAD, facts, replica, view
 from tests.harness.drain import samples
@@ -18,8 +19,8 @@ HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 OURS = {"matchLabels": {"app": "db"}}
 
 
-def apart(key: str = HOST, selector: Any = OURS, *, rule: str = "requiredDuringSchedulingIgnoredDuringExecution") -> Any:
-    return {"affinity": {"podAntiAffinity": {rule: [{"topologyKey": key, "labelSelector": selector}]}}}
+def apart(key: str = HOST, selector: Any = OURS, *, rule: str = "requiredDuringSchedulingIgnoredDuringExecution", **more: Any) -> Any:
+    return {"affinity": {"podAntiAffinity": {rule: [{"topologyKey": key, "labelSelector": selector} | more]}}}
 
 
 def even(key: str = HOST, **more: Any) -> Any:
@@ -79,9 +80,13 @@ def test_the_node_that_is_left_must_have_room_and_take_pods() -> None:
         even(whenUnsatisfiable="ScheduleAnyway"),
         even(maxSkew=2),
         even(labelSelector=None),
+        even(labelSelector={}),
         even(nodeTaintsPolicy="Honor"),
     ],
-    ids=["nothing", "preferred", "no selector", "others", "no such label", "anyway", "a skew of two", "nothing selected", "heeds taints"],
+    ids=[
+        *("nothing", "preferred", "no selector", "others", "no such label", "anyway", "a skew of two", "nothing selected"),
+        *("everything selected, which is not counted", "heeds taints"),
+    ],
 )
 def test_what_keeps_nobody_waiting(spec: Any) -> None:
     assert shut(of_four(spec, nodes=3)) is None
@@ -92,7 +97,7 @@ def of_zones(spec: Any, *pods: Pod) -> set[str]:
         samples.node(f"n{number}", labels={HOST: f"n{number}", ZONE: zone}) for number, zone in ((2, "a"), (3, "b"), (4, "b"), (5, "c"))
     ]
     tainted = replace(TAINTED, labels={HOST: "n1", ZONE: "a"})
-    return set(shut_out(spread_of(spec), WORKLOAD.template, pods=pods, nodes=(*nodes, tainted)))
+    return set(shut_out(spread_of(spec), WORKLOAD.replica("db-0"), others=Others(pods), nodes=(*nodes, tainted)))
 
 
 def test_a_domain_is_all_nodes_with_the_same_label() -> None:
@@ -115,11 +120,11 @@ def test_a_label_that_a_node_lacks_is_no_domain() -> None:
 
 def test_only_nodes_that_the_pod_may_be_on_are_compared() -> None:
     """n1 is empty as long as it counts, and so keeps the others out."""
-    template = replace(WORKLOAD.template, node_selector={ZONE: "b"})
+    template = replace(WORKLOAD.replica("db-0"), node_selector={ZONE: "b"})
     nodes = [samples.node(f"n{number}", labels={HOST: f"n{number}", ZONE: zone}) for number, zone in ((1, "a"), (3, "b"), (4, "b"))]
     pods = (replica(2), replica(3, node="n4"))
-    assert set(shut_out(spread_of(even()), template, pods=pods, nodes=nodes)) == set()
-    assert set(shut_out(spread_of(even(nodeAffinityPolicy="Ignore")), template, pods=pods, nodes=nodes)) == {"n3", "n4"}
+    assert set(shut_out(spread_of(even()), template, others=Others(pods), nodes=nodes)) == set()
+    assert set(shut_out(spread_of(even(nodeAffinityPolicy="Ignore")), template, others=Others(pods), nodes=nodes)) == {"n3", "n4"}
 
 
 def test_what_a_template_says_is_read_with_distrust() -> None:
@@ -128,3 +133,67 @@ def test_what_a_template_says_is_read_with_distrust() -> None:
     )
     (read,) = Spread.of({"spec": {"topologySpreadConstraints": [{}]}}).even
     assert (read.key, read.skew, read.domains, read.selector) == ("", 1, 1, None)
+
+
+# --- what depends on the labels of the replica, and on namespaces ----------------------------------------------------------
+
+POD = names.POD_NAME
+
+
+def test_pods_that_have_to_be_like_the_replica_in_a_label_are_those_with_its_value() -> None:
+    """Each replica has a name of its own, so nobody is in the way of one that keeps away from its like in that."""
+    named = replica(1, labels=LABELS | {POD: "db-1"}), replica(2, labels=LABELS | {POD: "db-2"})
+    old = replica(1, labels=LABELS | {names.POD_REVISION: "db-0"})
+    alike = {"matchLabelKeys": [POD]}
+    assert of_zones(even(**alike), *named) == of_zones(apart(**alike), *named) == set()
+    assert of_zones(apart(matchLabelKeys=[names.POD_REVISION]), old, replica(2)) == {"n3"}
+    assert of_zones(even(matchLabelKeys=[names.POD_REVISION]), old, replica(2)) == {"n3"}
+    assert of_zones(apart(mismatchLabelKeys=[names.POD_REVISION]), old, replica(2)) == {"n2"}
+    assert of_zones(apart(matchLabelKeys=["no-such-label"]), *named) == {"n2", "n3"}
+
+
+def test_a_node_without_the_label_of_one_constraint_counts_for_none() -> None:
+    """Otherwise it stands for a domain without such pods, or makes enough domains."""
+    nodes = [samples.node("n2", labels={HOST: "n2", ZONE: "a"}), samples.node("n3", labels={HOST: "n3"})]
+    both = {"topologySpreadConstraints": [*even(HOST)["topologySpreadConstraints"], *even(ZONE)["topologySpreadConstraints"]]}
+    found = shut_out(spread_of(both), WORKLOAD.replica("db-0"), others=Others((replica(1),)), nodes=nodes)
+    assert set(found) == {"n3"}
+
+
+HOME, AWAY = {"team": "x"}, samples.pod("db-9", namespace="elsewhere", node="n5", labels={"app": "db"})
+
+
+@pytest.mark.parametrize(
+    ("term", "out"),
+    [
+        ({}, {"n2"}),
+        ({"namespaces": ["elsewhere"]}, {"n5"}),
+        ({"namespaces": [samples.NAMESPACE, "elsewhere"]}, {"n2", "n5"}),
+        ({"namespaceSelector": {}}, {"n2", "n5"}),
+        ({"namespaceSelector": {"matchLabels": {"team": "x"}}}, {"n2"}),
+        ({"namespaceSelector": {"matchLabels": {"team": "y"}}}, {"n5"}),
+        ({"namespaceSelector": {"matchLabels": {"team": "y"}}, "namespaces": [samples.NAMESPACE]}, {"n2", "n5"}),
+    ],
+)
+def test_anti_affinity_concerns_the_namespaces_that_it_names(term: Any, out: set[str]) -> None:
+    spread = spread_of(apart(**term))
+    (of,) = spread.apart
+    beyond = {of: (AWAY,)} if of.reaches_out and of.concerns("elsewhere", {"team": "y"}) else {}
+    nodes = [samples.node(name, labels={HOST: name}) for name in ("n2", "n3", "n5")]
+    others = Others((replica(1),), HOME, beyond)
+    assert set(shut_out(spread, WORKLOAD.replica("db-0"), others=others, nodes=nodes)) == out
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ({}, ""),
+        (OURS, "app in (db)"),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web", "job"]}]}, "app notin (web,job)"),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "DoesNotExist"}]}, "a,!b"),
+    ],
+)
+def test_how_the_api_server_is_asked_for_such_pods(selector: Any, text: str) -> None:
+    (of,) = spread_of(apart(selector=selector)).apart
+    assert of.selector is not None
+    assert query(of.selector) == text
