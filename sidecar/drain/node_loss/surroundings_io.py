@@ -1,14 +1,18 @@
 """Reads what a node that is gone has left: claims, pods, attachments, StatefulSets. What cannot be read is named and hides nothing else."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, TypeVar
 
-from sidecar.drain.node_loss.evidence import Unread
+from sidecar.drain.node_loss.evidence import Gone, Unproven, Unread
+from sidecar.drain.node_loss.remains import RemainsView, Step, remains
 from sidecar.drain.node_loss.report import Left
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
 from sidecar.drain.remade import ReplicatedSet
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, NODES, PODS, STATEFUL_SETS, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError, NotFound
+from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Attachment, Json
 
@@ -58,6 +62,31 @@ class Surroundings:
                 if each.namespace in wanted
             ]
         )
+
+    async def view(self, loss: Gone | Unproven, left: Left) -> RemainsView:
+        """What the rule looks at under Cleanup. Raises ApiError."""
+        view = RemainsView(
+            loss,
+            cleanup=True,
+            volumes=left.volumes,
+            claims=MappingProxyType({there.uid: there for there in left.claims}),
+            sets=await self.sets_in(there.claim.namespace for there in left.claims),
+            pods=left.pods,
+            attachments=left.attachments,
+        )
+        # Pods of other nodes matter only to claims that would be deleted but for them.
+        going = {(item.namespace, item.name) for item in remains(view) if item.kind == names.CLAIM and item.step is not Step.NOTHING}
+        return replace(view, pods=(*left.pods, *await self._users_of(going))) if going else view
+
+    async def _users_of(self, claims: Collection[tuple[str, str]]) -> tuple[PodThere, ...]:
+        """Pods with a node that have one of these claims, perhaps of a while ago: before an effect they are asked for anew."""
+
+        def user(obj: Json) -> PodThere | None:
+            pod = _pod(Pod.of(obj))
+            return pod if pod.node and any((pod.namespace, name) in claims for name in pod.claims) else None
+
+        scopes = _scopes(namespace for namespace, _ in claims)
+        return tuple([pod for scope in scopes async for pod in records(self._kube, PODS, user, namespace=scope, cached=True)])
 
     async def pods_in(self, namespace: str) -> tuple[PodThere, ...]:
         """Those with a node. Raises ApiError."""

@@ -69,6 +69,30 @@ def test_lists_are_bounded_and_counted() -> None:
     assert len(report.told_claims(stored(left=many), N1)) == report.MOST_CLAIMS
 
 
+def test_what_was_done_is_bounded_and_what_it_does_not_list_any_more_is_counted() -> None:
+    done = [{"name": str(number)} for number in range(report.MOST + 30)]
+    first = stored()
+    first["status"] = report.status(N1, LOSS, Left((), ()), agent="v0", now=2000.0, done=done)
+    gone = first["status"]["gone"]
+    assert (gone["done"][-1], len(gone["done"]), gone["doneTruncated"]) == (done[-1], report.MOST, 30)
+    assert report.dropped(first, N1) == 30
+    assert report.dropped(first, replace(N1, uid="uid-2")) == 0, "it is another machine's"
+    later = report.status(N1, LOSS, Left((), ()), agent="v0", now=2000.0, done=[*gone["done"], {"name": "last"}], dropped=30)["gone"]
+    assert (later["done"][-1], later["doneTruncated"]) == ({"name": "last"}, 31)
+    for wrong in ("many", -3, True, None):
+        gone["doneTruncated"] = wrong
+        assert report.dropped(first, N1) == 0
+
+
+def test_each_claim_says_briefly_what_becomes_of_it() -> None:
+    left = Left((), (claim(1), claim(2)))
+    of = stored()
+    of["status"] = report.status(N1, LOSS, left, agent="v0", now=2000.0, said={"uid-1": "x" * 5000})
+    first, second = of["status"]["gone"]["claims"]
+    assert len(first["message"]) == report.LONGEST_MESSAGE and "message" not in second
+    assert "shop/data-1: xx" in as_text.told(of)
+
+
 def test_only_what_changed_is_written() -> None:
     later = report.status(N1, LOSS, Left((), ()), agent="v0", now=9000.0)
     assert not report.differs(stored(), later)

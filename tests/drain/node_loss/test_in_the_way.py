@@ -1,0 +1,122 @@
+"""Things of a gone node that cannot be cleared away, and many of them: they keep nothing else of that node, or of another one, for ever."""
+
+import pytest
+
+from sidecar.csi.outcome import Code
+from sidecar.drain.node_loss import cleanup_io
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES
+from sidecar.kube.errors import ApiError, Forbidden, Invalid
+from sidecar.model import names
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.driver.faults import Fault
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from tests.drain.node_loss.test_many import bound, database
+from tests.drain.node_loss.test_unplaced import UNPLACED, asked
+from tests.harness.drain.node_loss import CLEANING, Watchman, app, gone, holder, play, settled, told, uid_of, vanish
+from tests.harness.drain.simulated import wait
+
+TEAMS = ("team-0", "team-1", "team-2", "team-3")
+
+
+async def teams(bench: NotebookWorld) -> None:
+    """Each has a database on n0, which is announced to go."""
+    await settled(bench)
+    mark = f"n0/{await uid_of(bench)}"
+    for team in TEAMS:
+        await database(bench, team)
+        await bound(bench, "data-db-0", team, **{names.LIES_ON: mark, names.LEAVING: mark})
+
+
+async def namespaces(bench: NotebookWorld) -> list[str]:
+    return sorted(item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items)
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Forbidden("denied by policy keep-claims", status=403), id="a webhook"),
+        pytest.param(Invalid("denied by policy keep-claims", status=422), id="a policy"),
+    ],
+)
+def test_a_claim_that_a_policy_of_its_namespace_keeps_stops_no_other(
+    error: ApiError, verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cleanup_io, "MOST_AT_ONCE", 1)
+
+    def refuse(call: Call) -> ApiError | None:
+        return error if (call.verb, call.resource, call.namespace) == (verb, CLAIMS, "team-0") else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await teams(bench)
+        await vanish(bench)
+        await wait(bench, 1500)
+        assert await namespaces(bench) == ["team-0"]
+        (claim,) = (await gone(bench))["claims"]
+        assert "keep-claims" in claim["message"]
+        said = [text for text in caplog.messages if "looked after" in text]
+        assert said == ["Nodes that are gone could not all be looked after"], "once, for as long as it is so"
+
+    play(story, Watchman(refuse), args=CLEANING)
+
+
+def test_claims_that_pods_have_take_no_turn_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their pods are on nodes that are there, so that a list of the gone node's pods has them not."""
+    monkeypatch.setattr(cleanup_io, "MOST_AT_ONCE", 2)
+
+    async def story(bench: NotebookWorld) -> None:
+        await teams(bench)
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+        spec = {"nodeName": "n1", "volumes": volumes, "containers": [{"name": "main", "image": "none"}]}
+        for team in TEAMS[:2]:
+            await bench.you.create(PODS, {"metadata": {"name": "stuck"}, "spec": spec}, namespace=team)
+        await vanish(bench, pods=False)
+        await wait(bench, 3000)
+        assert await namespaces(bench) == list(TEAMS[:2])
+        assert [claim["message"] for claim in (await gone(bench))["claims"]] == ["pod stuck with node n1 has it"] * 2
+
+    play(story, args=CLEANING)
+
+
+async def unplaced(bench: NotebookWorld, name: str, mark: str) -> None:
+    """A released volume of n0 without node affinity."""
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Delete",
+        "csi": {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-n0"}},
+        "claimRef": {"kind": names.CLAIM, "namespace": "default", "name": name, "uid": f"uid-{name}"},
+    }
+    meta = {"name": name, "finalizers": [names.VOLUME_FINALIZER], "annotations": {names.LIES_ON: mark, names.LEAVING: mark}}
+    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
+    await bench.you.patch(VOLUMES, name, {"status": {"phase": "Released"}}, content_type=MERGE_PATCH, subresource="status")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault(method="DeleteVolume", hang=float("inf")), id="it does not answer"),
+        pytest.param(Fault(method="DeleteVolume", delay=9.0), id="it is slow"),
+        pytest.param(Fault(method="DeleteVolume", hang=9.0, fail=Code.INTERNAL), id="it fails slowly"),
+    ],
+)
+def test_a_slow_driver_keeps_no_other_loss_untold(fault: Fault) -> None:
+    async def story(bench: NotebookWorld) -> None:
+        for node in bench.nodes.values():
+            node.reception.faults.set([fault])
+        await settled(bench)
+        mark = f"n0/{await uid_of(bench)}"
+        for number in range(40):
+            await unplaced(bench, f"pv-{number}", mark)
+        (other,) = {"n1", "n2"} - {await holder(bench)}
+        await app(bench, "other", node=other)
+        await vanish(bench)
+        while not asked(bench):
+            await wait(bench, 1)
+        await vanish(bench, other)
+        await wait(bench, 90)
+        assert "other" in await told(bench)
+        assert 2 <= len(asked(bench)) <= 15
+
+    play(story, args=(*CLEANING, UNPLACED))
