@@ -128,8 +128,8 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
         told.row("held", name=name)
     if held:
         told.say(
-            f"{len(held)} PersistentVolumes are being deleted and keep {names.VOLUME_FINALIZER}: {first_few(held)}. A provisioner of the driver"
-            " on their nodes ends that. Of nodes that are gone nobody does: if their data may be lost, run release-finalizers with"
+            f"{len(held)} PersistentVolumes are being deleted and keep {names.VOLUME_FINALIZER}: {first_few(held)}. A provisioner of the"
+            " driver on their nodes ends that. Of nodes that are gone nobody does: if their data may be lost, run release-finalizers with"
             " --terminating."
         )
     return 1 if failed else 0

@@ -199,7 +199,8 @@ class Cleanup:
         volume = lost.volume
         # One without node affinity may be attached to any node.
         attachments = await self._surroundings.attachments_of(volume.name) if volume.affinity is None else view.attachments
-        now = replace(view, volumes=(lost,), claims={}, attachments=attachments)
+        there = await self._surroundings.claim_of(volume)
+        now = replace(view, volumes=(lost,), claims={there.uid: there} if there is not None else {}, attachments=attachments)
         return next((found for found in remains(now) if (found.kind, found.uid) == (names.VOLUME, volume.uid)), None)
 
     async def _lost_now(self, view: RemainsView, name: str) -> LostVolume | None:

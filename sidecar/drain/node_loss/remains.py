@@ -115,7 +115,11 @@ def _claims(view: RemainsView) -> Iterator[Remain]:
 
 def _of_claim(view: RemainsView, there: ClaimThere, lost: LostVolume) -> tuple[Step, str]:
     if there.deleting:
-        return Step.NOTHING, "it is being deleted"
+        others = [item for item in there.finalizers if item != names.CLAIM_PROTECTION]
+        return (
+            Step.NOTHING,
+            f"it is being deleted, and finalizers of others keep it: {', '.join(others)}" if others else "it is being deleted",
+        )
     remade = who_remakes(there.claim, view.sets)
     if isinstance(remade, NotRemade):
         return Step.NOTHING, remade.why
@@ -147,9 +151,14 @@ def _volume(view: RemainsView, lost: LostVolume) -> Remain:
 def _of_volume(view: RemainsView, lost: LostVolume) -> tuple[Step, str]:
     volume = lost.volume
     if volume.reclaim_policy != "Delete":
-        return Step.NOTHING, f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+        kept = f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+        held = volume.deleting and names.VOLUME_FINALIZER in volume.finalizers
+        return Step.NOTHING, f"{kept}; its deletion waits for {names.VOLUME_FINALIZER}, which is a person's to take off" if held else kept
     if volume.phase != "Released":
         return Step.NOTHING, f"phase is {volume.phase or 'not set'}, not Released"
+    if volume.claim is not None and (there := view.claims.get(volume.claim.uid)) is not None and there.volume == volume.name:
+        # The volume controller has not been at it since somebody bound it again, as after the restoration of a backup.
+        return Step.NOTHING, f"claim {there.claim.namespace}/{there.claim.name} is there, and bound to it"
     machine = machine_to_clear(view)
     if isinstance(machine, Untouched):
         return Step.NOTHING, machine.why

@@ -14,7 +14,7 @@ from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, NODES, PODS, STATEF
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Pod
-from sidecar.model.objects import Attachment, Json
+from sidecar.model.objects import Attachment, Json, Volume
 
 R = TypeVar("R")
 
@@ -50,6 +50,13 @@ class Surroundings:
         """As it is stored now; None: it is gone, or another one has its name."""
         found = await find(self._kube, CLAIMS, there.claim.name, namespace=there.claim.namespace)
         return ClaimThere.of(found) if found is not None and found["metadata"]["uid"] == there.uid else None
+
+    async def claim_of(self, volume: Volume) -> ClaimThere | None:
+        """As it is stored now, if it is the one for which the volume is. Raises ApiError."""
+        if (ref := volume.claim) is None:
+            return None
+        found = await find(self._kube, CLAIMS, ref.name, namespace=ref.namespace)
+        return ClaimThere.of(found) if found is not None and found["metadata"]["uid"] == ref.uid else None
 
     async def sets_in(self, namespaces: Iterable[str]) -> tuple[ReplicatedSet, ...]:
         """Raises ApiError."""

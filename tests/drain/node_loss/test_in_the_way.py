@@ -1,5 +1,7 @@
 """Things of a gone node that cannot be cleared away, and many of them: they keep nothing else of that node, or of another one, for ever."""
 
+from collections.abc import Callable
+
 import pytest
 
 from sidecar.csi.outcome import Code
@@ -13,7 +15,7 @@ from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
 from tests.drain.node_loss.test_many import bound, database
 from tests.drain.node_loss.test_unplaced import UNPLACED, asked
-from tests.harness.drain.node_loss import CLEANING, Watchman, app, gone, holder, play, settled, told, uid_of, vanish
+from tests.harness.drain.node_loss import CLEANING, Watchman, app, gone, holder, play, settled, there, told, uid_of, vanish
 from tests.harness.drain.simulated import wait
 
 TEAMS = ("team-0", "team-1", "team-2", "team-3")
@@ -120,3 +122,32 @@ def test_a_slow_driver_keeps_no_other_loss_untold(fault: Fault) -> None:
         assert 2 <= len(asked(bench)) <= 15
 
     play(story, args=(*CLEANING, UNPLACED))
+
+
+def test_a_volume_that_somebody_has_bound_again_is_kept_though_its_phase_does_not_say_so_yet() -> None:
+    """The claim is bound between the look and the call of the driver, while the volume controller does not run."""
+    todo: list[Callable[[], None]] = []
+
+    def bind(call: Call) -> None:
+        if todo and (call.verb, call.resource, call.name) == ("get", VOLUMES, "pv-0"):
+            todo.pop()()
+
+    async def story(bench: NotebookWorld) -> None:
+        await settled(bench)
+        await unplaced(bench, "pv-0", f"n0/{await uid_of(bench)}")
+        size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+        spec = {"accessModes": modes, "storageClassName": "late", "resources": {"requests": size}, "volumeName": "pv-0"}
+
+        def restored() -> None:
+            made = bench.cluster.create(CLAIMS, {"metadata": {"name": "pv-0"}, "spec": spec}, namespace="default")
+            ref = {"spec": {"claimRef": {"uid": made.obj["metadata"]["uid"]}}}
+            bench.cluster.patch(VOLUMES, "pv-0", ref, content_type=MERGE_PATCH)
+
+        todo.append(restored)
+        await vanish(bench)
+        await wait(bench, 900)
+        assert not todo
+        assert asked(bench) == []
+        assert "pv-0" in await there(bench, VOLUMES)
+
+    play(story, Watchman(bind), args=(*CLEANING, UNPLACED))

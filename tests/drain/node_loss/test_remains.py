@@ -140,3 +140,12 @@ def test_each_step_names_the_object_as_it_was_judged_and_each_thing_says_why() -
 def test_another_drivers_volume_is_none_of_ours() -> None:
     assert volume_of({"metadata": {"name": "pv"}, "spec": {"csi": {"driver": "other"}}}, DRIVER) is None
     assert volume_of({"metadata": {"name": "pv"}, "spec": {"nfs": {}}}, DRIVER) is None
+
+
+def test_what_waits_for_a_person_names_what_it_waits_for() -> None:
+    held = {"deletionTimestamp": "t", "finalizers": [names.VOLUME_FINALIZER]}
+    (kept,) = (item for item in remains(released(reclaim="Retain", **held)) if item.kind == names.VOLUME)
+    assert (kept.step, names.VOLUME_FINALIZER in kept.why) == (Step.NOTHING, True)
+    leaves = claim(deleting=True, finalizers=(names.CLAIM_PROTECTION, "backup.example/hold"))
+    (kept,) = (item for item in remains(view(claims={"uid-claim": leaves})) if item.kind == names.CLAIM)
+    assert (kept.step, kept.why) == (Step.NOTHING, "it is being deleted, and finalizers of others keep it: backup.example/hold")
