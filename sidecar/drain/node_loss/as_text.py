@@ -40,6 +40,7 @@ def told(report: Json) -> str:
         ),
         *_section("Claims", gone, "claims", lambda item: f"{text(item, 'namespace')}/{text(item, 'name')}{_why(item)}"),
         *_section("Pods", gone, "pods", lambda item: f"{text(item, 'namespace')}/{text(item, 'name')}"),
+        *_section("Snapshots", gone, "snapshots", lambda item: text(item, "name")),
         *_section(
             "Done", gone, "done", lambda item: f"{text(item, 'at')} {text(item, 'step')} {text(item, 'namespace')}/{text(item, 'name')}"
         ),

@@ -11,7 +11,7 @@ from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import unplaced
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
 from sidecar.drain.remade import NotRemade, ReplicatedSet, who_remakes
 from sidecar.frozen import frozen
 from sidecar.model import names
@@ -61,7 +61,6 @@ class RemainsView:
     pods: tuple[PodThere, ...] = ()
     """Of the node, and those with a node that have one of the claims."""
     attachments: tuple[AttachmentThere, ...] = ()
-    snapshots: tuple[ThingThere, ...] = ()
     deleted: Collection[str] | None = None
     """Uids of volumes without node affinity that the driver has deleted; None: it is not asked from here."""
 
@@ -73,7 +72,6 @@ def remains(view: RemainsView) -> tuple[Remain, ...]:
         *(_volume(view, lost) for lost in view.volumes),
         *(_attachment(item) for item in view.attachments),
         *(Remain(names.POD, pod.namespace, pod.name, pod.uid, Step.NOTHING, "pod garbage collection deletes it") for pod in view.pods),
-        *(_kept(item, "the snapshot's data was on the node; whoever made it deletes it") for item in view.snapshots),
     )
 
 
@@ -183,7 +181,3 @@ def _of_volume(view: RemainsView, lost: LostVolume) -> tuple[Step, str]:
 def _attachment(item: AttachmentThere) -> Remain:
     why = "the attach-detach controller deletes it" if not item.deleting else "it is being deleted; its finalizer is the attacher's"
     return Remain(names.ATTACHMENT, "", item.name, item.uid, Step.NOTHING, why, volume=item.volume)
-
-
-def _kept(item: ThingThere, why: str) -> Remain:
-    return Remain(item.kind, item.namespace, item.name, item.uid, Step.NOTHING, why)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.suspects import Suspect
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.publish.report import SCHEMA
 from sidecar.drain.publish.stored import entries, mapping, seconds, shortened, status_of, text
 from sidecar.frozen import frozen
@@ -37,6 +37,10 @@ class Left:
     attachments: tuple[AttachmentThere, ...] = ()
     unread: tuple[str, ...] = ()
     """What could not be read."""
+    snapshots: tuple[ThingThere, ...] = ()
+    """VolumeSnapshotContents: their data was on the node too."""
+    untold: tuple[str, ...] = ()
+    """What could not be read, and decides nothing."""
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -147,7 +151,8 @@ def status(
             **_bounded("attachments", attachments, MOST),
             "done": list(done[-MOST:]),
             "doneTruncated": dropped + max(0, len(done) - MOST),
-            "unread": [shortened(why) for why in left.unread[:MOST]],
+            **_bounded("snapshots", [{"name": item.name, "uid": item.uid} for item in left.snapshots], MOST),
+            "unread": [shortened(why) for why in (*left.unread, *left.untold)[:MOST]],
         },
     }
 

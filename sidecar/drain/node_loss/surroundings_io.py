@@ -8,12 +8,12 @@ from typing import Final, TypeVar
 from sidecar.drain.node_loss.evidence import Gone, Unproven, Unread
 from sidecar.drain.node_loss.remains import RemainsView, Step, remains
 from sidecar.drain.node_loss.report import Left
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.remade import ReplicatedSet
-from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, NODES, PODS, STATEFUL_SETS, KubeApi, Resource, find, records
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
-from sidecar.model.nodes import Pod
+from sidecar.model.nodes import Pod, SnapshotContent
 from sidecar.model.objects import Attachment, Json, Volume
 
 R = TypeVar("R")
@@ -44,7 +44,9 @@ class Surroundings:
         claims = await _attempt(unread, "claims", self._claims(volumes))
         pods = await _attempt(unread, "pods", self._pods_of_node(node))
         attachments = await _attempt(unread, "attachments", self._attachments(node)) if self._attaches else ()
-        return Left(volumes, claims, pods, attachments, tuple(unread))
+        untold: list[str] = []
+        snapshots = await _attempt(untold, "snapshots", self._snapshots({lost.volume.handle for lost in volumes} - {""}))
+        return Left(volumes, claims, pods, attachments, tuple(unread), snapshots, tuple(untold))
 
     async def claim(self, there: ClaimThere) -> ClaimThere | None:
         """As it is stored now; None: it is gone, or another one has its name."""
@@ -125,6 +127,19 @@ class Surroundings:
     async def _attachments(self, node: str) -> tuple[AttachmentThere, ...]:
         listed = records(self._kube, ATTACHMENTS, lambda obj: _attachment(obj, self._driver, node), cached=True)
         return tuple([item async for item in listed])
+
+    async def _snapshots(self, handles: Collection[str]) -> tuple[ThingThere, ...]:
+        """Of volumes with these handles. Without their type there are none."""
+
+        def of(obj: Json) -> ThingThere | None:
+            found = SnapshotContent.of(obj)
+            ours = found.driver == self._driver and found.source_handle in handles
+            return ThingThere(names.SNAPSHOT_CONTENT, "", found.name, found.uid) if ours else None
+
+        try:
+            return tuple([item async for item in records(self._kube, SNAPSHOT_CONTENTS, of, cached=True)])
+        except NotFound:
+            return ()
 
     async def _asked(self, resource: Resource, name: str) -> Json | Unread | None:
         """None only if the API server says so in its own words: a proxy before it may answer 404 too."""

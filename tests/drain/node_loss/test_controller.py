@@ -5,7 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
+from sidecar.kube.api import (
+    CLAIMS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    EVENTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    SNAPSHOT_CONTENTS,
+    STATEFUL_SETS,
+    VOLUMES,
+    Resource,
+)
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.observe.exposition import page
@@ -453,3 +466,21 @@ def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says
         assert looking(bench) == []
 
     play(story)
+
+
+def test_snapshots_that_may_not_be_listed_are_told_and_decide_nothing() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no", status=403) if (call.verb, call.resource) == ("list", SNAPSHOT_CONTENTS) else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await vanish(bench)
+        await wait(bench, 70)
+        assert (await gone(bench))["unread"] == ["snapshots: no"]
+        await wait(bench, 400)
+        assert (await there(bench, CLAIMS), await there(bench, VOLUMES)) == ([], [])
+
+    play(story, Watchman(refuse), args=CLEANING)

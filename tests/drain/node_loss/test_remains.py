@@ -8,7 +8,7 @@ import pytest
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere, volume_of
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, volume_of
 from sidecar.drain.remade import LostClaim, ReplicatedSet
 from sidecar.model import names
 
@@ -119,14 +119,13 @@ def test_volumes(seen: RemainsView, step: Step) -> None:
 
 
 def test_all_else_is_only_told() -> None:
-    """Pods, snapshots and attachments."""
+    """Pods and attachments."""
     seen = view(
         pods=(POD,),
         attachments=(AttachmentThere("a", "u", "pv", deleting=True), AttachmentThere("b", "u", "pv", deleting=False)),
-        snapshots=(ThingThere(names.SNAPSHOT_CONTENT, "", "s", "u"),),
     )
     told = [item for item in remains(seen) if item.kind not in (names.CLAIM, names.VOLUME)]
-    assert sorted(item.name for item in told) == ["a", "b", "db-0", "s"]
+    assert sorted(item.name for item in told) == ["a", "b", "db-0"]
     assert {item.step for item in told} == {Step.NOTHING}
 
 
