@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE: Final = 50
 """Steps for one machine in one look: what must not happen is to show before much has."""
 MOST_SECONDS: Final = 20.0
-"""For the steps of one look at all machines: other losses wait to be told meanwhile."""
+"""For the steps of one look at all machines: other losses wait to be told meanwhile. One step for each machine is taken all the same."""
 
 
 @frozen
@@ -72,13 +72,14 @@ class Cleanup:
         self._unplaced = unplaced
         self._driver = driver
         self._clock, self._wall = clock, wall
-        self._until = 0.0
+        self._spent = 0.0
+        """Seconds, in this look."""
         self._behind: dict[Machine, dict[str, str]] = {}
         """By uid: why a thing could not be cleared away when it had its turn, in the order of their turns."""
 
     def begin(self, machines: Iterable[Machine]) -> None:
         """A look at these."""
-        self._until = self._clock() + MOST_SECONDS
+        self._spent = 0.0
         self._behind = {machine: self._behind[machine] for machine in machines if machine in self._behind}
 
     async def clear(self, view: RemainsView, done: list[Json], *, may_go_on: Callable[[], Awaitable[bool]]) -> Cleared:
@@ -96,12 +97,14 @@ class Cleanup:
         now = sorted((item for item in steps if not self._waits(item)), key=lambda item: order.get(item.uid, 0))
         if now and not (await may_go_on() and await self._all_say_so(loss)):
             return Cleared(said=MappingProxyType(said))
-        fresh = {item.uid for item in now if item.uid not in behind}
+        fresh, began, first = {item.uid for item in now if item.uid not in behind}, self._clock(), True
         for item in now[:MOST_AT_ONCE]:
             if self._waits(item):
                 continue  # the driver has not answered for another one
-            if self._clock() >= self._until or not await self._is_gone(loss) or not await self._is_acknowledged(loss):
+            late = self._spent + self._clock() - began >= MOST_SECONDS
+            if (late and not first) or not await self._is_gone(loss) or not await self._is_acknowledged(loss):
                 break
+            first = False
             fresh.discard(item.uid)
             behind.pop(item.uid, None)
             try:
@@ -113,6 +116,7 @@ class Cleanup:
                 behind[item.uid] = ""  # it is not as it was judged
             except ApiError as error:
                 behind[item.uid] = str(error)
+        self._spent += self._clock() - began
         refused = tuple(f"{_named(item)}: {behind[item.uid]}" for item in steps if behind.get(item.uid))
         said |= {item.uid: why for item in steps if (why := behind.get(item.uid) or self._unplaced.why(item.uid))}
         more = any(item.uid in fresh and not self._waits(item) for item in now)

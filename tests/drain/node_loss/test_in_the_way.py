@@ -15,7 +15,7 @@ from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
 from tests.drain.node_loss.test_many import bound, database
 from tests.drain.node_loss.test_unplaced import UNPLACED, asked
-from tests.harness.drain.node_loss import CLEANING, Watchman, app, gone, holder, play, settled, there, told, uid_of, vanish
+from tests.harness.drain.node_loss import CLEANING, Watchman, app, gone, holder, note, play, replicas, settled, there, told, uid_of, vanish
 from tests.harness.drain.simulated import wait
 
 TEAMS = ("team-0", "team-1", "team-2", "team-3")
@@ -151,3 +151,26 @@ def test_a_volume_that_somebody_has_bound_again_is_kept_though_its_phase_does_no
         assert "pv-0" in await there(bench, VOLUMES)
 
     play(story, Watchman(bind), args=(*CLEANING, UNPLACED))
+
+
+def test_each_machine_has_a_step_in_each_look_however_long_another_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The volumes of n0 are tried for ever, and each try takes longer than a look may."""
+    monkeypatch.setattr(cleanup_io, "MOST_SECONDS", 5.0)
+
+    async def story(bench: NotebookWorld) -> None:
+        for node in bench.nodes.values():
+            node.reception.faults.set([Fault(method="DeleteVolume", hang=9.0, fail=Code.INTERNAL)])
+        await settled(bench)
+        (other,) = {"n1", "n2"} - {await holder(bench)}
+        mark = f"n0/{await uid_of(bench)}"
+        for number in range(40):
+            await unplaced(bench, f"pv-{number}", mark)
+        await replicas(bench, 1)
+        await app(bench, node=other)
+        await note(bench, "data-db-0", {names.LEAVING: f"{other}/{await uid_of(bench, other)}"})
+        await vanish(bench)
+        await vanish(bench, other)
+        await wait(bench, 900)
+        assert await there(bench, CLAIMS) == []
+
+    play(story, args=(*CLEANING, UNPLACED))
